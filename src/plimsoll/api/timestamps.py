@@ -1,6 +1,6 @@
-"""The spellings of a moment that the API knows.
+"""Timestamp parsing and formatting (RFC 3339 Time and MicroTime).
 
-A moment is a number of seconds since 1970 in UTC.
+In memory a time is a number of seconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def read_moment(text: str | None) -> float | None:
-    """The moment a timestamp names; None if there is none, or none that can be read."""
+def parse_time(text: str | None) -> float | None:
+    """Parse a timestamp; None if it is absent or malformed."""
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def write_moment(moment: float) -> str:
-    """`2025-06-01T12:00:00Z`: what most fields hold, cut to whole seconds."""
-    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def format_time(seconds: float) -> str:
+    """Format a Time, truncated to seconds: `2025-06-01T12:00:00Z`."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write_micro_moment(moment: float) -> str:
-    """`2025-06-01T12:00:00.000000Z`: what leases hold."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def format_micro_time(seconds: float) -> str:
+    """Format a MicroTime, as in leases: `2025-06-01T12:00:00.000000Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

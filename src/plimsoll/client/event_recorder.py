@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.meta import ObjectReference
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import EVENTS
 from plimsoll.common.clock import Clock
@@ -46,7 +46,7 @@ class Recorder:
         self._clock = clock
 
     async def record(self, report: Report) -> None:
-        event = build_event(report, write_moment(self._clock.now()))
+        event = build_event(report, format_time(self._clock.now()))
         metadata = event["metadata"]
         try:
             try:

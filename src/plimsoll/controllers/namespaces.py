@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.meta import Object
 from plimsoll.api.quota import CountedPod
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.client.discovery import Served
 from plimsoll.client.endpoints import NAMESPACES, PODS, Endpoint
 from plimsoll.controllers.actions import NOTHING, Plan
@@ -169,5 +169,5 @@ class NamespaceController:
     def _estimate(self, endpoint: Endpoint, found: list[Any], namespace: Namespace) -> int:
         if endpoint[:3] != PODS[:3]:
             return 0
-        deleted_at = read_moment(namespace.metadata.deletion_timestamp) or 0.0
+        deleted_at = parse_time(namespace.metadata.deletion_timestamp) or 0.0
         return estimate_pods(found, deleted_at, self._context.clock.now())

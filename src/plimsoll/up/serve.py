@@ -16,7 +16,7 @@ from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from plimsoll.common.log_format import set_up_logging
+from plimsoll.common.structured_log import set_up_logging
 from plimsoll.errors import ConfigError, PlimsollError
 from plimsoll.up.console import Console
 from plimsoll.up.settings import UpSettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api import codec
 from plimsoll.api.resource import AllocationDevice, DeviceTaintRule, ResourceSlice
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.client.event_recorder import Report
 from plimsoll.controllers.actions import NOTHING, Delete, Patch
@@ -35,7 +35,7 @@ AT = 1735689600.0  # T0
 
 
 def taint(effect: str = "NoExecute", key: str = "k", value: str = "", added: float = 0.0) -> dict[str, Any]:
-    return {"key": key, "value": value, "effect": effect, "timeAdded": write_moment(AT + added)}
+    return {"key": key, "value": value, "effect": effect, "timeAdded": format_time(AT + added)}
 
 
 def slice_(
@@ -203,7 +203,7 @@ def test_when_pods_go_is_what_the_rules_say(taints: Any, tolerations: Any, ruled
     for each in [*taints, *ruled]:
         if each["effect"] != "NoExecute":
             continue
-        added = {write_moment(AT + s): s for s in (0, 10, 20)}[each["timeAdded"]]
+        added = {format_time(AT + s): s for s in (0, 10, 20)}[each["timeAdded"]]
         fitting = [t for t in tolerations if t["key"] in ("", each["key"])]
         if any("tolerationSeconds" not in t for t in fitting):
             continue
@@ -395,7 +395,7 @@ def test_a_tainted_device_evicts_its_pod() -> None:
 def test_a_toleration_delays_it_and_a_taint_that_goes_ends_it() -> None:
     async def story(world: Cluster) -> None:
         await world.client.create(
-            RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": write_moment(START)})
+            RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
         )
         await use(world, tolerate(60))
         await world.advance(59)
@@ -415,7 +415,7 @@ def test_a_toleration_delays_it_and_a_taint_that_goes_ends_it() -> None:
 def test_a_toleration_runs_out() -> None:
     async def story(world: Cluster) -> None:
         await world.client.create(
-            RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": write_moment(START)})
+            RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
         )
         await use(world, tolerate(60))
         await world.advance(59)

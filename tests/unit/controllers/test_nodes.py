@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Node, Taint, Toleration
-from plimsoll.api.timestamps import write_micro_moment, write_moment
+from plimsoll.api.timestamps import format_micro_time, format_time
 from plimsoll.api.tolerations import tolerates
 from plimsoll.client.endpoints import LEASES, NODES, PODS
 from plimsoll.client.event_recorder import Report
@@ -51,7 +51,7 @@ def node(
 
 
 def lease(renewed: float) -> Lease:
-    spec = {"holderIdentity": "w", "renewTime": write_micro_moment(AT + renewed)}
+    spec = {"holderIdentity": "w", "renewTime": format_micro_time(AT + renewed)}
     return view({"metadata": metadata("w"), "spec": spec}, Lease)
 
 
@@ -63,7 +63,7 @@ def test_a_node_is_alive_when_its_lease_or_its_status_moves() -> None:
     assert first.seen == AT + 100, "whatever its own clock says"
     assert feel_pulse(first, node(), lease(0), AT + 110).seen == AT + 100
     assert feel_pulse(first, node(), lease(1), AT + 110).seen == AT + 110
-    assert feel_pulse(first, node(beat=write_moment(AT + 5)), lease(0), AT + 110).seen == AT + 110
+    assert feel_pulse(first, node(beat=format_time(AT + 5)), lease(0), AT + 110).seen == AT + 110
     assert feel_pulse(first, node(), None, AT + 110).seen == AT + 100
 
 
@@ -73,7 +73,7 @@ def test_a_node_that_never_spoke_is_as_old_as_its_object() -> None:
 
 
 def silence(of: Node, seconds: float) -> Any:
-    pulse = Pulse(AT, renewed=write_micro_moment(AT))
+    pulse = Pulse(AT, renewed=format_micro_time(AT))
     return plan_silence(of, pulse, AT + seconds, grace=50.0, startup_grace=60.0)
 
 
@@ -197,7 +197,7 @@ def test_pods_on_a_lost_node_are_not_ready() -> None:
 
 
 def tainted(key: str = "k", value: str = "", effect: str = "NoExecute", added: float | None = 0.0) -> Taint:
-    when = {} if added is None else {"timeAdded": write_moment(AT + added)}
+    when = {} if added is None else {"timeAdded": format_time(AT + added)}
     return view({"key": key, "value": value, "effect": effect, **when}, Taint)
 
 
@@ -290,7 +290,7 @@ def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
 
 
 async def beat(world: Cluster, name: str, status: str = "True") -> None:
-    now = write_moment(world.clock.now())
+    now = format_time(world.clock.now())
     condition = {"type": "Ready", "status": status, "lastHeartbeatTime": now, "lastTransitionTime": now}
     await world.client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
 
@@ -300,7 +300,7 @@ async def settle_in(world: Cluster, *tolerations: dict[str, Any]) -> None:
     for name in ("w", "v"):
         await world.client.create(NODES, {"metadata": {"name": name}})
         await beat(world, name)
-        spec = {"holderIdentity": name, "renewTime": write_micro_moment(world.clock.now())}
+        spec = {"holderIdentity": name, "renewTime": format_micro_time(world.clock.now())}
         await world.client.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
     container = {"name": "c", "image": "i"}
     placed = {"containers": [container], "nodeName": "w", "tolerations": list(tolerations)}
@@ -311,7 +311,7 @@ async def renew(world: Cluster, name: str, seconds: int) -> None:
     """Let time pass, with a node renewing its lease every ten seconds."""
     for _ in range(seconds // 10):
         await world.advance(10)
-        spec = {"holderIdentity": name, "renewTime": write_micro_moment(world.clock.now())}
+        spec = {"holderIdentity": name, "renewTime": format_micro_time(world.clock.now())}
         tree = {"metadata": {"name": name}, "spec": spec}
         if await world.get(LEASES, name, "kube-node-lease") is None:
             await world.client.create(LEASES, tree, "kube-node-lease")

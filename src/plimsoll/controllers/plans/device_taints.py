@@ -23,7 +23,7 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import Report
 from plimsoll.controllers.actions import NOTHING, Action, Delete, Plan
@@ -92,7 +92,7 @@ def rule_taints(
 
 def _added(taint: DeviceTaint, created: str | None) -> float:
     """Servers write when a taint was added; one without a time is as old as what it stands in."""
-    return read_moment(taint.time_added) or read_moment(created) or 0.0
+    return parse_time(taint.time_added) or parse_time(created) or 0.0
 
 
 def selects(rule: DeviceTaintRule, device: DeviceId) -> bool:

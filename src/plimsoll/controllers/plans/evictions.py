@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from plimsoll.api.core import Pod, Taint
 from plimsoll.api.meta import ObjectReference
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.api.tolerations import tolerates
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import Report
@@ -35,7 +35,7 @@ def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | Non
         if toleration is None:
             return 0.0
         if toleration.toleration_seconds is not None:
-            since = read_moment(taint.time_added)
+            since = parse_time(taint.time_added)
             due.append((seen if since is None else since) + max(0, toleration.toleration_seconds))
     return min(due, default=None)
 

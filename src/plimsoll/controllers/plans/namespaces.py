@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.api.meta import Condition
 from plimsoll.api.quota import CountedPod
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import NAMESPACES
 from plimsoll.controllers.actions import NOTHING, Action, Create, Patch, Plan, Update
 from plimsoll.controllers.plans.pods import is_finished
@@ -136,7 +136,7 @@ def _conditions(old: Sequence[Condition], content: Content, now: float) -> list[
         if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
             continue
         same = before is not None and before.status == status and before.last_transition_time
-        since = same or write_moment(now)
+        since = same or format_time(now)
         changed.append(
             {
                 "type": type,

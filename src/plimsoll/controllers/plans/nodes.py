@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod, Taint
 from plimsoll.api.meta import ObjectReference
-from plimsoll.api.timestamps import read_moment, write_moment
+from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.endpoints import NODES
 from plimsoll.client.event_recorder import WARNING, Report
 from plimsoll.controllers.actions import Action, Patch, Plan
@@ -60,7 +60,7 @@ def feel_pulse(before: Pulse | None, node: Node, lease: Lease | None, now: float
     heartbeat = None if ready is None else ready.last_heartbeat_time
     renewed = None if lease is None else lease.spec.renew_time
     if before is None:
-        created = read_moment(node.metadata.creation_timestamp)
+        created = parse_time(node.metadata.creation_timestamp)
         silent = ready is None and renewed is None and created is not None
         return Pulse(created if silent and created is not None else now, heartbeat, renewed)
     moved = renewed is not None and (before.renewed is None or renewed > before.renewed)
@@ -124,7 +124,7 @@ def plan_silence(node: Node, pulse: Pulse, now: float, *, grace: float, startup_
                     "reason": "NodeStatusNeverUpdated",
                     "message": "Kubelet never posted node status.",
                     "lastHeartbeatTime": node.metadata.creation_timestamp,
-                    "lastTransitionTime": write_moment(now),
+                    "lastTransitionTime": format_time(now),
                 }
             )
         elif condition.status != "Unknown":
@@ -134,7 +134,7 @@ def plan_silence(node: Node, pulse: Pulse, now: float, *, grace: float, startup_
                     "status": "Unknown",
                     "reason": "NodeStatusUnknown",
                     "message": "Kubelet stopped posting node status.",
-                    "lastTransitionTime": write_moment(now),
+                    "lastTransitionTime": format_time(now),
                 }
             )
     if not changed:
@@ -157,7 +157,7 @@ def plan_taints(node: Node, now: float, *, lost: bool = False) -> Plan:
     if not added and len(kept) == len(node.spec.taints):
         return Plan()
     taints = [codec.to_tree(taint) for taint in kept]
-    taints += [{"key": key, "effect": effect, "timeAdded": write_moment(now)} for key, effect in added]
+    taints += [{"key": key, "effect": effect, "timeAdded": format_time(now)} for key, effect in added]
     metadata = {"resourceVersion": node.metadata.resource_version}
     return Plan(
         (Patch(NODES, node.metadata.name, {"metadata": metadata, "spec": {"taints": taints or None}}),)
@@ -190,7 +190,7 @@ def plan_pods_of_lost_node(node: Node, pods: Sequence[Pod], now: float) -> Plan:
             condition: dict[str, Any] = {
                 "type": "Ready",
                 "status": "False",
-                "lastTransitionTime": write_moment(now),
+                "lastTransitionTime": format_time(now),
             }
             actions.append(patch_status(pod, set_condition(pod.status.conditions, condition)))
             actions.append(Report(reference(pod), "NodeNotReady", "Node is not ready", COMPONENT, WARNING))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.meta import Condition, ObjectMeta, ObjectReference
 from plimsoll.api.resource import ClaimConsumer, ResourceClaim
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import PODS
 from plimsoll.controllers.actions import Patch
 
@@ -137,7 +137,7 @@ def mark_disrupted(
             "status": "True",
             "reason": reason,
             "message": message,
-            "lastTransitionTime": since or write_moment(now),
+            "lastTransitionTime": since or format_time(now),
         }
         if observed and pod.metadata.generation:
             condition["observedGeneration"] = pod.metadata.generation

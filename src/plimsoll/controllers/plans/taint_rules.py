@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from plimsoll.api.resource import DeviceTaintRule
-from plimsoll.api.timestamps import read_moment, write_moment
+from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES
 from plimsoll.controllers.actions import NOTHING, Patch, Plan
 from plimsoll.controllers.plans.device_taints import COMPONENT, NO_EFFECT, NO_EXECUTE
@@ -36,7 +36,7 @@ def wait_for_rule(rule: DeviceTaintRule, now: float) -> float:
     known = find_condition(rule.status.conditions, CONDITION)
     if known is None or known.observed_generation != rule.metadata.generation:
         return 0.0
-    return max(0.0, STATUS_PERIOD - (now - (read_moment(known.last_transition_time) or 0.0)))
+    return max(0.0, STATUS_PERIOD - (now - (parse_time(known.last_transition_time) or 0.0)))
 
 
 def plan_rule(rule: DeviceTaintRule, effects: Effects, now: float) -> Plan:
@@ -57,7 +57,7 @@ def plan_rule(rule: DeviceTaintRule, effects: Effects, now: float) -> Plan:
         "reason": reason,
         "message": message,
         "observedGeneration": generation,
-        "lastTransitionTime": write_moment(now),
+        "lastTransitionTime": format_time(now),
     }
     tree = {
         "apiVersion": DEVICE_TAINT_RULES.api_version,

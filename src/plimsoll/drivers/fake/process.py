@@ -9,6 +9,7 @@ and changes nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -21,7 +22,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.common.addresses import host_name
 from plimsoll.common.config_file import read_document
-from plimsoll.common.log_format import set_up_logging
+from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.drivers.fake.binding import Binder
 from plimsoll.drivers.fake.device_file import find_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
@@ -30,10 +31,11 @@ from plimsoll.drivers.fake.plan import Binding, DriverPlan
 from plimsoll.drivers.fake.simulated_slices import BareSlices
 from plimsoll.drivers.plugin import KUBELET_ROOT
 from plimsoll.drivers.plugin.claims import read_claim
-from plimsoll.drivers.plugin.logs import LOG, tell
 from plimsoll.drivers.plugin.multi_node import Place, PluginServers, check_names
 from plimsoll.drivers.plugin.wire_form import detect_form
 from plimsoll.errors import ApiError, ConfigError, InputError
+
+LOG = logging.getLogger("plimsoll.driver")
 
 #: Checks a plan against the API server's validation before anything is published.
 Validate = Callable[[DriverPlan, Form | None], None]
@@ -311,6 +313,6 @@ async def serve_fake(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
         names = ",".join(plan.name for plan in plans)
-        tell("starting", drivers=names, nodes=len(places), server=config.server, pid=os.getpid())
+        log_event(LOG, "starting", drivers=names, nodes=len(places), server=config.server, pid=os.getpid())
         await process.run(withdraw=withdraw)
     LOG.info("stopped")

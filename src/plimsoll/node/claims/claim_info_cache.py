@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.checkpoint import Finding, RecordFile, Severity
-from plimsoll.common.keyed_lock import Turns
+from plimsoll.common.keyed_lock import KeyedLock
 from plimsoll.node.claims import views
 from plimsoll.node.claims.checkpoint import Restored, claims_file, read_boot, restore
 from plimsoll.node.claims.checks import Wanted, read_claims, wanted_of
@@ -47,7 +47,7 @@ class ClaimBook:
         self._drivers = drivers
         self._store = ClaimStore(restored.claims, file, boot)
         self._store.on_release = self._released
-        self._turns = Turns()
+        self._locks = KeyedLock()
         #: Claims that are being prepared: what they hold counts before it is on the disk.
         self._preparing: dict[str, PreparedClaim] = {}
         #: Called with the UIDs of claims that no longer hold what others may be waiting for.
@@ -89,7 +89,7 @@ class ClaimBook:
         if faults or not wanted:
             return faults
         uid = pod.metadata.uid
-        async with self._turns.of([_pod_key(uid), *(_claim_key(each.ref.uid) for each in wanted)]):
+        async with self._locks.hold([_pod_key(uid), *(_claim_key(each.ref.uid) for each in wanted)]):
             return await self._prepare(uid, wanted)
 
     async def _prepare(self, pod: str, wanted: tuple[Wanted, ...]) -> tuple[ClaimFault, ...]:
@@ -196,9 +196,9 @@ class ClaimBook:
         return await self._leave(self._store.pods - frozenset(known_pods), orphans)
 
     async def _leave(self, pods: Collection[str], orphans: Collection[str] = ()) -> tuple[ClaimFault, ...]:
-        async with self._turns.of(map(_pod_key, pods)):
+        async with self._locks.hold(map(_pod_key, pods)):
             uids = {uid for pod in pods for uid in self._store.of_pod(pod)} | set(orphans)
-            async with self._turns.of(map(_claim_key, uids)):
+            async with self._locks.hold(map(_claim_key, uids)):
                 before = {uid: self._store.claims[uid] for uid in uids if uid in self._store.claims}
                 return await self._release(before, pods)
 

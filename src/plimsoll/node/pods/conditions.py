@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.pods.phases import FAILED, SUCCEEDED, TERMINAL
 from plimsoll.node.pods.status_input import Seen, Tree, items, text
@@ -47,7 +47,7 @@ def _date(seen: Seen, condition: Tree, told: Tree | None) -> Tree:
         condition.setdefault("observedGeneration", seen.pod.metadata.generation)
     same = told is not None and told.get("status") == condition["status"]
     kept = text(told, "lastTransitionTime") if same else ""
-    condition["lastTransitionTime"] = kept or condition.get("lastTransitionTime") or write_moment(seen.now)
+    condition["lastTransitionTime"] = kept or condition.get("lastTransitionTime") or format_time(seen.now)
     return condition
 
 

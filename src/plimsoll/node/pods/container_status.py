@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, ResourceRequirements
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.pods.pod_state import Probed
@@ -96,14 +96,14 @@ def _resources(resources: ResourceRequirements) -> Any:
 
 def _state(seen: Seen, state: ContainerState) -> Tree:
     if state.phase is Phase.RUNNING:
-        return {"running": {"startedAt": write_moment(state.started_at)}}
+        return {"running": {"startedAt": format_time(state.started_at)}}
     if state.phase is Phase.CREATED:
         return {"waiting": {"reason": CREATING}}
     ended: Tree = {
         "exitCode": state.exit_code,
         "reason": state.reason or ("Error" if state.exit_code else "Completed"),
-        "startedAt": write_moment(state.started_at or state.created_at),
-        "finishedAt": write_moment(state.finished_at),
+        "startedAt": format_time(state.started_at or state.created_at),
+        "finishedAt": format_time(state.finished_at),
         "containerID": _name_container(seen, state),
     }
     if state.signal:

@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod, ResourceRequirements
-from plimsoll.api.timestamps import write_moment
+from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.containers import Phase
@@ -51,7 +51,7 @@ def build_status(seen: Seen) -> Tree:
     status: Tree = {
         "phase": phase,
         "conditions": conditions_of(seen, phase, inits, regular),
-        "startTime": text(seen.before, "startTime") or write_moment(seen.now),
+        "startTime": text(seen.before, "startTime") or format_time(seen.now),
         "qosClass": pod_qos(seen.pod),
         "containerStatuses": regular,
     }
@@ -74,7 +74,7 @@ def reject_status(pod: Pod, reason: str, message: str, now: float) -> Tree:
         "phase": FAILED,
         "reason": reason,
         "message": message,
-        "startTime": pod.status.start_time or write_moment(now),
+        "startTime": pod.status.start_time or format_time(now),
         "qosClass": pod_qos(pod),
         **({"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}),
     }

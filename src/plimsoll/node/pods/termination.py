@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.pods.phases import TERMINAL
@@ -59,7 +59,7 @@ def _find_cause(at: Situation, latest: dict[str, ContainerState]) -> tuple[Cause
 def deadline_of(at: Situation) -> float | None:
     """When a pod will have been active for too long."""
     seconds = at.pod.spec.active_deadline_seconds
-    started = at.started_at if at.started_at is not None else read_moment(at.pod.status.start_time)
+    started = at.started_at if at.started_at is not None else parse_time(at.pod.status.start_time)
     return None if seconds is None or started is None else started + seconds
 
 

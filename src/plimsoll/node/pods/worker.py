@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, SandboxState
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
@@ -211,7 +211,7 @@ class PodWorker:
             probes=self._probing.probed,
             order=self._order,
             vanished=self._vanished,
-            started_at=read_moment(started),
+            started_at=parse_time(started),
             ending=self._ending,
             forced=self._resize.restarting,
             stopping=self._stopping,

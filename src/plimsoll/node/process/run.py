@@ -9,6 +9,7 @@ asked to stop does so in time, leaves containers running and, unless told otherw
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -27,15 +28,16 @@ from plimsoll.client.retries import Backoff
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
-from plimsoll.common.log_format import set_up_logging
+from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.agents import AgentLike
 from plimsoll.node.process.assembly import make_agent
-from plimsoll.node.process.logs import LOG, tell
 from plimsoll.node.process.machines import MachineSource
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
+
+LOG = logging.getLogger("plimsoll.node")
 
 #: Nodes that register at a time, where there are many.
 _AT_ONCE = 32
@@ -164,7 +166,7 @@ class NodeProcess:
         self._listed.set()
         for agent in self.agents.values():
             await agent.presence.registered.wait()
-        tell("ready", nodes=len(self.agents), pods=sum(map(len, by_node.values())))
+        log_event(LOG, "ready", nodes=len(self.agents), pods=sum(map(len, by_node.values())))
         self._ready.set()
 
     async def _stop_agents(self) -> None:
@@ -246,7 +248,7 @@ class NodeProcess:
             },
         )
         await self.pages.start(host, port)
-        tell("listening", address=f"{host}:{self.pages.port}")
+        log_event(LOG, "listening", address=f"{host}:{self.pages.port}")
 
     def _missing_pods(self) -> str:
         return "" if self._listed.is_set() else str(self._pods.error or "pods are not listed yet")
@@ -355,7 +357,7 @@ async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
-        tell("starting", server=config.server, pid=os.getpid(), nodes=len(settings.names))
+        log_event(LOG, "starting", server=config.server, pid=os.getpid(), nodes=len(settings.names))
         try:
             await process.run()
         except ExceptionGroup as group:

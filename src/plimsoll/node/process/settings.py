@@ -17,7 +17,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.common.addresses import host_name, read_address
 from plimsoll.common.config_file import Section, read_document
-from plimsoll.common.log_format import FORMATS
+from plimsoll.common.structured_log import FORMATS
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.eviction.thresholds import DEFAULTS, Threshold, parse_thresholds

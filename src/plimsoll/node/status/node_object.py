@@ -257,8 +257,8 @@ def _conditions(signs: Mapping[str, Sign], known: Mapping[str, Any], now: float)
                 "status": status,
                 "reason": reason,
                 "message": message,
-                "lastHeartbeatTime": write_moment(now),
-                "lastTransitionTime": since or write_moment(now),
+                "lastHeartbeatTime": format_time(now),
+                "lastTransitionTime": since or format_time(now),
             }
         )
     return found
@@ -287,7 +287,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def write_moment(now: float) -> str:
+def format_time(now: float) -> str:
     """A time as most fields have it."""
     return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -16,6 +16,7 @@ finds out with the first pod.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -34,11 +35,12 @@ from plimsoll.client.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS, Endpoint
 from plimsoll.client.retries import Backoff
 from plimsoll.client.transport import Reply
-from plimsoll.common.log_format import LOG
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.binding_conditions import waits_for_devices
 from plimsoll.scheduler.binding.writes import FINALIZER
 from plimsoll.scheduler.process.claim_waiters import ClaimWaits
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 T = TypeVar("T")
 _MERGE = "application/merge-patch+json"

@@ -9,17 +9,19 @@ way then (the next leader resumes it).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.common.log_format import LOG
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.bind import CONDITIONS_MS, Bound, Failed, Hear, Step, bind_pod
 from plimsoll.scheduler.binding.writes import Writer, ask_until_answered
 from plimsoll.scheduler.result import Placement
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 Done = Callable[[Placement, Bound | Failed], None]
 

@@ -10,17 +10,19 @@ forgotten.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from plimsoll.api.core import Pod
-from plimsoll.common.log_format import LOG
 from plimsoll.errors import ApiError, LeaseLostError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.binding.pod_conditions import plan_condition
 from plimsoll.scheduler.process.api_writer import ApiWriter, write_time
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 _WORKERS = 8
 #: How long a server that gave no answer is left alone (seconds).

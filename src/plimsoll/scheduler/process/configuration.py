@@ -15,7 +15,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.client.leader_election import Timing
 from plimsoll.common.addresses import read_address
 from plimsoll.common.config_file import Section, read_document
-from plimsoll.common.log_format import FORMATS
+from plimsoll.common.structured_log import FORMATS
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.queue import QueueSettings

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.client import Client, ClientConfig
-from plimsoll.common.log_format import set_up_logging, write_line
+from plimsoll.common.structured_log import format_line, set_up_logging
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
@@ -83,4 +83,4 @@ def _refusal(world: World, attempt: Attempt, unplaced: Unplaced) -> str:
 
 
 def _line(world: World, what: str, **facts: object) -> str:
-    return write_line(what, facts, world.settings.log_format)
+    return format_line(what, facts, world.settings.log_format)

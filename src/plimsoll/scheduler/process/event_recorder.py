@@ -9,6 +9,7 @@ are under way (`is_busy`), events are written slowly and leave the server to the
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
@@ -21,9 +22,10 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import EVENTS_V1
-from plimsoll.common.log_format import LOG
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.binding.pod_conditions import shorten
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 NORMAL, WARNING = "Normal", "Warning"
 _ROOT = EVENTS_V1.root + "/namespaces/"

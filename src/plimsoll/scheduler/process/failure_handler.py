@@ -24,7 +24,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.client import Client
-from plimsoll.common.log_format import LOG, tell
+from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError, LeaseLostError
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.binding.bind import release_claim
@@ -46,6 +46,8 @@ from plimsoll.scheduler.process.event_recorder import Recorder
 from plimsoll.scheduler.queue import Attempt
 from plimsoll.scheduler.reasons import NodeReason, Sentence
 from plimsoll.scheduler.result import Placement, Unplaced
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class Aftermath:
         self, pod: Pod, reason: str, message: str, nominated: str | None = None, level: int = logging.INFO
     ) -> None:
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        tell("refused", level, pod=name, reason=reason, nominated=nominated, why=message)
+        log_event(LOG, "refused", level, pod=name, reason=reason, nominated=nominated, why=message)
         self.notices.tell(Notice(pod, reason, message, nominated))
         self._recorder.failed_scheduling(pod, message)
 
@@ -189,7 +191,8 @@ class Aftermath:
 
     async def _evict(self, plan: Preemption, key: str) -> None:
         pod = plan.pod
-        tell(
+        log_event(
+            LOG,
             "preempting",
             pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
             node=plan.node,
@@ -211,7 +214,7 @@ class Aftermath:
 
     async def _release(self, claim: ResourceClaim, pod: Pod, then: Callable[[], None]) -> None:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        tell("released", claim=name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
+        log_event(LOG, "released", claim=name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
         try:
             await release_claim(claim, pod, self._writer, self._heard)
         finally:

@@ -9,6 +9,7 @@ empty until then.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +44,14 @@ from plimsoll.client.endpoints import (
     Endpoint,
 )
 from plimsoll.client.informer import Handler, Informer
-from plimsoll.common.log_format import LOG
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.queue import PodQueue
 from plimsoll.scheduler.queue.events import Room, classify, room_at
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 #: How long to wait before a server that did not answer is asked again (seconds).
 _AGAIN = 1.0

@@ -11,13 +11,14 @@ takes over (`takeover.py`).
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from plimsoll.api.core import Pod
-from plimsoll.common.log_format import LOG, tell
+from plimsoll.common.structured_log import log_event
 from plimsoll.scheduler.binding.bind import Bound, Failed
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import HELD, read_task
@@ -32,6 +33,8 @@ from plimsoll.scheduler.queue.events import released, room_at
 from plimsoll.scheduler.queue.queueing_hints import wants_room
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement, Unplaced
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 #: How long decisions are made before others get their turn (seconds).
 _TURN = 0.004
@@ -202,7 +205,8 @@ class Loop:
         world.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
         world.metrics.extension_point.at("Bind", SUCCESS, attempt.pod.spec.scheduler_name).observe(seconds)
         self._aftermath.scheduled(placement)
-        tell(
+        log_event(
+            LOG,
             "bound",
             pod=full_name(attempt.pod),
             node=placement.node,

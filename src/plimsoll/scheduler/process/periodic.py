@@ -6,17 +6,20 @@ Owns the rounds beside the loop, while we lead.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ClaimConsumer, ResourceClaim
-from plimsoll.common.log_format import LOG, tell
+from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.recovery import Leftover, recover
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.failure_handler import Aftermath
 from plimsoll.scheduler.snapshot.snapshot import FINISHED
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 #: How often held pods are looked at (seconds).
 _ROUND = 0.5
@@ -64,7 +67,9 @@ async def _release(leftover: Leftover, writer: ApiWriter, heard: Callable[[Resou
         claim = await writer.unreserve(claim, consumer, deallocate=deallocate)
         heard(claim)
     if gone:
-        tell("released", claim=f"{claim.metadata.namespace}/{claim.metadata.name}", deallocated=deallocate)
+        log_event(
+            LOG, "released", claim=f"{claim.metadata.namespace}/{claim.metadata.name}", deallocated=deallocate
+        )
 
 
 async def _is_gone(consumer: ClaimConsumer, namespace: str, writer: ApiWriter) -> bool:

@@ -12,6 +12,7 @@ answered.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -29,7 +30,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
-from plimsoll.common.log_format import LOG, set_up_logging, tell
+from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
@@ -42,6 +43,8 @@ from plimsoll.scheduler.process.failure_handler import Aftermath
 from plimsoll.scheduler.process.loop import Loop
 from plimsoll.scheduler.process.periodic import keep_up, mend
 from plimsoll.scheduler.process.takeover import take_over
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 #: Nodes whose devices are read before others get their turn.
 _READ_AT_ONCE = 20
@@ -123,7 +126,7 @@ class SchedulerProcess:
         await self._warm_up()
         if self._alone:
             self.world.memory.begin()
-        tell("synced", nodes=len(self.world.snapshot), pending=len(self.world.queue))
+        log_event(LOG, "synced", nodes=len(self.world.snapshot), pending=len(self.world.queue))
         self._synced.set()
         if not self.settings.election.elect:
             await self._lead()
@@ -151,7 +154,7 @@ class SchedulerProcess:
 
     async def _lead(self) -> None:
         """Schedule; cancelled when the lease is lost."""
-        tell("leading", identity=self.identity, names=list(self.settings.by_name))
+        log_event(LOG, "leading", identity=self.identity, names=list(self.settings.by_name))
         election = self._election
         may_decide = election.holds if election is not None else _always
         loop = self.loop = Loop(self.world, self.aftermath, self._bindings, may_decide=may_decide)
@@ -169,7 +172,7 @@ class SchedulerProcess:
             self.loop = None
             self._settled = taken_over and not loop.cancelled
             await _cancel([upkeep])
-            tell("stopped leading", identity=self.identity)
+            log_event(LOG, "stopped leading", identity=self.identity)
 
     async def _take_over(self) -> None:
         """End what a previous leader may have left under way.
@@ -266,7 +269,7 @@ class SchedulerProcess:
             debug=debug,
         )
         await self.health.start(host, port)
-        tell("listening", address=f"{host}:{self.health.port}")
+        log_event(LOG, "listening", address=f"{host}:{self.health.port}")
 
 
 def _always() -> bool:
@@ -290,7 +293,7 @@ async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
-        tell("starting", server=config.server, pid=os.getpid())
+        log_event(LOG, "starting", server=config.server, pid=os.getpid())
         try:
             await process.run()
         except LeaseLostError as error:

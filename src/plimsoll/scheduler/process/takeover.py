@@ -14,16 +14,19 @@ DIFF: kube-scheduler does neither, and can allocate a device twice when a write 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.common.log_format import tell
+from plimsoll.common.structured_log import log_event
 from plimsoll.scheduler.binding.fencing import find_fence_targets
 from plimsoll.scheduler.binding.writes import ask_until_answered
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.informers import Feed
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 T = TypeVar("T", Pod, ResourceClaim)
 
@@ -70,7 +73,7 @@ async def take_over(
                 group.create_task(_fence(writer, writer.fence_pod, pod, on_pod, limit))
     except ExceptionGroup as several:
         raise several.exceptions[0] from None  # the lease was lost: once is enough to tell
-    tell("fenced", claims=len(targets.claims), pods=len(targets.pods))
+    log_event(LOG, "fenced", claims=len(targets.claims), pods=len(targets.pods))
 
 
 async def _fence(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.colors import Paint
@@ -69,7 +69,7 @@ def read_now(text: str) -> float | None:
     """A moment as it was given; None if none was."""
     if not text:
         return None
-    moment = read_moment(text)
+    moment = parse_time(text)
     if moment is None:
         raise InputError(f"--now: must be a time such as 2026-01-31T12:00:00Z, not {text!r}")
     return moment

@@ -19,7 +19,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.plans.device_taints import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.plans.evictions import eviction_time
 from plimsoll.ledger.node import pod_key
@@ -31,7 +31,7 @@ from plimsoll.tools.whatif.changes import Changes, Mark
 from plimsoll.tools.whatif.manifests import MOMENT, Priority
 from plimsoll.tools.whatif.outcome import Because, Evicted, name_of
 
-_NOW = read_moment(MOMENT) or 0.0
+_NOW = parse_time(MOMENT) or 0.0
 
 
 class World:

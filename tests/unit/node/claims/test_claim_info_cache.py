@@ -97,7 +97,7 @@ def test_a_shared_claim_is_prepared_once(layout: Layout, world: World) -> None:
         assert disk(layout) == memory(book)
         assert await book.unprepare("q") == ()
         assert world.calls[1:] == [("unprepare", GPU, ("uid-a",))]
-        assert not len(book._turns)
+        assert not len(book._locks)
 
     asyncio.run(story())
 

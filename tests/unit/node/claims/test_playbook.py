@@ -200,7 +200,7 @@ def test_calls_may_be_cancelled_at_any_step(
             verify(book, world, layout)
         assert book.claims() == ()
         assert not any(world.held.values())
-        assert not len(book._turns)
+        assert not len(book._locks)
         return cut
 
     async def story() -> None:

@@ -21,12 +21,13 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
-from plimsoll.common.log_format import set_up_logging
+from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuState
 from plimsoll.drivers.cpu.process.state import read_state
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
-from plimsoll.drivers.plugin.logs import LOG, tell
+
+LOG = logging.getLogger("plimsoll.driver")
 
 #: How long a kubelet may take to register the driver before that is told (the Go driver's).
 REGISTRATION_SECONDS = 30.0
@@ -130,7 +131,7 @@ class CpuDriverProcess:
             if not await self._or_stopped(self.driver.start()):
                 return
             self._started = True
-            tell("started", node=self.settings.node, mode=self.settings.mode.value)
+            log_event(LOG, "started", node=self.settings.node, mode=self.settings.mode.value)
             beside.append(asyncio.create_task(self._await_registration(), name="registration"))
             beside.append(asyncio.create_task(self._watch_health(), name="health"))
             await self._stop.wait()
@@ -158,8 +159,10 @@ class CpuDriverProcess:
                 while not station.registered:
                     await asyncio.sleep(min(0.05, self._patience.look))
         except TimeoutError:
-            tell(
-                say_unregistered(station.registration_error, self.settings.kubelet_root), level=logging.ERROR
+            log_event(
+                LOG,
+                say_unregistered(station.registration_error, self.settings.kubelet_root),
+                level=logging.ERROR,
             )
 
     async def _watch_health(self) -> None:
@@ -169,9 +172,9 @@ class CpuDriverProcess:
             if now != known:
                 if now:
                     level = logging.WARNING if self._ready.is_set() else logging.INFO
-                    tell("unwell", level=level, because="; ".join(now))
+                    log_event(LOG, "unwell", level=level, because="; ".join(now))
                 else:
-                    tell("well")
+                    log_event(LOG, "well")
                     self._ready.set()
                 known = now
             await asyncio.sleep(self._patience.look if known == () else min(0.05, self._patience.look))
@@ -207,7 +210,7 @@ class CpuDriverProcess:
             debug_here_only=True,
         )
         await self.pages.start(host, port)
-        tell("listening", address=f"{host or '*'}:{self.pages.port}")
+        log_event(LOG, "listening", address=f"{host or '*'}:{self.pages.port}")
 
     def _unstarted(self) -> str:
         return "" if self._started else "the driver has not started yet"
@@ -260,6 +263,8 @@ async def serve_driver(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
-        tell("starting", driver=DRIVER_NAME, node=settings.node, server=config.server, pid=os.getpid())
+        log_event(
+            LOG, "starting", driver=DRIVER_NAME, node=settings.node, server=config.server, pid=os.getpid()
+        )
         await process.run()
     LOG.info("stopped")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.resource import ALL, RESULTS_MAX, ClaimConsumer, DeviceRequest, ResourceClaim
-from plimsoll.api.timestamps import read_moment
+from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.plans.pods import (
     find_condition,
     is_done,
@@ -94,7 +94,7 @@ def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
         allocation = claim.status.allocation
         if allocation is None or users:
             continue
-        since = read_moment(allocation.allocation_timestamp)
+        since = parse_time(allocation.allocation_timestamp)
         if since is not None and facts.now - since < PATIENCE:
             continue
         when = f" since {allocation.allocation_timestamp}" if since is not None else ""
@@ -108,7 +108,7 @@ def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
 
 
 def _say_age(facts: Facts, claim: ResourceClaim) -> str:
-    made = read_moment(claim.metadata.creation_timestamp)
+    made = parse_time(claim.metadata.creation_timestamp)
     devices = ", ".join(sorted({f"{result.pool}/{result.device}" for result in results_of(claim)}))
     told = f"made {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
     return told + (f", devices {devices}" if devices else "")
@@ -116,7 +116,7 @@ def _say_age(facts: Facts, claim: ResourceClaim) -> str:
 
 def find_claims_stuck(facts: Facts) -> Iterator[Trouble]:
     for claim in facts.claims.values():
-        since = read_moment(claim.metadata.deletion_timestamp)
+        since = parse_time(claim.metadata.deletion_timestamp)
         if since is None or facts.now - since < PATIENCE:
             continue
         minutes = int(facts.now - since) // 60
@@ -147,7 +147,7 @@ def find_claims_stuck(facts: Facts) -> Iterator[Trouble]:
 def _settled(facts: Facts, pod: Pod) -> bool:
     """Whether a pod has had its node for a while: claims are read before pods, and may be older."""
     condition = find_condition(pod.status.conditions, "PodScheduled")
-    since = read_moment(condition.last_transition_time) if condition is not None else None
+    since = parse_time(condition.last_transition_time) if condition is not None else None
     return since is None or not 0 <= facts.now - since < SETTLED
 
 

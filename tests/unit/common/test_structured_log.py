@@ -1,4 +1,4 @@
-"""A line for each decision, in either form, and always exactly one line."""
+"""Structured log lines: text and JSON, always exactly one line per event."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.common.log_format import LOG, set_up_logging, tell, write_line
+from plimsoll.common.structured_log import format_line, log_event, set_up_logging
+
+LOG = logging.getLogger("plimsoll.scheduler")
 
 
 @pytest.fixture
-def quiet() -> Iterator[None]:
-    """Leaves logging as it was."""
+def restored_logging() -> Iterator[None]:
+    """Restore the logging configuration afterwards."""
     root, ours = logging.getLogger(), logging.getLogger("plimsoll")
     handlers, levels = list(root.handlers), (root.level, ours.level)
     yield
@@ -26,12 +28,22 @@ def quiet() -> Iterator[None]:
     ours.setLevel(levels[1])
 
 
-def test_text_lines(quiet: None) -> None:
+def test_text_lines(restored_logging: None) -> None:
     stream = io.StringIO()
     set_up_logging("text", stream=stream)
-    tell("bound", pod="default/web", node="n1", attempts=2, ms=1.5, preempted=["a", "b"], note="", why=None)
-    tell("refused", pod="default/web", why='0/3 nodes are available: 3 "x".')
-    tell("detail", level=logging.DEBUG)
+    log_event(
+        LOG,
+        "bound",
+        pod="default/web",
+        node="n1",
+        attempts=2,
+        ms=1.5,
+        preempted=["a", "b"],
+        note="",
+        why=None,
+    )
+    log_event(LOG, "refused", pod="default/web", why='0/3 nodes are available: 3 "x".')
+    log_event(LOG, "detail", level=logging.DEBUG)
     first, second = stream.getvalue().splitlines()
     time, rest = first.split(" ", 1)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
@@ -39,11 +51,11 @@ def test_text_lines(quiet: None) -> None:
     assert second.endswith(r'refused pod=default/web why="0/3 nodes are available: 3 \"x\"."')
 
 
-def test_json_lines(quiet: None) -> None:
+def test_json_lines(restored_logging: None) -> None:
     stream = io.StringIO()
     set_up_logging("json", verbose=True, stream=stream)
-    tell("bound", pod="default/web", attempts=2)
-    tell("detail", level=logging.DEBUG)
+    log_event(LOG, "bound", pod="default/web", attempts=2)
+    log_event(LOG, "detail", level=logging.DEBUG)
     try:
         raise ValueError("no")
     except ValueError:
@@ -56,8 +68,8 @@ def test_json_lines(quiet: None) -> None:
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.text(min_size=1)))
-def test_a_line_is_a_line_and_can_be_read_again(facts: dict[str, str]) -> None:
-    text = write_line("word", dict(facts))
+def test_an_event_is_one_line_and_can_be_parsed_back(fields: dict[str, str]) -> None:
+    text = format_line("word", dict(fields))
     assert "\n" not in text
     assert "\r" not in text
     rest, found = text.removeprefix("word"), {}
@@ -69,5 +81,5 @@ def test_a_line_is_a_line_and_can_be_read_again(facts: dict[str, str]) -> None:
         else:
             found[name], _, rest = rest.partition(" ")
             rest = f" {rest}" if rest else ""
-    assert found == facts
-    assert json.loads(write_line("word", dict(facts), "json")) == {"msg": "word", **facts}
+    assert found == fields
+    assert json.loads(format_line("word", dict(fields), "json")) == {"msg": "word", **fields}
