@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.schema_types import Type
 from tests.fuzz.trees import Grower, child
 
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test", "bad", "", None, 5)

@@ -6,7 +6,7 @@ import copy
 from random import Random
 from typing import Any
 
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.schema_types import Type
 
 WORDS = (
     *(

@@ -24,7 +24,7 @@ from plimsoll.api.policy import PodDisruptionBudgetStatus
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
 from plimsoll.api.shape import members, strip_optional
-from plimsoll.apiserver.validation.stored.service_view import ServicePort
+from plimsoll.apiserver.validation.generic_kinds.service_view import ServicePort
 from plimsoll.errors import DecodeError
 from tests.unit.api.trees import VIEWS, objects
 

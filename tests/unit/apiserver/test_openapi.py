@@ -12,8 +12,8 @@ from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.openapi.schemas import tag_of, title_of
 from plimsoll.apiserver.protobuf import wire
 from plimsoll.apiserver.registry.descriptions import _descriptions
-from plimsoll.apiserver.registry.notation import read_type
 from plimsoll.apiserver.registry.resources import RESOURCES, group_versions
+from plimsoll.apiserver.registry.schema_files import read_type
 from plimsoll.apiserver.request import Answer, Call
 from plimsoll.errors import ApiError
 

@@ -18,7 +18,7 @@ from plimsoll.apiserver.protobuf.encoding import encode_message
 from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.apiserver.registry.schema import Type, schema_for
 from plimsoll.errors import DecodeError, InputError
-from tests.unit.apiserver.registry.trees import trees_of
+from tests.unit.apiserver.registry.sample_objects import trees_of
 
 SLOW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 

@@ -13,8 +13,8 @@ from plimsoll.apiserver.registry.resources import RESOURCES, Resource, by_key
 from plimsoll.apiserver.tables import to_table
 from plimsoll.apiserver.tables.row import tell_duration, tell_selector
 from plimsoll.errors import ApiError
+from tests.unit.apiserver.registry.sample_objects import trees_of
 from tests.unit.apiserver.registry.test_schema import pod as pod_shape
-from tests.unit.apiserver.registry.trees import trees_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR_AGO = "2026-01-01T11:00:00Z"

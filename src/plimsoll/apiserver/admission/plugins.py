@@ -19,8 +19,8 @@ from typing import Any
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.equality import same_under
+from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
-from plimsoll.apiserver.validation.trees import Tree
 from plimsoll.errors import QuantityError
 
 TOLERATION_SECONDS = 300

@@ -14,8 +14,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Object, Wire
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.quota import CountedPod, ResourceQuota
-from plimsoll.apiserver.validation.trees import Tree, part
-from plimsoll.apiserver.validation.write_job import look
+from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.write_context import look
 from plimsoll.ledger.amounts import add_to
 from plimsoll.ledger.quota_scopes import (
     UNCOUNTED,

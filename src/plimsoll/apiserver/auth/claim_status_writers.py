@@ -9,7 +9,7 @@ from __future__ import annotations
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.users import EXTRA_NODE_NAME, User, split_service_account
-from plimsoll.apiserver.validation.permissions import Caller, Permission
+from plimsoll.apiserver.validation.claim_status_authorization import Caller, Permission
 
 
 def caller_for(user: User, authorizer: Authorizer, verb: str) -> Caller:

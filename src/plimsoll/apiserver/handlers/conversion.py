@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.apiserver.registry.resources import Resource
-from plimsoll.apiserver.validation.event_shapes import event_to_core, event_to_events
+from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
 
 
 def is_stored_shape(resource: Resource, version: str) -> bool:

@@ -49,7 +49,7 @@ from plimsoll.apiserver.status import (
 from plimsoll.apiserver.storage import Stored
 from plimsoll.apiserver.validation.field_errors import Path, Problem, required
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
-from plimsoll.apiserver.validation.stored.generic import path_segment
+from plimsoll.apiserver.validation.generic_kinds.generic_strategy import path_segment
 from plimsoll.apiserver.validation.timestamps import write_time
 from plimsoll.errors import ApiError, PatchError
 

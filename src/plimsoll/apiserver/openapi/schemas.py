@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.registry.notation import read_type
 from plimsoll.apiserver.registry.schema import Field, Type
+from plimsoll.apiserver.registry.schema_files import read_type
 
 Tree = dict[str, Any]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from plimsoll.apiserver.patch.error_guard import guarded
 from plimsoll.apiserver.patch.field_set import (
     FieldSet,
     difference,
@@ -35,10 +34,11 @@ from plimsoll.apiserver.patch.managed_fields import (
 )
 from plimsoll.apiserver.patch.merge import applied_fields, merge, name_objects, reconcile, remove, settle
 from plimsoll.apiserver.patch.path_elements import order, show_path
+from plimsoll.apiserver.patch.recursion_guard import guarded
 from plimsoll.apiserver.patch.reset_fields import Filter, resets_of
 from plimsoll.apiserver.patch.tracking import UNOWNED, Convert, Request, Step, rewrite_owners, update_owners
 from plimsoll.apiserver.patch.typed_check import check_typed
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.schema_types import Type
 from plimsoll.errors import PatchError
 
 BEFORE_FIRST_APPLY = "before-first-apply"

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
 from plimsoll.apiserver.patch.json_patch import equal
 from plimsoll.apiserver.patch.path_elements import item_element
-from plimsoll.apiserver.patch.shape import ABSENT, UNKNOWN, child, form, members_of
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.patch.schema_queries import ABSENT, UNKNOWN, child, form, members_of
+from plimsoll.apiserver.registry.schema_types import Type
 
 
 class Changes(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any
 
 from plimsoll.api.codec import decode_tree, encode
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
-from plimsoll.apiserver.patch.error_guard import guarded
+from plimsoll.apiserver.patch.recursion_guard import guarded
 from plimsoll.errors import PatchError
 
 MAX_OPERATIONS = 10_000
 MAX_COPY_BYTES = 3 * 1024 * 1024
-#: Far beyond what objects may have (apiserver/validation/trees.py), well within what can be walked.
+#: Far beyond what objects may have (apiserver/validation/object_trees.py), well within what can be walked.
 MAX_DEPTH = 400
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)

@@ -14,8 +14,8 @@ from typing import Any
 
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet, has_member
 from plimsoll.apiserver.patch.path_elements import item_element
-from plimsoll.apiserver.patch.shape import child, form
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.patch.schema_queries import child, form
+from plimsoll.apiserver.registry.schema_types import Type
 
 
 def applied_fields(tree: dict[str, Any], shape: Type | None) -> FieldSet:

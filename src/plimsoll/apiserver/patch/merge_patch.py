@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.patch.error_guard import guarded
+from plimsoll.apiserver.patch.recursion_guard import guarded
 from plimsoll.errors import PatchError
 
 

@@ -14,8 +14,8 @@ from plimsoll.api.codec import decode_tree
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
 from plimsoll.apiserver.patch.go_json import encode_go, quote
-from plimsoll.apiserver.patch.shape import key_default
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.patch.schema_queries import key_default
+from plimsoll.apiserver.registry.schema_types import Type
 from plimsoll.errors import DecodeError, PatchError
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet, from_paths, without
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.schema_types import Type
 
 #: Leaves out of a set what a request cannot change.
 Filter = Callable[[FieldSet], FieldSet]

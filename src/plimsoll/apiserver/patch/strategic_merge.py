@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from plimsoll.apiserver.patch.error_guard import guarded
 from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.apiserver.patch.ordering import Place, check_order, interleave, key_of
-from plimsoll.apiserver.patch.shape import child
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.patch.recursion_guard import guarded
+from plimsoll.apiserver.patch.schema_queries import child
+from plimsoll.apiserver.registry.schema_types import Type
 from plimsoll.errors import PatchError
 
 PATCH = "$patch"

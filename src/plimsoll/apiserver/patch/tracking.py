@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from plimsoll.apiserver.patch.compare import Changes, compare
-from plimsoll.apiserver.patch.error_guard import guarded
 from plimsoll.apiserver.patch.field_set import FieldSet, difference, from_paths, union, union_all
 from plimsoll.apiserver.patch.managed_fields import (
     UPDATE,
@@ -27,8 +26,9 @@ from plimsoll.apiserver.patch.managed_fields import (
     write_owners,
 )
 from plimsoll.apiserver.patch.merge import reconcile
+from plimsoll.apiserver.patch.recursion_guard import guarded
 from plimsoll.apiserver.patch.reset_fields import Filter, resets_of
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.schema_types import Type
 from plimsoll.errors import PatchError
 
 #: An object and its type in another version of the API; None if there is no such version (any more).

@@ -14,7 +14,7 @@ from typing import Any
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.apiserver.patch.path_elements import item_element, show_path
-from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.schema_types import Type
 from plimsoll.errors import PatchError
 
 _NUMBERS = frozenset(("integer", "number"))

@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from plimsoll.apiserver.registry.descriptions import data_files
-from plimsoll.apiserver.registry.notation import has_own_kind, list_of, read_type
 from plimsoll.apiserver.registry.schema_check import FieldReport, check_fields, check_text
-from plimsoll.apiserver.registry.shape import Field, Type
+from plimsoll.apiserver.registry.schema_files import has_own_kind, list_of, read_type
+from plimsoll.apiserver.registry.schema_types import Field, Type
 
 __all__ = ["Field", "FieldReport", "Type", "check_fields", "check_text", "place_of", "schema_for"]
 

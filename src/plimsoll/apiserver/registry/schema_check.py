@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Number
-from plimsoll.apiserver.registry.schema_match import fits
-from plimsoll.apiserver.registry.shape import Type
-from plimsoll.apiserver.registry.values import (
+from plimsoll.apiserver.registry.scalar_formats import (
     is_quantity,
     is_time,
     refuse_base64,
     refuse_quantity,
     refuse_time,
 )
+from plimsoll.apiserver.registry.schema_match import fits
+from plimsoll.apiserver.registry.schema_types import Type
 
 #: How many problems of a sort are told; the rest is cut off.
 LIMIT = 100

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Number
-from plimsoll.apiserver.registry.shape import Type
-from plimsoll.apiserver.registry.values import is_base64, is_quantity, is_time
+from plimsoll.apiserver.registry.scalar_formats import is_base64, is_quantity, is_time
+from plimsoll.apiserver.registry.schema_types import Type
 
 Test: TypeAlias = Callable[[Any], bool]
 

@@ -3,12 +3,12 @@
 START HERE: `write.py`. Admission that depends on other objects of the cluster is in `apiserver/admission`.
 """
 
-from plimsoll.apiserver.validation.event_shapes import event_to_core, event_to_events
+from plimsoll.apiserver.validation.claim_status_authorization import Caller, Permission
+from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
 from plimsoll.apiserver.validation.field_errors import Problem, ProblemType
-from plimsoll.apiserver.validation.permissions import Caller, Permission
+from plimsoll.apiserver.validation.generic_kinds.generic_strategy import Traits
 from plimsoll.apiserver.validation.pod.binding import Bound, bind_pod, read_binding
 from plimsoll.apiserver.validation.pod.eviction import Evicted, Refusal, judge_eviction, read_eviction
-from plimsoll.apiserver.validation.stored.generic import Traits
 from plimsoll.apiserver.validation.write import Prepared, Write, prepare, prepare_generic
 
 __all__ = [

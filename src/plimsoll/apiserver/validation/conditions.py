@@ -16,7 +16,7 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
     too_many,
 )
-from plimsoll.apiserver.validation.names import check_format, check_label_key, condition_reason
+from plimsoll.apiserver.validation.name_formats import check_format, check_label_key, condition_reason
 from plimsoll.apiserver.validation.timestamps import ZERO
 
 REASON_MAX = 1024

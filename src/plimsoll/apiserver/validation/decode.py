@@ -20,8 +20,7 @@ from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.shape import strip_optional, wire_types
 from plimsoll.apiserver.validation.metadata_view import Head, WholeObjectMeta
-from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
-from plimsoll.apiserver.validation.trees import (
+from plimsoll.apiserver.validation.object_trees import (
     ALWAYS_STORED,
     MAX_DEPTH,
     MICRO_TIMES,
@@ -29,6 +28,7 @@ from plimsoll.apiserver.validation.trees import (
     Tree,
     canonicalise,
 )
+from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
 from plimsoll.errors import DecodeError, PlimsollError, QuantityError
 
 Visit: TypeAlias = Callable[[Any], None]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import EXACT_COUNT
+from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_of
 from plimsoll.apiserver.validation.namespaces import fill_namespace
-from plimsoll.apiserver.validation.node_objects import fill_node
+from plimsoll.apiserver.validation.nodes import fill_node
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.defaults import fill_pod
 from plimsoll.apiserver.validation.priority_classes import fill_priority_class
-from plimsoll.apiserver.validation.quotas import fill_quota
-from plimsoll.apiserver.validation.stored.kinds import rules_of
-from plimsoll.apiserver.validation.trees import Tree, part
+from plimsoll.apiserver.validation.resource_quotas import fill_quota
 
 
 def fill_defaults(kind: str, tree: Tree, now: str, gates: Gates) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from plimsoll.api.names import LABEL_MAX
 from plimsoll.api.resource import Counter, Device, DeviceCounterConsumption
-from plimsoll.apiserver.validation.attributes import check_attribute, count_values, is_plain
-from plimsoll.apiserver.validation.capacity import check_exclusive_capacity, check_shared_capacity
+from plimsoll.apiserver.validation.device_attributes import check_attribute, count_values, is_plain
+from plimsoll.apiserver.validation.device_capacity import check_exclusive_capacity, check_shared_capacity
+from plimsoll.apiserver.validation.device_taints import check_taint
 from plimsoll.apiserver.validation.equality import same
 from plimsoll.apiserver.validation.field_errors import (
     Path,
@@ -19,10 +20,9 @@ from plimsoll.apiserver.validation.field_errors import (
     invalid,
     required,
 )
-from plimsoll.apiserver.validation.names import check_label, check_label_key, check_qualified_name
+from plimsoll.apiserver.validation.name_formats import check_label, check_label_key, check_qualified_name
 from plimsoll.apiserver.validation.node_allocatable import check_device_forms
-from plimsoll.apiserver.validation.nodes import check_node_name, check_node_selector
-from plimsoll.apiserver.validation.taints import check_taint
+from plimsoll.apiserver.validation.node_selectors import check_node_name, check_node_selector
 
 KEYS_MAX = 32
 VALUES_MAX = 48

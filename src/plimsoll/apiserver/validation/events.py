@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.names import byte_length, dns_subdomain, label_key
+from plimsoll.apiserver.validation.core_views import Event
 from plimsoll.apiserver.validation.equality import same
-from plimsoll.apiserver.validation.event_shapes import event_to_core, event_to_events
+from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
 from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, required
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.names import check_format
+from plimsoll.apiserver.validation.name_formats import check_format
 from plimsoll.apiserver.validation.timestamps import MICRO_ZERO, ZERO
-from plimsoll.apiserver.validation.views import Event
-from plimsoll.apiserver.validation.write_job import Endpoint, Job
+from plimsoll.apiserver.validation.write_context import Endpoint, Job
 
 SHORT_MAX = 128
 NOTE_MAX = 1024

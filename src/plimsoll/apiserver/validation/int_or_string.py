@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
-from plimsoll.apiserver.validation.trees import Tree
+from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.errors import DecodeError
 
 NOT_NEGATIVE = "must be greater than or equal to 0"

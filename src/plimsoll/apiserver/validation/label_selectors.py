@@ -6,7 +6,7 @@ from plimsoll.api.meta import LabelSelector
 from plimsoll.api.names import label_value
 from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, required
 from plimsoll.apiserver.validation.metadata import check_labels
-from plimsoll.apiserver.validation.names import check_format, check_label_key
+from plimsoll.apiserver.validation.name_formats import check_format, check_label_key
 
 BAD_OPERATOR = "not a valid selector operator"
 NEEDS_VALUES = "must be specified when `operator` is 'In' or 'NotIn'"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plimsoll.apiserver.validation.core_views import Lease, LeaseSpec
 from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, not_supported
 from plimsoll.apiserver.validation.metadata import check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.names import check_label_key
+from plimsoll.apiserver.validation.name_formats import check_label_key
+from plimsoll.apiserver.validation.object_trees import part
 from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
-from plimsoll.apiserver.validation.trees import part
-from plimsoll.apiserver.validation.views import Lease, LeaseSpec
-from plimsoll.apiserver.validation.write_job import Endpoint, Job
+from plimsoll.apiserver.validation.write_context import Endpoint, Job
 
 _SPEC = Path("spec")
 _STRATEGIES = ("OldestEmulationVersion",)

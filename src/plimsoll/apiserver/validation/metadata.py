@@ -22,14 +22,14 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
 )
 from plimsoll.apiserver.validation.metadata_view import ManagedFields, WholeObjectMeta
-from plimsoll.apiserver.validation.names import (
+from plimsoll.apiserver.validation.name_formats import (
     Format,
     check_format,
     check_label,
     check_label_key,
     check_label_value,
 )
-from plimsoll.apiserver.validation.trees import Tree
+from plimsoll.apiserver.validation.object_trees import Tree
 
 ANNOTATIONS_MAX = 256 * 1024
 MANAGER_MAX = 128

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plimsoll.api.names import dns_label, label_key
+from plimsoll.apiserver.validation.core_views import Namespace
 from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
 from plimsoll.apiserver.validation.metadata import STANDARD_FINALIZERS, check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.names import check_format
-from plimsoll.apiserver.validation.trees import Tree, copy_tree, part
-from plimsoll.apiserver.validation.views import Namespace
-from plimsoll.apiserver.validation.write_job import Endpoint, Job
+from plimsoll.apiserver.validation.name_formats import check_format
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
+from plimsoll.apiserver.validation.write_context import Endpoint, Job
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"

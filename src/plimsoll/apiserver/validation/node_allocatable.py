@@ -33,7 +33,7 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import is_node_allocatable
+from plimsoll.apiserver.validation.name_formats import is_node_allocatable
 
 _NAME_RULE = "must be a resource of the node, such as cpu, memory or hugepages-2Mi"
 

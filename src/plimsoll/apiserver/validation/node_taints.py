@@ -15,7 +15,7 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import check_label_key
+from plimsoll.apiserver.validation.name_formats import check_label_key
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plimsoll.apiserver.validation.core_views import PriorityClass
 from plimsoll.apiserver.validation.equality import same
 from plimsoll.apiserver.validation.field_errors import (
     Path,
@@ -14,9 +15,8 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.trees import Tree
-from plimsoll.apiserver.validation.views import PriorityClass
-from plimsoll.apiserver.validation.write_job import Endpoint, Job
+from plimsoll.apiserver.validation.object_trees import Tree
+from plimsoll.apiserver.validation.write_context import Endpoint, Job
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"

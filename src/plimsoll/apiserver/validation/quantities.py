@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.trees import Tree
+from plimsoll.apiserver.validation.object_trees import Tree
 
 _MILLI = -3
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from plimsoll.api.names import label_key
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
-from plimsoll.apiserver.validation.names import check_label_key, is_extended_resource
+from plimsoll.apiserver.validation.name_formats import check_label_key, is_extended_resource
 from plimsoll.errors import QuantityError
 
 NOT_NEGATIVE = "must be greater than or equal to 0"

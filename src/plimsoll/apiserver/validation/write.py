@@ -23,16 +23,16 @@ from typing import Any, Literal, TypeAlias
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
+from plimsoll.apiserver.validation.claim_status_authorization import Caller
 from plimsoll.apiserver.validation.decode import take_in
 from plimsoll.apiserver.validation.defaults import fill_defaults
-from plimsoll.apiserver.validation.endpoints import ENDPOINTS
 from plimsoll.apiserver.validation.field_errors import Problem
-from plimsoll.apiserver.validation.permissions import Caller
-from plimsoll.apiserver.validation.stored.generic import Traits, check_object, prepare_object
-from plimsoll.apiserver.validation.stored.kinds import rules_of
+from plimsoll.apiserver.validation.generic_kinds.generic_strategy import Traits, check_object, prepare_object
+from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_of
+from plimsoll.apiserver.validation.object_trees import Tree
+from plimsoll.apiserver.validation.strategies import ENDPOINTS
 from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.trees import Tree
-from plimsoll.apiserver.validation.write_job import Endpoint, Job
+from plimsoll.apiserver.validation.write_context import Endpoint, Job
 from plimsoll.errors import InputError
 
 _ALL_ON = Gates.all_on()

@@ -14,7 +14,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.apiserver.admission.quota import Charged, charge_quotas
-from plimsoll.apiserver.validation.write_job import look
+from plimsoll.apiserver.validation.write_context import look
 from plimsoll.ledger.quota_usage import ExtendedNames, Surroundings
 from tests.unit.apiserver.validation.objects import NOW, Tree
 

@@ -15,7 +15,7 @@ from plimsoll.apiserver.auth.users import (
     driver_user,
     service_account_user,
 )
-from plimsoll.apiserver.validation.permissions import Permission
+from plimsoll.apiserver.validation.claim_status_authorization import Permission
 from tests.unit.apiserver.auth.objects import (
     BOB,
     account_subject,

@@ -14,7 +14,7 @@ from plimsoll.apiserver.patch import Applied, apply_owned, conflict_causes, conf
 from plimsoll.apiserver.patch.field_set import iterate
 from plimsoll.apiserver.patch.path_elements import order
 from plimsoll.errors import PatchError
-from tests.unit.apiserver.patch.shapes import DEPLOYMENT, POD, THING, things
+from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, POD, THING, things
 from tests.unit.apiserver.patch.test_tracking import LATER, NOW, owned, thing, track
 
 

@@ -11,9 +11,9 @@ from plimsoll.apiserver.patch.compare import compare, cover
 from plimsoll.apiserver.patch.field_set import FieldSet, iterate
 from plimsoll.apiserver.patch.merge import applied_fields, merge, name_objects, remove, settle
 from plimsoll.apiserver.patch.path_elements import item_element, order
-from plimsoll.apiserver.patch.shape import child, form
-from plimsoll.apiserver.registry.shape import Type
-from tests.unit.apiserver.patch.shapes import CLAIM, NODE, POD, THING, things
+from plimsoll.apiserver.patch.schema_queries import child, form
+from plimsoll.apiserver.registry.schema_types import Type
+from tests.unit.apiserver.patch.sample_schemas import CLAIM, NODE, POD, THING, things
 
 Path = tuple[str, ...]
 

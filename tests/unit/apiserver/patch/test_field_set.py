@@ -27,7 +27,7 @@ from plimsoll.apiserver.patch.merge import reconcile
 from plimsoll.apiserver.patch.path_elements import item_element, order, read_set, show_path
 from plimsoll.apiserver.patch.reset_fields import excluding, including
 from plimsoll.errors import PatchError
-from tests.unit.apiserver.patch.shapes import ITEM, POD, STRING, THING, list_type
+from tests.unit.apiserver.patch.sample_schemas import ITEM, POD, STRING, THING, list_type
 
 Path = tuple[str, ...]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from plimsoll.apiserver.patch import apply_merge_patch
 from plimsoll.errors import PatchError
-from tests.unit.apiserver.patch.shapes import json_values
+from tests.unit.apiserver.patch.sample_schemas import json_values
 
 
 @pytest.mark.parametrize(

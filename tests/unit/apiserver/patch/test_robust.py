@@ -19,7 +19,7 @@ from plimsoll.apiserver.patch import (
     track_update,
 )
 from plimsoll.errors import PatchError
-from tests.unit.apiserver.patch.shapes import POD, THING, json_values
+from tests.unit.apiserver.patch.sample_schemas import POD, THING, json_values
 
 HOW: Any = {"manager": "m", "api_version": "v1", "subresource": "", "now": "2026-01-01T00:00:00Z"}
 

@@ -13,7 +13,7 @@ from plimsoll.apiserver.patch import apply_strategic_patch
 from plimsoll.apiserver.patch.ordering import interleave
 from plimsoll.apiserver.patch.strategic_merge import _fresh, _plain, _undirected
 from plimsoll.errors import PatchError
-from tests.unit.apiserver.patch.shapes import DEPLOYMENT, NAMES, POD, THING, things
+from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, NAMES, POD, THING, things
 
 
 def patch(tree: Any, change: Any, schema: Any = THING) -> Any:

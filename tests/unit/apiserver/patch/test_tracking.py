@@ -16,7 +16,7 @@ from plimsoll.apiserver.patch.managed_fields import _check_entry, _is_usual
 from plimsoll.apiserver.patch.path_elements import order
 from plimsoll.apiserver.patch.tracking import ANCIENT, MAX_UPDATERS
 from plimsoll.errors import PatchError
-from tests.unit.apiserver.patch.shapes import CLAIM, DEPLOYMENT, POD, THING, things
+from tests.unit.apiserver.patch.sample_schemas import CLAIM, DEPLOYMENT, POD, THING, things
 
 NOW = "2026-01-01T00:00:00Z"
 LATER = "2026-01-01T00:00:09Z"

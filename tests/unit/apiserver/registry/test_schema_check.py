@@ -13,7 +13,7 @@ from plimsoll.api.quantity import Number
 from plimsoll.apiserver.registry.schema import Type, check_fields, check_text, schema_for
 from plimsoll.apiserver.registry.schema_check import LIMIT, Pairs, explain_fields
 from plimsoll.apiserver.registry.schema_match import fits
-from tests.unit.apiserver.registry.trees import paths_in, put, trees_of
+from tests.unit.apiserver.registry.sample_objects import paths_in, put, trees_of
 
 
 def schema(kind: str, group: str = "", version: str = "v1") -> Type:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.apiserver.validation.full_objects import make_pod
 from tests.unit.apiserver.validation.objects import Tree, edit, found
-from tests.unit.apiserver.validation.whole import make_pod
 
 MAIN = "spec.containers[0]"
 

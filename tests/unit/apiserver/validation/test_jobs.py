@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.validation.stored.schedules import cron_schedule
-from tests.unit.apiserver.validation.kept import LABELS, UID, edit, found, made, minimal, write
+from plimsoll.apiserver.validation.generic_kinds.cron_schedule import cron_schedule
+from tests.unit.apiserver.validation.generic_objects import LABELS, UID, edit, found, made, minimal, write
 
 GENERATED = {
     "controller-uid": UID,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.apiserver.validation.full_objects import PREFERRED, REQUIRED, SELECTOR, live_pod, make_pod
 from tests.unit.apiserver.validation.objects import Tree, edit, found, run, stored
-from tests.unit.apiserver.validation.whole import PREFERRED, REQUIRED, SELECTOR, live_pod, make_pod
 
 MAIN = "spec.containers[0]"
 

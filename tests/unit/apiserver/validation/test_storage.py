@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.kept import edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import edit, found, made, minimal, write
 from tests.unit.apiserver.validation.objects import NOW_TEXT
 
 _SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"}

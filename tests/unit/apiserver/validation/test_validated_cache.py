@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.validation import Problem, Write, prepare
 from plimsoll.apiserver.validation.field_errors import Path, required
-from plimsoll.apiserver.validation.pod import endpoints
+from plimsoll.apiserver.validation.pod import strategies
 from plimsoll.apiserver.validation.validated_cache import Key, Verdicts
 from plimsoll.errors import DecodeError
+from tests.unit.apiserver.validation.full_objects import live_pod, make_pod
 from tests.unit.apiserver.validation.objects import (
     NOW,
     allocated,
@@ -27,7 +28,6 @@ from tests.unit.apiserver.validation.objects import (
     stored,
 )
 from tests.unit.apiserver.validation.test_fuzz import _damage
-from tests.unit.apiserver.validation.whole import live_pod, make_pod
 
 BAD = required(Path("x"))
 
@@ -92,7 +92,7 @@ def test_new_pods_are_judged_as_if_nothing_were_remembered(seed: int) -> None:
             return str(error)
 
     remembered = (judge(), judge())
-    endpoints._FINE_SPECS._fine.clear()
+    strategies._FINE_SPECS._fine.clear()
     assert remembered == (judge(),) * 2
 
 

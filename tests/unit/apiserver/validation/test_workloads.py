@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.kept import LABELS, edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import LABELS, edit, found, made, minimal, write
 
 APPS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 FILLED_POD = {

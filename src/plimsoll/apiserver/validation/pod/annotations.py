@@ -8,9 +8,9 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod, Toleration
 from plimsoll.api.meta import Wire
 from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid
-from plimsoll.apiserver.validation.paths import check_descending
+from plimsoll.apiserver.validation.file_paths import check_descending
 from plimsoll.apiserver.validation.pod.placement import Stored, check_tolerations
-from plimsoll.apiserver.validation.pod.view import Profile, WholePod
+from plimsoll.apiserver.validation.pod.pod_view import Profile, WholePod
 from plimsoll.apiserver.validation.pod.windows import containers_with_paths
 from plimsoll.errors import DecodeError
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from plimsoll.apiserver.validation.core_views import Binding
 from plimsoll.apiserver.validation.decode import take_in
 from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, not_supported, required
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.conditions import set_condition
 from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.trees import Tree, part
-from plimsoll.apiserver.validation.views import Binding
-from plimsoll.apiserver.validation.write_job import look
+from plimsoll.apiserver.validation.write_context import look
 
 _TARGET = Path("target")
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")

@@ -31,7 +31,7 @@ from plimsoll.apiserver.validation.field_errors import (
     invalid,
     required,
 )
-from plimsoll.apiserver.validation.names import check_label, check_subdomain
+from plimsoll.apiserver.validation.name_formats import check_label, check_subdomain
 from plimsoll.apiserver.validation.node_allocatable import (
     check_newer_resource_name,
     check_not_negative,

@@ -21,8 +21,8 @@ from plimsoll.apiserver.validation.field_errors import (
     not_found,
     required,
 )
-from plimsoll.apiserver.validation.names import check_label, check_subdomain
-from plimsoll.apiserver.validation.trees import Tree, part
+from plimsoll.apiserver.validation.name_formats import check_label, check_subdomain
+from plimsoll.apiserver.validation.object_trees import Tree, part
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.apiserver.validation.trees import Tree
+from plimsoll.apiserver.validation.object_trees import Tree
 
 
 def set_condition(conditions: Sequence[Tree], condition: Tree, now: str) -> list[Tree]:

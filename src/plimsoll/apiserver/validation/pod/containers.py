@@ -16,13 +16,13 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_many,
 )
-from plimsoll.apiserver.validation.names import check_format, check_label, port_name, port_number
+from plimsoll.apiserver.validation.name_formats import check_format, check_label, port_name, port_number
 from plimsoll.apiserver.validation.pod.env import check_environment
 from plimsoll.apiserver.validation.pod.network import check_port_conflicts
+from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholeContainerPort, WholePodSpec
 from plimsoll.apiserver.validation.pod.probes import check_lifecycle, check_probes
 from plimsoll.apiserver.validation.pod.resources import check_requirements
 from plimsoll.apiserver.validation.pod.security import check_container_security
-from plimsoll.apiserver.validation.pod.view import WholeContainer, WholeContainerPort, WholePodSpec
 from plimsoll.apiserver.validation.pod.volume_sources import check_pull_policy
 from plimsoll.apiserver.validation.pod.volume_view import Volume
 from plimsoll.apiserver.validation.pod.volumes import check_mounts

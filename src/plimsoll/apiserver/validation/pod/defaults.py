@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
 from plimsoll.apiserver.validation.pod.volume_defaults import fill_volume
 from plimsoll.apiserver.validation.quantities import round_amounts
 from plimsoll.apiserver.validation.resource_names import is_huge_page
-from plimsoll.apiserver.validation.trees import Tree, part
-from plimsoll.apiserver.validation.write_job import look
+from plimsoll.apiserver.validation.write_context import look
 from plimsoll.errors import DecodeError
 from plimsoll.ledger.requests import container_limits_sum, container_requests_sum, is_pod_level_resource
 

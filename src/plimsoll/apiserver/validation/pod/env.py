@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from plimsoll.api.containers import EnvFrom, EnvVar, FileKey, KeySelector
 from plimsoll.api.names import dns_subdomain
 from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_found, required
+from plimsoll.apiserver.validation.file_paths import check_no_backsteps
 from plimsoll.apiserver.validation.metadata import mask_dash
-from plimsoll.apiserver.validation.names import check_format, check_label, data_key, variable_name
-from plimsoll.apiserver.validation.paths import check_no_backsteps
-from plimsoll.apiserver.validation.pod.fields import check_object_field, check_resource_field
-from plimsoll.apiserver.validation.pod.view import WholeContainer, WholePodSpec
+from plimsoll.apiserver.validation.name_formats import check_format, check_label, data_key, variable_name
+from plimsoll.apiserver.validation.pod.downward_api import check_object_field, check_resource_field
+from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePodSpec
 from plimsoll.apiserver.validation.pod.volume_view import Volume
 
 _SOURCES = ("field_ref", "resource_field_ref", "config_map_key_ref", "secret_key_ref", "file_key_ref")

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from plimsoll.apiserver.validation.core_views import DeleteOptions, Eviction
 from plimsoll.apiserver.validation.decode import take_in
 from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, invalid
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.conditions import set_condition
 from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.trees import Tree, part
-from plimsoll.apiserver.validation.views import DeleteOptions, Eviction
-from plimsoll.apiserver.validation.write_job import look
+from plimsoll.apiserver.validation.write_context import look
 
 DISRUPTED_MAX = 2000
 BUDGET_CAUSE = "DisruptionBudget"

@@ -17,8 +17,13 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.names import check_format, check_label, check_subdomain, search_domain
-from plimsoll.apiserver.validation.pod.view import DnsConfig, WholeContainer, WholePodSpec
+from plimsoll.apiserver.validation.name_formats import (
+    check_format,
+    check_label,
+    check_subdomain,
+    search_domain,
+)
+from plimsoll.apiserver.validation.pod.pod_view import DnsConfig, WholeContainer, WholePodSpec
 
 NAMESERVERS_MAX = 3
 SEARCHES_MAX = 32

@@ -28,10 +28,10 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.label_selectors import check_selector, is_fine
-from plimsoll.apiserver.validation.names import check_format, check_label_key, decimal_integer
+from plimsoll.apiserver.validation.name_formats import check_format, check_label_key, decimal_integer
+from plimsoll.apiserver.validation.node_selectors import check_field_requirement, check_operator
 from plimsoll.apiserver.validation.node_taints import EFFECTS
-from plimsoll.apiserver.validation.nodes import check_field_requirement, check_operator
-from plimsoll.apiserver.validation.pod.view import WholePodSpec
+from plimsoll.apiserver.validation.pod.pod_view import WholePodSpec
 
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES = ("Honor", "Ignore")

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from plimsoll.api.names import byte_length
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.annotations import APP_ARMOR
 from plimsoll.apiserver.validation.pod.conditions import set_condition
 from plimsoll.apiserver.validation.pod.defaults import GROUPS
-from plimsoll.apiserver.validation.trees import Tree, part
 
 _PATH_MAX = 4095
 

@@ -13,7 +13,7 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import check_format, header_name, port_name, port_number
+from plimsoll.apiserver.validation.name_formats import check_format, header_name, port_name, port_number
 from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
 
 _SCHEMES = ("HTTP", "HTTPS")

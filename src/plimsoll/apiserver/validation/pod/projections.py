@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, required
-from plimsoll.apiserver.validation.paths import check_projected
+from plimsoll.apiserver.validation.file_paths import check_projected
 from plimsoll.apiserver.validation.pod.volume_sources import (
     check_downward_file,
     check_key_to_path,

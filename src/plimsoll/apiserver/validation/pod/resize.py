@@ -20,11 +20,11 @@ from plimsoll.api.gates import Gates
 from plimsoll.apiserver.validation.equality import same_tree, same_under
 from plimsoll.apiserver.validation.field_errors import WHOLE, Path, Problem, Problems, forbidden, invalid
 from plimsoll.apiserver.validation.metadata import reset_for_status
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
 from plimsoll.apiserver.validation.pod.claims import is_mirror
 from plimsoll.apiserver.validation.pod.containers import is_sidecar
+from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePod
 from plimsoll.apiserver.validation.pod.update import same_spec
-from plimsoll.apiserver.validation.pod.view import WholeContainer, WholePod
-from plimsoll.apiserver.validation.trees import Tree, copy_tree, part
 from plimsoll.ledger.budget import budget_breaches
 from plimsoll.ledger.charges import read_charges
 from plimsoll.ledger.qos import qos_class

@@ -17,8 +17,8 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import is_extended_resource, is_node_allocatable
-from plimsoll.apiserver.validation.pod.view import WholePod, WholePodSpec
+from plimsoll.apiserver.validation.name_formats import is_extended_resource, is_node_allocatable
+from plimsoll.apiserver.validation.pod.pod_view import WholePod, WholePodSpec
 from plimsoll.apiserver.validation.resource_names import (
     check_amount,
     check_resource,

@@ -17,9 +17,9 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.names import sysctl_name
-from plimsoll.apiserver.validation.paths import check_descending
-from plimsoll.apiserver.validation.pod.view import ContainerSecurity, PodSecurity, Profile, WholePodSpec
+from plimsoll.apiserver.validation.file_paths import check_descending
+from plimsoll.apiserver.validation.name_formats import sysctl_name
+from plimsoll.apiserver.validation.pod.pod_view import ContainerSecurity, PodSecurity, Profile, WholePodSpec
 from plimsoll.apiserver.validation.pod.windows import check_windows_options
 
 _ID_RULE = "must be between 0 and 2147483647, inclusive"

@@ -21,7 +21,7 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.metadata import check_labels
-from plimsoll.apiserver.validation.names import check_format
+from plimsoll.apiserver.validation.name_formats import check_format
 from plimsoll.apiserver.validation.pod.annotations import (
     DELETION_COST,
     check_agreement,
@@ -43,9 +43,9 @@ from plimsoll.apiserver.validation.pod.placement import (
     check_tolerations,
     find_stored,
 )
+from plimsoll.apiserver.validation.pod.pod_view import WholePod, WholePodSpec
 from plimsoll.apiserver.validation.pod.resources import check_overhead, check_pod_level, has_odd_pages
 from plimsoll.apiserver.validation.pod.security import check_host_users, check_pod_security, shared_namespace
-from plimsoll.apiserver.validation.pod.view import WholePod, WholePodSpec
 from plimsoll.apiserver.validation.pod.volumes import check_volumes, has_outside_token
 from plimsoll.apiserver.validation.pod.windows import check_host_process, check_os, containers_with_paths
 from plimsoll.apiserver.validation.priority_classes import check_preemption_policy

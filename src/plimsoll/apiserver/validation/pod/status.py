@@ -17,16 +17,16 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.names import check_format
+from plimsoll.apiserver.validation.name_formats import check_format
+from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.pod.network import check_addresses
-from plimsoll.apiserver.validation.pod.view import (
+from plimsoll.apiserver.validation.pod.pod_view import (
     ResourceStatus,
     WholeContainer,
     WholeContainerStatus,
     WholePod,
     WholePodSpec,
 )
-from plimsoll.apiserver.validation.trees import Tree
 
 HEALTH_MESSAGE_MAX = 1024
 

@@ -19,9 +19,9 @@ from plimsoll.apiserver.validation.field_errors import (
     invalid,
     required,
 )
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.placement import Stored, check_tolerations
-from plimsoll.apiserver.validation.pod.view import WholeContainer, WholePod, WholePodSpec
-from plimsoll.apiserver.validation.trees import Tree, part
+from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePod, WholePodSpec
 
 _SPEC = Path("spec")
 _DEADLINE_MAX = 2**31 - 1

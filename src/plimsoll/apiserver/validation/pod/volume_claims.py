@@ -14,7 +14,7 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.label_selectors import check_selector
 from plimsoll.apiserver.validation.metadata import check_template_metadata
-from plimsoll.apiserver.validation.names import check_format
+from plimsoll.apiserver.validation.name_formats import check_format
 from plimsoll.apiserver.validation.pod.volume_view import TypedReference, VolumeClaimSpec, VolumeClaimTemplate
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

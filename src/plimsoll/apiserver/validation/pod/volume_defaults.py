@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.shape import wire_types
+from plimsoll.apiserver.validation.object_trees import Tree, part
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
 from plimsoll.apiserver.validation.pod.volume_view import Volume
 from plimsoll.apiserver.validation.quantities import round_amounts
-from plimsoll.apiserver.validation.trees import Tree, part
 
 _MODE = 0o644
 _HOUR = 3600

@@ -19,9 +19,9 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import check_driver, check_format, check_label
-from plimsoll.apiserver.validation.paths import check_descending, check_no_backsteps, check_projected
-from plimsoll.apiserver.validation.pod.fields import check_object_field, check_resource_field
+from plimsoll.apiserver.validation.file_paths import check_descending, check_no_backsteps, check_projected
+from plimsoll.apiserver.validation.name_formats import check_driver, check_format, check_label
+from plimsoll.apiserver.validation.pod.downward_api import check_object_field, check_resource_field
 from plimsoll.apiserver.validation.pod.volume_claims import check_claim_template
 from plimsoll.apiserver.validation.pod.volume_view import (
     AzureDisk,

@@ -16,10 +16,10 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import check_label
-from plimsoll.apiserver.validation.paths import check_descending, is_projected
+from plimsoll.apiserver.validation.file_paths import check_descending, is_projected
+from plimsoll.apiserver.validation.name_formats import check_label
+from plimsoll.apiserver.validation.pod.pod_view import VolumeDevice, VolumeMount, WholeContainer, WholePodSpec
 from plimsoll.apiserver.validation.pod.projections import check_projection
-from plimsoll.apiserver.validation.pod.view import VolumeDevice, VolumeMount, WholeContainer, WholePodSpec
 from plimsoll.apiserver.validation.pod.volume_sources import CHECKS
 from plimsoll.apiserver.validation.pod.volume_view import Volume
 

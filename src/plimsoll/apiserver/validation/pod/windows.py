@@ -14,8 +14,8 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.names import check_format
-from plimsoll.apiserver.validation.pod.view import WholeContainer, WholePodSpec, WindowsOptions
+from plimsoll.apiserver.validation.name_formats import check_format
+from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePodSpec, WindowsOptions
 
 _CREDENTIALS_MAX = 64 * 1024
 _DOMAIN_MAX = 256

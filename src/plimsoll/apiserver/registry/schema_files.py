@@ -1,0 +1,187 @@
+"""The data files that hold the shapes, and how they are read.
+
+One file per group and version, `data/GROUP.VERSION.txt`, with a block of lines per type. A block begins with
+`kind NAME` for what has an apiVersion and kind of its own, `part NAME` for what stands inside others, with
+`atomic` behind it where server-side apply owns it whole. Then one line per field:
+
+    NAME TYPE NUMBER [MARK...]
+
+TYPE is a word (string, bool, int32, int64, double, bytes, quantity, int-or-string, time, micro-time, raw for
+any JSON, fields for sets of owned fields, any), the name of a part, `[TYPE]` (a list) or `{TYPE}` (a map).
+NUMBER is the field's number in protobuf, 0 if it has none there; `2.5` is number 5 inside a message that is
+number 2 and that JSON does not show. The marks:
+
+    !             required
+    *             a zero is told in JSON: the field is a pointer or never left out
+    ~             an empty value is left out, although it is a message
+    atomic, set, map:KEY,...   what a list is to server-side apply; atomic also of a map
+    granular      the field's type is atomic elsewhere, not here
+    merge, merge:KEY, retain, replace   strategies of strategic merge patches
+    default:TEXT  what an absent field means
+
+A file may begin with `like GROUP.VERSION`: what it does not have is found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+from plimsoll.apiserver.registry.descriptions import read_data
+from plimsoll.apiserver.registry.schema_types import Field, Kind, Type
+
+_WORDS: Mapping[str, Kind] = {
+    "string": "string",
+    "bool": "boolean",
+    "int32": "integer",
+    "int64": "integer",
+    "double": "number",
+    "bytes": "bytes",
+    "quantity": "quantity",
+    "int-or-string": "int-or-string",
+    "time": "time",
+    "micro-time": "micro-time",
+    "raw": "any",
+    "fields": "any",
+    "any": "any",
+}
+_SCALARS = {word: Type(kind, format=word) for word, kind in _WORDS.items()}
+_STRATEGIES = {"merge": "merge", "retain": "retainKeys", "replace": "replace"}
+
+
+@cache
+def _blocks(place: str) -> tuple[dict[str, str], str]:
+    """The blocks of a file by type name, and the place it is like."""
+    text = read_data(f"{place}.txt")
+    blocks: dict[str, str] = {}
+    like = ""
+    for block in (text or "").strip().split("\n\n"):
+        if block.startswith("like "):
+            like = block[5:].strip()
+        elif block and not block.startswith("#"):
+            head, _, _ = block.partition("\n")
+            blocks[head.split()[1]] = block
+    return blocks, like
+
+
+def _block(place: str, name: str) -> str | None:
+    while place:
+        blocks, like = _blocks(place)
+        if name in blocks:
+            return blocks[name]
+        place = like
+    return None
+
+
+@cache
+def read_type(place: str, name: str) -> Type | None:
+    """The type of this name as seen from a group and version; None if there is none."""
+    block = _block(place, name)
+    if block is None:
+        return None
+    head = block.partition("\n")[0].split()
+    atomic = "atomic" in head[2:]
+    stated = frozenset({"map"}) if atomic else frozenset[str]()
+    load = partial(_read_fields, place, name, block)
+    return Type("object", f"{place}.{name}", atomic=atomic, stated=stated, load=load)
+
+
+def has_own_kind(place: str, name: str) -> bool:
+    """Whether objects of this type carry an apiVersion and a kind."""
+    return (_block(place, name) or "").startswith("kind ")
+
+
+def _read_fields(place: str, name: str, block: str) -> Mapping[str, Field]:
+    owner = f"{place}.{name}"
+    fields: dict[str, Field] = {}
+    head, *lines = block.split("\n")
+    if head.startswith("kind "):
+        for text in ("apiVersion", "kind"):
+            fields[text] = Field(text, _SCALARS["string"], owner=owner)
+    for line in lines:
+        field = _read_field(place, owner, line)
+        fields[field.name] = field
+    return fields
+
+
+def _read_field(place: str, owner: str, line: str) -> Field:
+    name, word, numbers, *marks = line.split()
+    *within, number = (int(part) for part in numbers.split("."))
+    type, default = _apply_marks(_read_word(place, word), marks)
+    keeps = "*" in marks or (type.format not in _DROPS_ZERO and "~" not in marks)
+    return Field(name, type, "!" in marks, number, tuple(within), keeps, default, owner)
+
+
+_DROPS_ZERO = {"string", "bool", "int32", "int64", "double", "bytes"}
+
+
+def _read_word(place: str, word: str) -> Type:
+    if word[0] == "[":
+        return Type("list", item=_read_word(place, word[1:-1]))
+    if word[0] == "{":
+        return Type("map", item=_read_word(place, word[1:-1]))
+    scalar = _SCALARS.get(word)
+    if scalar is not None:
+        return scalar
+    elsewhere, _, name = word.rpartition(".")
+    found = read_type(elsewhere or place, name)
+    assert found is not None, f"{place}: no type {word}"  # the data is part of the program
+    return found
+
+
+def _apply_marks(type: Type, marks: list[str]) -> tuple[Type, str]:
+    """The type with what a field's marks say about it, and the field's default."""
+    more: dict[str, Any] = {}
+    stated: set[str] = set(type.stated)
+    strategies: set[str] = set()
+    default = ""
+    for mark in marks:
+        word, _, argument = mark.partition(":")
+        if word in _STRATEGIES:
+            strategies.add(_STRATEGIES[word])
+            more["merge_key"] = more.get("merge_key", "") or argument
+        elif word == "default":
+            default = argument
+        elif word == "granular":
+            more["atomic"] = False
+            stated.add("granular")
+        elif word == "atomic" and type.kind != "list":
+            more["atomic"] = True
+            stated.add("map")
+        elif word in ("atomic", "set", "map"):
+            more |= {"list_type": word, "keys": tuple(argument.split(",")) if argument else ()}
+            stated.add("list")
+    if not more and not strategies:
+        return type, default
+    if type.kind == "list" and "list" not in stated and "merge" in strategies:
+        # Lists that only say how patches merge them are seen by server-side apply in the same way.
+        key = more.get("merge_key", "")
+        more |= {"list_type": "map" if key else "set", "keys": (key,) if key else ()}
+    return _vary(type, strategies=frozenset(strategies), stated=frozenset(stated), **more), default
+
+
+def _vary(type: Type, **more: Any) -> Type:
+    values: dict[str, Any] = {
+        "format": type.format,
+        "item": type.item,
+        "list_type": type.list_type,
+        "atomic": type.atomic,
+    }
+    values |= more
+    return Type(type.kind, type.name, load=lambda: type.fields, **values)
+
+
+def list_of(item: Type) -> Type:
+    """The type of a list of kinds, `PodList` of `Pod`."""
+    metadata = read_type("meta.v1", "ListMeta")
+    assert metadata is not None
+    name = f"{item.name}List"
+    text = _SCALARS["string"]
+    fields = {
+        "apiVersion": Field("apiVersion", text, owner=name),
+        "kind": Field("kind", text, owner=name),
+        "metadata": Field("metadata", metadata, False, 1, (), True, "", name),
+        "items": Field("items", Type("list", item=item), True, 2, (), False, "", name),
+    }
+    return Type("object", name, load=lambda: fields)

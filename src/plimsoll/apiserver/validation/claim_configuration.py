@@ -1,0 +1,76 @@
+"""Opaque configuration for drivers, and references to requests (section 6 of the API semantics)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from plimsoll.api import codec
+from plimsoll.api.resource import DeviceClaim, OpaqueDeviceConfiguration
+from plimsoll.apiserver.validation.field_errors import Path, Problems, check_set, invalid, required, too_long
+from plimsoll.apiserver.validation.name_formats import check_driver, check_label
+
+REQUESTS_MAX = 32
+CONFIGURATIONS_MAX = 32
+RAW_MAX = 10 * 1024
+
+#: Names of requests, each with the names of its alternatives.
+RequestNames: TypeAlias = Mapping[str, frozenset[str]]
+
+
+def gather_request_names(claim: DeviceClaim) -> RequestNames:
+    return {
+        request.name: frozenset(alternative.name for alternative in request.first_available)
+        for request in claim.requests
+    }
+
+
+def check_request_references(references: Sequence[str], names: RequestNames, path: Path) -> Problems:
+    """A list of requests that something applies to."""
+
+    def check_one(reference: str, at: Path) -> Problems:
+        return check_request_reference(reference, names, at)
+
+    return check_set(references, REQUESTS_MAX, check_one, lambda reference: reference, path)
+
+
+def check_request_reference(reference: str, names: RequestNames, path: Path) -> Problems:
+    """`request`, or `request/alternative`."""
+    detail = "must be the name of a request of the claim, or request/alternative"
+    parts = reference.split("/", 2)
+    if len(parts) > 2:
+        yield invalid(path, reference, detail)
+        return
+    for part in parts:
+        yield from check_label(part, path)
+    request, alternative = parts[0], parts[1:]
+    if request not in names or (alternative and alternative[0] not in names[request]):
+        yield invalid(path, reference, detail)
+
+
+def check_configuration(
+    opaque: OpaqueDeviceConfiguration | None, path: Path, *, stored: bool = False
+) -> Problems:
+    """The configuration for one driver; `stored` ones may be larger than today's limit."""
+    if opaque is None:
+        yield required(path.child("opaque"), "must be the configuration for a driver")
+        return
+    at = path.child("opaque")
+    yield from check_driver(opaque.driver, at.child("driver"))
+    if opaque.parameters is None:
+        yield required(at.child("parameters"), "must be a JSON object for the driver")
+    else:
+        yield from check_raw_object(opaque.parameters, at.child("parameters"), limited=not stored)
+
+
+def check_raw_object(value: Any, path: Path, *, limited: bool = True) -> Problems:
+    """Free-form JSON, which must be an object of limited size."""
+    if limited and raw_size(value) > RAW_MAX:
+        yield too_long(path, RAW_MAX)
+    elif not isinstance(value, dict):
+        yield invalid(path, type(value).__name__, "must be a JSON object")
+
+
+def raw_size(value: Any) -> int:
+    """The bytes of free-form JSON, written without blanks."""
+    return len(codec.encode(value))

@@ -1,0 +1,43 @@
+"""Device taints and their tolerations (sections 5 and 6 of the API semantics).
+
+The number of tolerations is not limited, as in Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.names import label_value
+from plimsoll.api.resource import DeviceTaint, DeviceToleration
+from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_supported, required
+from plimsoll.apiserver.validation.name_formats import check_format, check_label_key
+
+_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_OPERATORS = ("Equal", "Exists")
+
+
+def check_taint(taint: DeviceTaint, path: Path, old: DeviceTaint | None = None) -> Problems:
+    """A taint; an effect that is stored already is not looked at again."""
+    yield from check_label_key(taint.key, path.child("key"))
+    if taint.value:
+        yield from check_format(taint.value, path.child("value"), label_value)
+    if old is not None and old.effect == taint.effect:
+        return
+    if not taint.effect:
+        yield required(path.child("effect"), f"must be one of {', '.join(_EFFECTS)}")
+    elif taint.effect not in _EFFECTS:
+        yield not_supported(path.child("effect"), taint.effect, _EFFECTS)
+
+
+def check_toleration(toleration: DeviceToleration, path: Path) -> Problems:
+    if toleration.key:
+        yield from check_label_key(toleration.key, path.child("key"))
+    if not toleration.operator:
+        yield required(path.child("operator"), f"must be one of {', '.join(_OPERATORS)}")
+    elif toleration.operator == "Equal":
+        yield from check_format(toleration.value, path.child("value"), label_value)
+    elif toleration.operator == "Exists":
+        if toleration.value:
+            yield invalid(path.child("value"), toleration.value, "must be empty with operator Exists")
+    else:
+        yield not_supported(path.child("operator"), toleration.operator, _OPERATORS)
+    if toleration.effect and toleration.effect not in _EFFECTS:
+        yield not_supported(path.child("effect"), toleration.effect, _EFFECTS)

@@ -1,0 +1,155 @@
+"""Config maps and secrets: what their keys and values may be, and that some of them never change.
+
+Values of secrets are bytes in base64; they are stored in one spelling. What a secret is given as plain text
+(`stringData`) is put among them.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+
+from plimsoll.api import codec
+from plimsoll.api.names import byte_length
+from plimsoll.apiserver.validation.field_errors import (
+    WHOLE,
+    Path,
+    Problems,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from plimsoll.apiserver.validation.generic_kinds.access_view import ConfigMap, Secret
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_empty
+from plimsoll.apiserver.validation.metadata import IMMUTABLE
+from plimsoll.apiserver.validation.name_formats import data_key
+from plimsoll.apiserver.validation.object_trees import Tree
+from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.errors import DecodeError, PlimsollError
+
+DATA_MAX = 1024 * 1024
+
+_DATA, _BINARY, _IMMUTABLE = Path("data"), Path("binaryData"), Path("immutable")
+_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
+_ACCOUNT_NAME = "kubernetes.io/service-account.name"
+_FROZEN = "cannot be changed when `immutable` is set"
+#: Type of secret -> the keys it must have.
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_SIGN_IN = ("username", "password")
+
+
+# -- bytes
+
+
+def read_bytes(text: str, field: str) -> bytes:
+    """The bytes that a text stands for; line breaks in it are passed over. DecodeError names the field."""
+    try:
+        return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
+    except ValueError:
+        raise DecodeError("must be base64", field) from None
+
+
+def _settle_bytes(tree: Tree, name: str) -> None:
+    values = tree.get(name, {})
+    for key, text in values.items():
+        values[key] = b64encode(read_bytes(text, f"{name}[{key}]")).decode()
+
+
+def _size(texts: Iterable[str]) -> int:
+    """The number of bytes that texts in the stored spelling stand for."""
+    return sum(len(text) // 4 * 3 - text[-2:].count("=") for text in texts)
+
+
+# -- ConfigMap
+
+
+def _fill_config_map(tree: Tree) -> None:
+    _settle_bytes(tree, "binaryData")
+
+
+def _check_config_map(job: Job[ConfigMap]) -> Problems:
+    config = job.decode()
+    if not job.creates and job.old.immutable:
+        old = job.old
+        if not config.immutable:
+            yield forbidden(_IMMUTABLE, _FROZEN)
+        if config.data != old.data:
+            yield forbidden(_DATA, _FROZEN)
+        if config.binary_data != old.binary_data:
+            yield forbidden(_BINARY, _FROZEN)
+    yield from _check_keys(config.data, _DATA)
+    for key in config.data:
+        if key in config.binary_data:
+            yield invalid(_DATA.key(key), key, "is a key of binaryData too")
+    yield from _check_keys(config.binary_data, _BINARY)
+    if sum(map(byte_length, config.data.values())) + _size(config.binary_data.values()) > DATA_MAX:
+        yield too_long(WHOLE, DATA_MAX)
+
+
+def _check_keys(keys: Iterable[str], path: Path) -> Problems:
+    for key in keys:
+        for complaint in data_key(key):
+            yield invalid(path.key(key), key, complaint)
+
+
+# -- Secret
+
+
+def _fill_secret(tree: Tree) -> None:
+    fill_empty(tree, type="Opaque")
+    _settle_bytes(tree, "data")
+    texts = tree.pop("stringData", None)
+    if texts:
+        encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+        tree["data"] = {**tree.get("data", {}), **encoded}
+
+
+def _check_secret(job: Job[Secret]) -> Problems:
+    secret = job.decode()
+    if not job.creates:
+        old = job.old
+        if secret.type != old.type:
+            yield invalid(Path("type"), secret.type, IMMUTABLE)
+        if old.immutable and not secret.immutable:
+            yield forbidden(_IMMUTABLE, _FROZEN)
+        if old.immutable and secret.data != old.data:
+            yield forbidden(_DATA, _FROZEN)
+    yield from _check_keys(secret.data, _DATA)
+    if _size(secret.data.values()) > DATA_MAX:
+        yield too_long(_DATA, DATA_MAX)
+    yield from _check_type(secret)
+
+
+def _check_type(secret: Secret) -> Problems:
+    """What a secret of a known type must hold."""
+    for key in _NEEDED.get(secret.type, ()):
+        if key not in secret.data or (key == "ssh-privatekey" and not secret.data[key]):
+            yield required(_DATA.key(key))
+        elif secret.type.startswith("kubernetes.io/docker") and not _is_json_object(secret.data[key]):
+            yield invalid(_DATA.key(key), None, "must be a JSON object")
+    if secret.type == "kubernetes.io/basic-auth" and not any(key in secret.data for key in _SIGN_IN):
+        for key in _SIGN_IN:
+            yield required(_DATA.key(key))
+    if secret.type == _ACCOUNT_TOKEN and not secret.metadata.annotations.get(_ACCOUNT_NAME):
+        yield required(Path("metadata").child("annotations").key(_ACCOUNT_NAME))
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        tree = codec.decode_tree(read_bytes(text, ""))
+    except (PlimsollError, RecursionError):
+        return False
+    return tree is None or isinstance(tree, dict)
+
+
+DATA_RULES: Mapping[str, Rules] = {
+    "ConfigMap": Rules(ConfigMap, _fill_config_map, check=_check_config_map),
+    "Secret": Rules(Secret, _fill_secret, check=_check_secret),
+}

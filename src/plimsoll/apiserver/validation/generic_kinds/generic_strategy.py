@@ -1,0 +1,206 @@
+"""Objects of kinds that are kept for others: services, config maps, deployments and the like.
+
+Owns what holds for all of them: metadata, names in the format of the kind, a generation that grows with the
+object where the kind has one, a status that is written by way of `status` alone. What a kind brings along
+beside that is in `kinds.py`: upstream's defaults, and the rules a controller relies on.
+
+DIFF: the rest of such an object is taken as it comes (test_kinds_without_rules_keep_what_they_say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api.names import byte_length, dns_label, dns_subdomain
+from plimsoll.apiserver.validation.equality import same_tree
+from plimsoll.apiserver.validation.field_errors import Problems
+from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_of
+from plimsoll.apiserver.validation.metadata import check_metadata, check_metadata_update, reset_for_status
+from plimsoll.apiserver.validation.name_formats import Format
+from plimsoll.apiserver.validation.object_trees import copy_tree, part
+from plimsoll.apiserver.validation.write_context import Job
+
+_CRON_JOB_NAME_MAX = 52
+_STATUS_LIKE = ("approval", "status")
+_HEAD = ("apiVersion", "kind", "metadata", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the generic rules need to know of a kind.
+
+    `counted` says whether the generation grows; where it is not given the kind decides (`_UNCOUNTED`).
+    """
+
+    namespaced: bool
+    has_status: bool
+    counted: bool | None = None
+
+
+def path_segment(text: str) -> list[str]:
+    """A name that can stand in a URL, of which little more is asked."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{letter}'" for letter in "/%" if letter in text]
+
+
+def _cron_job_name(text: str) -> list[str]:
+    found = dns_subdomain(text)
+    if byte_length(text) > _CRON_JOB_NAME_MAX:
+        found.append(f"must be no more than {_CRON_JOB_NAME_MAX} characters")
+    return found
+
+
+#: Kinds whose names are no DNS subdomains.
+NAMES: Mapping[str, Format] = {
+    "CronJob": _cron_job_name,
+    "Service": dns_label,
+    "StatefulSet": dns_label,
+    **dict.fromkeys(
+        (
+            "APIService",
+            "CertificateSigningRequest",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterTrustBundle",
+            "FlowSchema",
+            "IPAddress",
+            "PriorityLevelConfiguration",
+            "Role",
+            "RoleBinding",
+        ),
+        path_segment,
+    ),
+}
+
+#: Kinds that have no generation.
+_UNCOUNTED = frozenset(
+    (
+        "APIService",
+        "CSIDriver",
+        "CSINode",
+        "CSIStorageCapacity",
+        "CertificateSigningRequest",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ClusterTrustBundle",
+        "ComponentStatus",
+        "ConfigMap",
+        "ControllerRevision",
+        "Endpoints",
+        "HorizontalPodAutoscaler",
+        "LimitRange",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Role",
+        "RoleBinding",
+        "RuntimeClass",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+        "VolumeAttachment",
+        "VolumeAttributesClass",
+    )
+)
+
+#: Kinds whose finalizers need no domain in their names.
+_FREE_FINALIZERS = frozenset(
+    (
+        "APIService",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "Role",
+        "RoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    )
+)
+
+#: Kinds that begin to count with the first change.
+_COUNTED_LATER = frozenset(("CSIDriver",))
+
+#: Kinds with a part of metadata whose changes count too: annotations of a deployment go on to its sets.
+_COUNTED_METADATA: Mapping[str, str] = {"Deployment": "annotations", "EndpointSlice": "labels"}
+
+#: Kinds whose metadata is written along with the status, as it has always been.
+_WHOLE_STATUS = frozenset(
+    (
+        "CertificateSigningRequest",
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "Job",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "ReplicaSet",
+        "ReplicationController",
+        "Service",
+        "StatefulSet",
+    )
+)
+
+
+def prepare_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> None:
+    rules = rules_of(kind)
+    if traits.has_status and subresource in _STATUS_LIKE:
+        _prepare_status(job, kind)
+        rules.prepare_status(job, subresource)
+        return
+    if traits.has_status and job.creates:
+        job.tree["status"] = copy_tree(rules.first_status)
+    elif traits.has_status:
+        job.take_back("status")
+    rules.prepare(job)
+    if kind not in _UNCOUNTED if traits.counted is None else traits.counted:
+        before = part(job.old_tree, "metadata").get("generation", 0)
+        job.set_generation(1 if job.creates else before + _has_changed(job, kind))
+    elif kind in _COUNTED_LATER and not job.creates and _has_changed(job, kind):
+        job.set_generation(part(job.old_tree, "metadata").get("generation", 0) + 1)
+
+
+def _prepare_status(job: Job[Any], kind: str) -> None:
+    """Of all that is sent only the status is taken, and with some kinds the metadata."""
+    for name in [name for name in job.tree if name not in _HEAD]:
+        del job.tree[name]
+    job.take_back(*(name for name in job.old_tree if name not in _HEAD))
+    old_meta = copy_tree(part(job.old_tree, "metadata"))
+    if kind not in _WHOLE_STATUS:
+        reset_for_status(job.meta_tree(), old_meta)
+    elif kind == "Deployment":
+        job.meta_tree().pop("labels", None)
+        if "labels" in old_meta:
+            job.meta_tree()["labels"] = old_meta["labels"]
+
+
+def _has_changed(job: Job[Any], kind: str) -> bool:
+    tree, old = (
+        {name: value for name, value in whole.items() if name not in _HEAD}
+        for whole in (job.tree, job.old_tree)
+    )
+    counts = _COUNTED_METADATA.get(kind)
+    if counts is not None:
+        tree[counts], old[counts] = (part(whole, "metadata", counts) for whole in (job.tree, job.old_tree))
+    return not same_tree(old, tree)
+
+
+def check_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> Problems:
+    names, free = NAMES.get(kind, dns_subdomain), kind in _FREE_FINALIZERS
+    if job.creates:
+        yield from check_metadata(
+            job.metadata(), namespaced=traits.namespaced, names=names, free_finalizers=free
+        )
+    else:
+        yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=free)
+    if subresource not in _STATUS_LIKE:
+        yield from rules_of(kind).check(job)

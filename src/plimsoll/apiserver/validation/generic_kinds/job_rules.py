@@ -1,0 +1,243 @@
+"""The rules of jobs and cron jobs, and the selector by which a job finds its pods.
+
+A job whose author asks for nothing else selects pods by its own uid, so that it never takes those of another.
+Of `podFailurePolicy` and `successPolicy` nothing is checked but that they stay as they are; of the status
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.api.gates import Gates
+from plimsoll.api.names import byte_length, dns_label
+from plimsoll.apiserver.validation.equality import same_tree, same_under
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problems,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from plimsoll.apiserver.validation.generic_kinds.cron_schedule import check_schedule, check_time_zone
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_empty
+from plimsoll.apiserver.validation.generic_kinds.pod_template_rules import MISMATCH, check_template, selects
+from plimsoll.apiserver.validation.generic_kinds.workload_defaults import fill_cron_job, fill_job
+from plimsoll.apiserver.validation.generic_kinds.workload_view import CronJob, Job, JobSpec, PodTemplateSpec
+from plimsoll.apiserver.validation.int_or_string import check_not_negative
+from plimsoll.apiserver.validation.label_selectors import check_selector, is_fine
+from plimsoll.apiserver.validation.metadata import IMMUTABLE
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
+from plimsoll.apiserver.validation.write_context import Job as Write
+
+_SPEC = Path("spec")
+_PREFIX = "batch.kubernetes.io/"
+_UID, _NAME = "controller-uid", "job-name"
+_NEVER_CHANGE = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+_POLICIES = ("Allow", "Forbid", "Replace")
+_REPLACEMENTS = ("Failed", "TerminatingOrFailed")
+_INDEXED_PARALLELISM_MAX = 100_000
+_MANAGED_BY_MAX = 63
+
+
+# -- Job
+
+
+def _prepare_job(write: Write[Job]) -> None:
+    """A new job gets labels for its pods and a selector for them, unless its author brings both.
+
+    Then a job without labels of its own gets those of its pods.
+    """
+    spec, meta = write.tree["spec"], write.meta_tree()
+    if write.creates and not spec["manualSelector"]:
+        labels = spec["template"]["metadata"].setdefault("labels", {})
+        for name, value in ((_NAME, meta.get("name", "")), (_UID, meta.get("uid", ""))):
+            labels.setdefault(name, value)
+            labels.setdefault(_PREFIX + name, value)
+        selector = spec.setdefault("selector", {})
+        selector.setdefault("matchLabels", {}).setdefault(_PREFIX + _UID, meta.get("uid", ""))
+    fill_empty(meta, labels=dict(spec["template"]["metadata"].get("labels", {})))
+    if not meta["labels"]:
+        del meta["labels"]
+
+
+def _check_job(write: Write[Job]) -> Problems:
+    job = write.decode()
+    spec = job.spec
+    if not spec.manual_selector:
+        yield from _check_generated(job)
+    template, old = part(write.tree, "spec", "template"), None
+    if not write.creates:
+        old = part(write.old_tree, "spec", "template")
+    yield from _check_spec(spec, template, _SPEC, write.gates, old)
+    selector, path = spec.selector, _SPEC.child("selector")
+    if selector is None:
+        yield required(path)
+    yield from check_selector(selector, path)
+    if selector is None or (is_fine(selector) and not selects(selector, spec.template.metadata.labels)):
+        yield invalid(_SPEC.child("template", "metadata", "labels"), None, MISMATCH)
+    if spec.completion_mode == "Indexed" and spec.completions:
+        longest = f"{job.metadata.name}-{spec.completions - 1}"
+        if dns_label(longest):
+            detail = f"cannot be the name of a job with indexes: its pods would be called up to {longest}"
+            yield invalid(Path("metadata").child("name"), job.metadata.name, detail)
+    if not write.creates:
+        yield from _check_job_update(write)
+
+
+def _check_generated(job: Job) -> Problems:
+    """What was generated must not have been contradicted."""
+    if job.spec.selector is None:
+        return
+    labels, path = job.spec.template.metadata.labels, _SPEC.child("template", "metadata", "labels")
+    wanted = {
+        prefix + name: value
+        for prefix in ("", _PREFIX)
+        for name, value in ((_UID, job.metadata.uid), (_NAME, job.metadata.name))
+    }
+    for name, value in wanted.items():
+        if name not in labels:
+            yield required(path.key(name), f"must be {value!r}")
+        elif labels[name] != value:
+            yield invalid(path.key(name), labels[name], f"must be {value!r}")
+    if is_fine(job.spec.selector) and not selects(job.spec.selector, wanted):
+        yield invalid(_SPEC.child("selector"), None, "`selector` not auto-generated")
+
+
+def _check_spec(spec: JobSpec, template: Tree, path: Path, gates: Gates, old: Tree | None) -> Problems:
+    """What jobs share with the templates of jobs."""
+    for name, value in (
+        ("parallelism", spec.parallelism),
+        ("completions", spec.completions),
+        ("activeDeadlineSeconds", spec.active_deadline_seconds),
+        ("backoffLimit", spec.backoff_limit),
+        ("ttlSecondsAfterFinished", spec.ttl_seconds_after_finished),
+        ("backoffLimitPerIndex", spec.backoff_limit_per_index),
+        ("maxFailedIndexes", spec.max_failed_indexes),
+    ):
+        yield from check_not_negative(value, path.child(name))
+    if spec.managed_by is not None and byte_length(spec.managed_by) > _MANAGED_BY_MAX:
+        yield too_long(path.child("managedBy"), _MANAGED_BY_MAX)
+    yield from _check_indexes(spec, path)
+    policy, allowed = spec.pod_replacement_policy, _REPLACEMENTS[: 1 if spec.pod_failure_policy else 2]
+    if policy is not None and policy not in allowed:
+        yield not_supported(path.child("podReplacementPolicy"), policy, allowed)
+    yield from check_template(template, path.child("template"), gates, old)
+    yield from _check_ends(spec.template, path.child("template", "spec", "restartPolicy"), spec)
+
+
+def _check_indexes(spec: JobSpec, path: Path) -> Problems:
+    mode, per_index, failed = spec.completion_mode, spec.backoff_limit_per_index, spec.max_failed_indexes
+    if failed is not None and per_index is None:
+        yield required(path.child("backoffLimitPerIndex"), "must be given when maxFailedIndexes is")
+    if mode not in (None, "NonIndexed", "Indexed"):
+        yield not_supported(path.child("completionMode"), mode, ("NonIndexed", "Indexed"))
+    elif mode != "Indexed":
+        for name, value in (("backoffLimitPerIndex", per_index), ("maxFailedIndexes", failed)):
+            if value is not None:
+                yield invalid(path.child(name), value, "requires indexed completion mode")
+    else:
+        if spec.completions is None:
+            yield required(path.child("completions"), "must be given when completion mode is Indexed")
+        elif failed is not None and failed > spec.completions:
+            yield invalid(path.child("maxFailedIndexes"), failed, "must not be greater than completions")
+        if spec.parallelism is not None and spec.parallelism > _INDEXED_PARALLELISM_MAX:
+            detail = f"must not be greater than {_INDEXED_PARALLELISM_MAX} when completion mode is Indexed"
+            yield invalid(path.child("parallelism"), spec.parallelism, detail)
+
+
+def _check_ends(template: PodTemplateSpec, path: Path, spec: JobSpec) -> Problems:
+    """A pod of a job comes to an end."""
+    policy = template.spec.restart_policy
+    if policy in ("", "Always"):
+        yield required(path, "must be OnFailure or Never")
+    elif policy not in ("OnFailure", "Never"):
+        yield not_supported(path, policy, ("OnFailure", "Never"))
+    elif policy != "Never" and spec.pod_failure_policy is not None:
+        yield invalid(path, policy, "must be Never when podFailurePolicy is given")
+
+
+def _check_job_update(write: Write[Job]) -> Problems:
+    now, before = part(write.tree, "spec"), part(write.old_tree, "spec")
+    if now.get("completions") != before.get("completions"):
+        at = _SPEC.child("completions")
+        if now.get("completionMode") != "Indexed":
+            yield invalid(at, now.get("completions"), IMMUTABLE)
+        elif now.get("completions") not in (None, now.get("parallelism")):
+            yield invalid(at, now["completions"], "can only be changed together with spec.parallelism")
+    for name in _NEVER_CHANGE:
+        if not same_tree(before.get(name), now.get(name)):
+            yield invalid(_SPEC.child(name), None, IMMUTABLE)
+    templates, at = (part(before, "template"), part(now, "template")), _SPEC.child("template")
+    if before.get("suspend"):
+        at = at.child("spec")
+        started = "startTime" in part(write.old_tree, "status")
+        templates = _settled(templates[0], not started), _settled(templates[1], not started)
+    if not same_under(PodTemplateSpec, *templates):
+        yield invalid(at, None, IMMUTABLE)
+
+
+def _settled(template: Tree, placement: bool) -> Tree:
+    """A template without what may change while a job is suspended: amounts, and where to run at first."""
+    tree: Tree = copy_tree(template)
+    spec = tree.setdefault("spec", {})
+    for group in ("containers", "initContainers"):
+        for container in spec.get(group, ()):
+            container.pop("resources", None)
+    if placement:
+        for name in ("annotations", "labels"):
+            part(tree, "metadata").pop(name, None)
+        for name in ("nodeSelector", "tolerations", "schedulingGates"):
+            spec.pop(name, None)
+        part(spec, "affinity").pop("nodeAffinity", None)
+        if not spec.get("affinity"):
+            spec.pop("affinity", None)
+    return tree
+
+
+# -- CronJob
+
+
+def _check_cron_job(write: Write[CronJob]) -> Problems:
+    spec = write.decode().spec
+    before = None if write.creates else write.old.spec
+    if not spec.schedule:
+        yield required(_SPEC.child("schedule"))
+    else:
+        old = "" if before is None else before.schedule
+        yield from check_schedule(spec.schedule, spec.time_zone, _SPEC.child("schedule"), old=old)
+    yield from check_not_negative(spec.starting_deadline_seconds, _SPEC.child("startingDeadlineSeconds"))
+    if before is None or before.time_zone != spec.time_zone:
+        yield from check_time_zone(spec.time_zone, _SPEC.child("timeZone"))
+    if spec.concurrency_policy not in _POLICIES:
+        yield not_supported(_SPEC.child("concurrencyPolicy"), spec.concurrency_policy, _POLICIES)
+    path, inner = _SPEC.child("jobTemplate", "spec"), spec.job_template.spec
+    template, stored = (_job_template(tree) for tree in (write.tree, write.old_tree))
+    yield from _check_spec(inner, template, path, write.gates, None if write.creates else stored)
+    if inner.selector is not None:
+        yield invalid(path.child("selector"), None, "`selector` will be auto-generated")
+    if inner.manual_selector:
+        yield not_supported(path.child("manualSelector"), "true", ("nil", "false"))
+    for name, limit in (
+        ("successfulJobsHistoryLimit", spec.successful_jobs_history_limit),
+        ("failedJobsHistoryLimit", spec.failed_jobs_history_limit),
+    ):
+        yield from check_not_negative(limit, _SPEC.child(name))
+
+
+def _job_template(tree: Tree) -> Tree:
+    return part(tree, "spec", "jobTemplate", "spec", "template")
+
+
+JOB_RULES: Mapping[str, Rules] = {
+    "Job": Rules(Job, fill_job, _prepare_job, _check_job),
+    "CronJob": Rules(CronJob, fill_cron_job, check=_check_cron_job),
+}

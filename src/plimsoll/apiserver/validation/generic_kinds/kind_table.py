@@ -1,0 +1,31 @@
+"""The table of the kinds that are kept for others: what each brings along beside the general rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.apiserver.validation.generic_kinds.access_rules import ACCESS_RULES
+from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
+from plimsoll.apiserver.validation.generic_kinds.job_rules import JOB_RULES
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import PLAIN, Rules
+from plimsoll.apiserver.validation.generic_kinds.policy_rules import POLICY_RULES
+from plimsoll.apiserver.validation.generic_kinds.service_rules import SERVICE_RULES
+from plimsoll.apiserver.validation.generic_kinds.storage_rules import STORAGE_RULES
+from plimsoll.apiserver.validation.generic_kinds.webhook_defaults import WEBHOOK_RULES
+from plimsoll.apiserver.validation.generic_kinds.workload_rules import WORKLOAD_RULES
+
+#: By kind; no two groups have kinds of the same name here.
+STORED_KINDS: Mapping[str, Rules] = {
+    **WORKLOAD_RULES,
+    **JOB_RULES,
+    **SERVICE_RULES,
+    **STORAGE_RULES,
+    **DATA_RULES,
+    **POLICY_RULES,
+    **ACCESS_RULES,
+    **WEBHOOK_RULES,
+}
+
+
+def rules_of(kind: str) -> Rules:
+    return STORED_KINDS.get(kind, PLAIN)

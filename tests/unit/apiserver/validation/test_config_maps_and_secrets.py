@@ -1,0 +1,122 @@
+"""Config maps and secrets."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import (
+    DATA_MAX,
+    _size,
+    read_bytes,
+)
+from plimsoll.errors import DecodeError
+from tests.unit.apiserver.validation.generic_objects import edit, found, made, minimal, write
+
+
+def _encode(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_sizes_are_those_of_the_bytes(values: list[bytes]) -> None:
+    assert _size(map(_encode, values)) == sum(map(len, values))
+
+
+@pytest.mark.parametrize("text", ["!", "eA", "eA=", "e A==", "_-8=", "eA==x", "=", "é", "eA==eA=="])
+def test_what_is_no_base64_is_refused(text: str) -> None:
+    with pytest.raises(DecodeError):
+        read_bytes(text, "data[a]")
+    for kind, name in (("Secret", "data"), ("ConfigMap", "binaryData")):
+        with pytest.raises(DecodeError, match="base64"):
+            write(minimal(kind, {name: {"a": text}}))
+
+
+def test_bytes_are_stored_in_one_spelling() -> None:
+    values = {"a": "eA==\n", "b": "eB==", "c": "e\r\nA==", "d": ""}
+    assert made("Secret", {"data": values})["data"] == {"a": "eA==", "b": "eA==", "c": "eA==", "d": ""}
+    assert made("ConfigMap", {"binaryData": {"z": "eB=="}})["binaryData"] == {"z": "eA=="}
+
+
+def test_plain_text_is_put_among_the_bytes() -> None:
+    secret = made("Secret", {"stringData": {"a": "y", "b": "zä"}})
+    assert "stringData" not in secret
+    assert secret["data"] == {"a": _encode(b"y"), "b": _encode("zä".encode())}
+    assert secret["type"] == "Opaque"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"data": {"?": "eA=="}}, ["data[?] Invalid"]),
+        ({"stringData": {"..": "x"}}, ["data[..] Invalid"]),
+        ({"data": {"a": _encode(b"x" * DATA_MAX)}}, []),
+        ({"data": {"a": _encode(b"x" * DATA_MAX), "b": _encode(b"y")}}, ["data TooLong"]),
+        ({"type": "kubernetes.io/tls"}, ["data[tls.crt] Required", "data[tls.key] Required"]),
+        ({"type": "kubernetes.io/tls", "stringData": {"tls.crt": "", "tls.key": ""}}, []),
+        (
+            {"type": "kubernetes.io/basic-auth"},
+            ["data[password] Required", "data[username] Required"],
+        ),
+        ({"type": "kubernetes.io/basic-auth", "stringData": {"username": ""}}, []),
+        (
+            {"type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": ""}},
+            ["data[ssh-privatekey] Required"],
+        ),
+        ({"type": "kubernetes.io/dockercfg"}, ["data[.dockercfg] Required"]),
+        (
+            {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "[]"}},
+            ["data[.dockerconfigjson] Invalid"],
+        ),
+        ({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{}"}}, []),
+        (
+            {"type": "kubernetes.io/service-account-token"},
+            ["metadata.annotations[kubernetes.io/service-account.name] Required"],
+        ),
+        ({"type": "example.com/anything"}, []),
+    ],
+)
+def test_secrets(changes: dict[str, Any], problems: list[str]) -> None:
+    assert found(minimal("Secret", changes)) == problems
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"data": {"?": "x"}}, ["data[?] Invalid"]),
+        ({"binaryData": {"a": "eA=="}}, ["data[a] Invalid"]),
+        ({"binaryData": {"..": "eA=="}}, ["binaryData[..] Invalid"]),
+        ({"data": {"a": "é" * (DATA_MAX // 2)}}, []),
+        ({"data": {"a": "é" * (DATA_MAX // 2)}, "binaryData": {"b": "eA=="}}, ["[] TooLong"]),
+    ],
+)
+def test_config_maps(changes: dict[str, Any], problems: list[str]) -> None:
+    assert found(minimal("ConfigMap", changes)) == problems
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_some_never_change(kind: str) -> None:
+    old = made(kind, {"immutable": True})
+    value = "eQ==" if kind == "Secret" else "c"
+    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert found(edit(old, {"data": {"a": value}}), old) == ["data Forbidden"]
+    assert found(edit(old, {"immutable": False}), old) == ["immutable Forbidden"]
+    free = made(kind)
+    assert found(edit(free, {"data": {"a": value}, "immutable": True}), free) == []
+
+
+def test_bytes_of_a_config_map_never_change_either() -> None:
+    old = made("ConfigMap", {"immutable": True})
+    assert found(edit(old, {"binaryData": {"b": "eA=="}}), old) == ["binaryData Forbidden"]
+
+
+def test_a_secret_keeps_its_type() -> None:
+    old = made("Secret")
+    assert found(edit(old, {"type": "example.com/other"}), old) == ["type Invalid"]
+    frozen = made("Secret", {"immutable": True})
+    assert found(edit(frozen, {"stringData": {"a": "x"}}), frozen) == []
+    assert found(edit(frozen, {"stringData": {"a": "y"}}), frozen) == ["data Forbidden"]

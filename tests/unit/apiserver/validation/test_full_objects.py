@@ -1,0 +1,307 @@
+"""Objects that use everything: valid as they are, and no trouble when they are damaged."""
+
+from __future__ import annotations
+
+import copy
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.gates import GATES, Gates
+from plimsoll.api.quantity import Number
+from plimsoll.apiserver.validation import Problem, Write, prepare
+from plimsoll.apiserver.validation.decode import take_in
+from plimsoll.apiserver.validation.equality import differs_in_nothing, same, same_under
+from plimsoll.apiserver.validation.metadata_view import Head
+from plimsoll.apiserver.validation.object_trees import canonicalise, copy_tree
+from plimsoll.apiserver.validation.strategies import ENDPOINTS
+from plimsoll.apiserver.validation.write_context import look
+from plimsoll.errors import DecodeError
+from tests.unit.apiserver.validation.full_objects import REQUIRED, WHOLE, live_pod, make_pod, quota
+from tests.unit.apiserver.validation.objects import NOW, Tree, found, run, stored
+from tests.unit.apiserver.validation.test_fuzz import _damage
+
+MAKERS = [make for make, _ in WHOLE]
+
+
+def _is_create_fine(tree: Tree) -> bool:
+    return "ephemeralContainers" not in tree.get("spec", {})
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_whole_objects_are_fine(make: Any) -> None:
+    if _is_create_fine(make()):
+        assert found(make()) == []
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_nothing_changes_when_nothing_is_changed(make: Any) -> None:
+    tree = make()
+    settled = stored(run(tree).tree) if _is_create_fine(tree) else stored(tree)
+    first = run(settled, settled)
+    assert first.problems == ()
+    again = prepare(Write(tree["kind"], "update", first.tree, NOW, first.tree, old_settled=True))
+    assert again == first
+
+
+def _fuzz(seed: int) -> None:
+    chance = random.Random(seed)
+    make, subresources = chance.choice(WHOLE)
+    whole = make()
+    kind = whole["kind"]
+    subresource = chance.choice(subresources)
+    old = stored(whole) if subresource or chance.random() < 0.5 else None
+    tree = _damage(stored(whole) if old is not None else whole, chance)
+    if old is not None and chance.random() < 0.2:
+        old = _damage(old, chance)
+    gates = Gates.of({gate.name: False for gate in GATES if chance.random() < 0.2})
+    operation: Any = "create" if old is None else "update"
+    try:
+        prepared = prepare(Write(kind, operation, tree, NOW, old, subresource, gates=gates))
+    except DecodeError:
+        return
+    for problem in prepared.problems:
+        assert isinstance(problem, Problem)
+        assert problem.field
+        assert problem.detail
+        str(problem)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_settled_object_can_be_taken_as_it_is(seed: int) -> None:
+    chance = random.Random(seed)
+    make, subresources = chance.choice(WHOLE)
+    whole, subresource = make(), chance.choice(subresources)
+    kind = whole["kind"]
+    old = stored(prepare(Write(kind, "update", stored(whole), NOW, stored(whole))).tree)
+    tree = _damage(old, chance)
+    given = copy.deepcopy((tree, old))
+    try:
+        slow = prepare(Write(kind, "update", tree, NOW, old, subresource))
+    except DecodeError:
+        return
+    assert prepare(Write(kind, "update", tree, NOW, old, subresource, old_settled=True)) == slow
+    try:
+        unchanged = (tree, old) == given
+    except RecursionError:
+        return
+    assert unchanged or _holds_no_json(tree)
+
+
+def _holds_no_json(tree: Any) -> bool:
+    """Whether something is in the tree that is not even equal to itself when it is copied."""
+    if isinstance(tree, dict):
+        return any(map(_holds_no_json, tree.values()))
+    if isinstance(tree, list):
+        return any(map(_holds_no_json, tree))
+    return type(tree) is object or tree != tree
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32))
+def test_damaged_whole_objects(seed: int) -> None:
+    _fuzz(seed)
+
+
+@pytest.mark.slow
+def test_damaged_whole_objects_for_a_minute() -> None:
+    start, seed = time.monotonic(), 0
+    while time.monotonic() - start < 60:
+        before = time.monotonic()
+        _fuzz(seed)
+        assert time.monotonic() - before < 5, f"seed {seed} took too long"
+        seed += 1
+    assert seed > 1000
+
+
+# -- the fast way in and the plain way
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32))
+def test_both_ways_in_give_the_same_tree(seed: int) -> None:
+    chance = random.Random(seed)
+    make, _ = chance.choice(WHOLE)
+    tree = make()
+    if chance.random() < 0.7:
+        tree = _damage(tree, chance)
+    view = ENDPOINTS["create", make()["kind"], ""].view
+    try:
+        plain = canonicalise(tree, view)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            take_in(tree, view)
+        return
+    try:
+        fast = take_in(tree, view)
+    except DecodeError:  # types are told by the fast way alone
+        return
+    assert fast == plain
+    assert list(fast) == list(plain)
+
+
+def test_depth_is_counted_in_brackets() -> None:
+    view = ENDPOINTS["create", "Lease", ""].view
+    deep: Any = {}
+    for _ in range(140):
+        deep = {"a": deep}
+    assert take_in({"odd": deep, "text": "]}" * 500, "more": [{}] * 200}, view)["odd"] == deep
+    for _ in range(20):
+        deep = {"a": deep}
+    with pytest.raises(DecodeError, match="deep"):
+        take_in({"odd": deep}, view)
+
+
+# -- comparing trees and comparing views
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_trees_are_compared_as_their_views_are(seed: int) -> None:
+    chance = random.Random(seed)
+    make, _ = chance.choice(WHOLE)
+    view = ENDPOINTS["create", make()["kind"], ""].view
+    try:
+        old, new = (take_in(_damage(make(), chance), view) for _ in range(2))
+    except DecodeError:
+        return
+    first, second = look(old, view), look(new, view)
+    if same(first, second) != same_under(view, old, new):
+        # They may only differ where a view does not look.
+        assert same(first, second)
+    assert same_under(view, old, take_in(old, view))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_views_of_one_text_are_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    make, _ = chance.choice(WHOLE)
+    view = ENDPOINTS["create", make()["kind"], ""].view
+    try:
+        old = take_in(make(), view)
+        new = take_in(_damage(make(), chance) if chance.random() < 0.7 else make(), view)
+    except DecodeError:
+        return
+    first, second = look(old, view), look(new, view)
+    assert same(first, second) == differs_in_nothing(first, second)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_copies_are_equal_and_share_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    tree = chance.choice(MAKERS)()
+    tree = tree if chance.random() < 0.5 else _damage(tree, chance)
+    try:
+        plain = canonicalise(tree, Head)
+    except DecodeError:
+        return
+    plain["odd"] = chance.choice([1.5, 0.0, Number("1.50"), 2**70, "\u00e9", [None, True], {}])
+    copied = copy_tree(plain)
+    assert copied == plain
+    assert [type(value) for value in copied.values()] == [type(value) for value in plain.values()]
+    assert not _containers(copied) & _containers(plain)
+
+
+def _containers(tree: Any) -> set[int]:
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    found = {id(tree)} if isinstance(tree, dict | list) else set()
+    return found.union(*map(_containers, inner))
+
+
+def test_what_is_the_same_in_a_spec() -> None:
+    view = ENDPOINTS["create", "Pod", ""].view
+    tree = live_pod()
+    for spec, equal in (
+        ({"hostNetwork": False}, True),
+        ({"hostPID": False, "volumes": [], "nodeSelector": {}, "hostname": ""}, True),
+        ({"hostUsers": False}, False),
+        ({"affinity": {}}, False),
+        ({"runtimeClassName": ""}, False),
+        ({"overhead": {}}, True),
+        ({"future": None}, True),
+        ({"future": 0}, False),
+    ):
+        other = {**tree, "spec": {**tree["spec"], **spec}}
+        assert same_under(view, tree, other) is equal, spec
+    one, two = ({**tree, "spec": {"overhead": {"cpu": text}}} for text in ("1", "1000m"))
+    assert same_under(view, one, two)
+
+
+# -- hostile objects
+
+
+def test_problems_are_told_up_to_a_limit() -> None:
+    pod = make_pod(containers=[{}] * 50_000)
+    start = time.process_time()
+    assert len(run(pod).problems) == 1000
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        make_pod(
+            containers=[
+                {
+                    "name": "main",
+                    "image": "x",
+                    "volumeMounts": [{"name": "v", "mountPath": f"/{n}"} for n in range(5000)],
+                    "volumeDevices": [{"name": f"v{n}", "devicePath": f"/d{n}"} for n in range(5000)],
+                }
+            ],
+            volumes=[{"name": "v"}, *({"name": f"v{n}", "persistentVolumeClaim": {}} for n in range(5000))],
+        ),
+        make_pod(
+            affinity={
+                "podAffinity": {
+                    REQUIRED: [
+                        {
+                            "topologyKey": "z",
+                            "labelSelector": {},
+                            "matchLabelKeys": [f"a{n}" for n in range(20000)],
+                            "mismatchLabelKeys": [f"b{n}" for n in range(20000)],
+                        }
+                    ]
+                }
+            }
+        ),
+        make_pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}] * 20000),
+        make_pod(tolerations=[{"operator": "Exists"}] * 20000),
+    ],
+    ids=["mounts", "keys", "aliases", "tolerations"],
+)
+def test_cost_grows_with_size_and_not_faster(pod: Tree) -> None:
+    start = time.process_time()
+    settled = run(pod).tree
+    run(stored(settled), stored(settled))
+    assert time.process_time() - start < 5
+
+
+def test_many_statuses_cost_no_more_than_their_number() -> None:
+    ended = {"terminated": {"exitCode": 1}}
+    names = [f"c{number}" for number in range(10_000)]
+    old = stored(live_pod())
+    old["status"] |= {
+        "containerStatuses": [{"name": name, "state": ended} for name in names],
+        "ephemeralContainerStatuses": [{"name": name, "state": ended} for name in names],
+        "conditions": [{"type": "a/b", "observedGeneration": 1}] * 10_000,
+        "podIPs": [{"ip": "10.0.0.2"}] * 10_000,
+    }
+    start = time.process_time()
+    assert run(old, old, "status").tree["status"]["conditions"] == old["status"]["conditions"]
+    assert time.process_time() - start < 5
+
+
+def test_a_quota_of_many_scopes() -> None:
+    hard = {f"hugepages-{number}Ki": "1" for number in range(5000)}
+    tree = {**quota(), "spec": {"hard": hard, "scopes": ["BestEffort"] * 5000}}
+    start = time.process_time()
+    assert run(tree).problems
+    assert time.process_time() - start < 5

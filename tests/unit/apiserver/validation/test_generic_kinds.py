@@ -1,0 +1,116 @@
+"""What holds for every kind that is kept for others, whatever it brings along."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.apiserver.validation.generic_kinds.kind_table import STORED_KINDS
+from plimsoll.errors import DecodeError
+from tests.unit.apiserver.validation.generic_objects import KINDS, edit, found, made, minimal, write
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+    st.sampled_from(["None", "RollingUpdate", "ClientIP", "Container", "Indexed", "10.0.0.1", "25%", "-1"]),
+    st.just({}),
+    st.just([]),
+    st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=3)), max_size=3),
+    st.dictionaries(
+        st.text(max_size=3), st.one_of(st.none(), st.integers(), st.text(max_size=3)), max_size=3
+    ),
+)
+
+
+def test_every_kind_in_the_table_has_an_object_here() -> None:
+    assert set(KINDS) == set(STORED_KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_stored_is_settled(kind: str) -> None:
+    """Written back as it is, an object does not change: all defaults are in, and all agree."""
+    tree = made(kind)
+    again = write(tree, tree)
+    assert (again.problems, again.tree) == ((), tree)
+    assert write(tree, tree, "status").tree == tree
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_least_is_enough_for_an_update(kind: str) -> None:
+    """Who applies the same file again changes nothing, whatever was filled in meanwhile."""
+    if kind == "Job":  # the labels that were generated are part of its template
+        return
+    tree = made(kind)
+    again = write(minimal(kind), tree)
+    assert again.problems == ()
+    assert {**again.tree, "metadata": 0} == {**tree, "metadata": 0}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_writing_changes_nothing_that_was_given(kind: str) -> None:
+    tree, old = minimal(kind), made(kind)
+    before = copy.deepcopy((tree, old))
+    write(tree)
+    write(tree, old)
+    write(tree, old, "status")
+    assert (tree, old) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unknown_fields_stay(kind: str) -> None:
+    tree = made(kind, {"spec.newField": {"a": [1, None]}, "newField": 1})
+    assert (tree["spec"]["newField"], tree["newField"]) == ({"a": [1, None]}, 1)
+
+
+def _places(tree: Any, path: str = "") -> list[str]:
+    """Every place in a tree that can be edited."""
+    found = []
+    items = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
+    for key, value in items:
+        place = f"{path}.{key}" if path else str(key)
+        if "." not in str(key) and "/" not in str(key):
+            found += [place, *_places(value, place)]
+    return found
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(KINDS), st.randoms(use_true_random=False), st.lists(JUNK, min_size=1, max_size=3))
+def test_garbage_is_refused_politely(kind: str, choice: random.Random, junk: list[Any]) -> None:
+    """Problems or a DecodeError, nothing else, for new objects, changed ones and their status."""
+    whole = made(kind)
+    tree = copy.deepcopy(whole)
+    for value in junk:
+        places = [place for place in _places(tree) if place not in ("kind", "metadata")]
+        tree = edit(tree, {choice.choice(places): value})
+    for old, subresource in ((None, ""), (whole, ""), (whole, "status")):
+        try:
+            found(tree, old, subresource)
+        except DecodeError:
+            continue
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(KINDS), st.randoms(use_true_random=False), JUNK)
+def test_whatever_is_accepted_is_settled(kind: str, choice: random.Random, junk: Any) -> None:
+    whole = made(kind)
+    places = [
+        place for place in _places(whole) if place.partition(".")[0] not in ("kind", "metadata", "status")
+    ]
+    if not places:
+        return
+    tree = edit(whole, {choice.choice(places): junk})
+    try:
+        first = write(tree)
+    except DecodeError:
+        return
+    if not first.problems:
+        again = write(first.tree, first.tree)
+        assert (again.problems, again.tree) == ((), first.tree)
