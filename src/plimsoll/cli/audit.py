@@ -1,6 +1,6 @@
-"""`plimsoll audit`: what is wrong with a cluster, and what mends it.
+"""`plimsoll audit`: find accounting and allocation errors of a cluster.
 
-Owns its arguments and exit codes: 1 if there is a finding as bad as `--fail-on` says, 0 if not.
+Exit code 1 for findings of the severity given by `--fail-on` or higher, else 0.
 """
 
 # ruff: noqa: PLC0415
@@ -30,19 +30,19 @@ _LEVELS = ["error", "warning", "info", "never"]
     type=click.Choice(_LEVELS),
     default="error",
     show_default=True,
-    help="The exit code is 1 from this severity on.",
+    help="Exit with code 1 for findings of this severity or higher.",
 )
-@click.option("--only", multiple=True, metavar="CHECK", help="Only this check, by id or name; repeatable.")
-@click.option("--skip", multiple=True, metavar="CHECK", help="Not this check; repeatable.")
+@click.option("--only", multiple=True, metavar="CHECK", help="Run only this check (ID or name). Repeatable.")
+@click.option("--skip", multiple=True, metavar="CHECK", help="Skip this check. Repeatable.")
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A former report (-o json): what it has found is known, only the rest counts.",
+    help="Earlier report (-o json) whose findings are ignored.",
 )
-@click.option("--list", "listing", is_flag=True, help="List the checks, and ask nothing.")
-@click.option("--explain", metavar="CHECK", default="", help="Say what a check means, and ask nothing.")
-@click.option("--now", default="", hidden=True, help="The time, as 2026-01-31T12:00:00Z.")
+@click.option("--list", "listing", is_flag=True, help="List the checks and exit.")
+@click.option("--explain", metavar="CHECK", default="", help="Describe a check and exit.")
+@click.option("--now", default="", hidden=True, help="Current time, for example 2026-01-31T12:00:00Z.")
 def run_audit(
     where: Where,
     form: Form,
@@ -54,10 +54,10 @@ def run_audit(
     explain: str,
     now: str,
 ) -> None:
-    """Check a cluster or a dump: what is past its line, allocated twice, left behind or set up wrongly.
+    """Check a cluster or dump for overcommitted nodes, double allocations, leftovers and misconfiguration.
 
-    Nothing is written to the cluster. The exit code is 0 if all is well, 1 if there is a finding as bad as
-    --fail-on says, 2 if the question could not be asked.
+    Nothing is written to the cluster. Exit code 0: no findings of the --fail-on severity or higher; 1: there
+    are some; 2: the check could not run.
 
     \b
     plimsoll audit

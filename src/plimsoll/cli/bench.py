@@ -10,21 +10,25 @@ from plimsoll.cli.options import Form, Progress, output_options, write_report
 
 
 @click.command(name="bench")
-@click.option("--nodes", type=click.IntRange(4, 100_000), default=1000, show_default=True, help="How many.")
-@click.option("--pods", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="How many.")
+@click.option(
+    "--nodes", type=click.IntRange(4, 100_000), default=1000, show_default=True, help="Number of nodes."
+)
+@click.option(
+    "--pods", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Number of pods."
+)
 @click.option(
     "--scenario",
     "scenarios",
     multiple=True,
     type=click.Choice(["requests", "devices", "cpus"]),
-    help="What pods ask for; repeatable. [default: all]",
+    help="Workload to schedule. Repeatable. [default: all]",
 )
 @output_options
 def run_bench(nodes: int, pods: int, scenarios: tuple[str, ...], form: Form) -> None:
-    """Schedule pods in memory on a made-up cluster, and say how long decisions take.
+    """Measure how long scheduling decisions take on a synthetic cluster in memory.
 
-    No cluster is needed or touched. The figures are of this machine, as busy as it is now; the ratio to a
-    naive pass over all nodes depends less on it.
+    No cluster is needed or changed. The figures depend on this machine and its load; the ratio to a naive
+    pass over all nodes depends less on it.
 
     \b
     plimsoll bench

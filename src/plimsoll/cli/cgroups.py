@@ -15,20 +15,25 @@ from plimsoll.cli.options import Form, Where, cluster_options, output_options, w
 
 
 @click.command(name="cgroups")
-@click.option("--node", default="", metavar="NAME", help="Only its pods. Needed where there are several.")
+@click.option(
+    "--node", default="", metavar="NAME", help="Node whose pods to show; required if there are several."
+)
 @click.option(
     "--form",
     "rules",
     type=click.Choice(["1.36", "1.37"]),
     default="1.37",
     show_default=True,
-    help="Whose rules for claims hold.",
+    help="Kubernetes release whose claim accounting is applied.",
 )
 @click.option("--cgroup-version", type=click.Choice(["1", "2"]), default="2", show_default=True)
 @click.option(
-    "--memory", default="", metavar="AMOUNT", help="Of the machine. [default: the Node's, else ours]"
+    "--memory",
+    default="",
+    metavar="AMOUNT",
+    help="Memory of the machine. [default: the Node's capacity, else this machine's]",
 )
-@click.option("--memory-qos", is_flag=True, help="Protect and throttle memory (the gate MemoryQoS).")
+@click.option("--memory-qos", is_flag=True, help="Apply memory QoS (feature gate MemoryQoS).")
 @cluster_options
 @output_options
 def show_cgroups(

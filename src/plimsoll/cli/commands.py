@@ -1,4 +1,4 @@
-"""The commands there are, in the groups in which `plimsoll --help` shows them.
+"""Table of commands, grouped as `plimsoll --help` shows them.
 
 Owns `TABLE` and `Commands`, a click group that imports a command's module when the command is called, not
 before: help, completion and the other commands start without it. A row is all it takes to add a command: its
@@ -30,37 +30,37 @@ class Row(NamedTuple):
 
 
 TABLE: Mapping[str, tuple[Row, ...]] = {
-    "Ask a cluster or a dump": (
-        Row("top", "top", "What is free and who holds it: nodes, claims, devices, pools."),
-        Row("explain", "explain", "Why a pod or a claim waits, or why it is where it is."),
-        Row("whatif", "whatif", "Add, remove or change things in memory, schedule, compare."),
-        Row("audit", "audit", "Check a cluster for books that do not add up."),
-        Row("policies", "policies", "The same cluster under each accounting policy, side by side."),
-        Row("dashboard", "dashboard", "All of it as a page in a browser."),
+    "Query a cluster or a dump": (
+        Row("top", "top", "Show allocatable, charged and free resources of nodes, pods, claims, devices."),
+        Row("explain", "explain", "Explain why a pod or claim is pending, or why it was placed where it is."),
+        Row("whatif", "whatif", "Simulate changes to a cluster in memory and compare the result."),
+        Row("audit", "audit", "Check a cluster for accounting and allocation errors."),
+        Row("policies", "policies", "Compare a cluster under each accounting policy."),
+        Row("dashboard", "dashboard", "Serve the dashboard for a browser."),
     ),
     "Run": (
-        Row("up", "up", "A whole cluster on this machine."),
-        Row("server", "server", "The API server alone."),
-        Row("scheduler", "scheduler", "The scheduler, for this or any other cluster."),
-        Row("node", "node", "The agent of a node."),
-        Row("driver", "driver", "DRA drivers: CPUs, and devices from a file."),
-        Row("store", "server", "Look after the file that the server keeps its objects in."),
+        Row("up", "up", "Run a cluster on this machine."),
+        Row("server", "server", "Run the API server."),
+        Row("scheduler", "scheduler", "Run the scheduler for any cluster."),
+        Row("node", "node", "Run a node agent."),
+        Row("driver", "driver", "Run a DRA driver: CPUs, or simulated devices."),
+        Row("store", "server", "Back up, restore or recover the API server's store."),
         Row("kubeconfig", "server", "Write a kubeconfig for a running server."),
     ),
     "Check": (
-        Row("doctor", "doctor", "What of this machine and cluster is ready, and what is not."),
-        Row("podresources", "podresources", "What a kubelet says of its pods' devices."),
-        Row("cgroups", "cgroups", "The cgroup settings that pods get."),
-        Row("gates", "gates", "The feature gates and what they switch."),
-        Row("bench", "bench", "How fast this machine schedules."),
+        Row("doctor", "doctor", "Check a node and its machine, and repair what can be repaired."),
+        Row("podresources", "podresources", "Query or export the PodResources API of a kubelet."),
+        Row("cgroups", "cgroups", "Show the cgroup settings of pods."),
+        Row("gates", "gates", "List feature gates."),
+        Row("bench", "bench", "Measure scheduling throughput on this machine."),
     ),
-    "Look at objects, of files or of a cluster": (
-        Row("check", "files", "Check objects as the API server would on create."),
-        Row("select", "files", "Which devices a CEL selector matches."),
-        Row("allocate", "files", "Which devices waiting claims would get, or why none."),
-        Row("convert", "files", "Rewrite node-allocatable fields in another wire form."),
+    "Work with objects of files or a cluster": (
+        Row("check", "files", "Validate objects as the API server does on create."),
+        Row("select", "files", "List the devices that a CEL selector matches."),
+        Row("allocate", "files", "Allocate devices to pending claims, or explain why that fails."),
+        Row("convert", "files", "Convert node-allocatable fields to another wire form."),
     ),
-    "This command": (Row("completion", "completion", "Completion for bash, zsh or fish."),),
+    "Other": (Row("completion", "completion", "Print a completion script for bash, zsh or fish."),),
 }
 ROWS: dict[str, Row] = {row.name: row for rows in TABLE.values() for row in rows}
 
@@ -82,7 +82,7 @@ class Commands(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             near = get_close_matches(name, self.list_commands(ctx), 2, 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"see {ctx.command_path} --help"
-            ctx.fail(f"there is no command {name!r}; {hint}")
+            ctx.fail(f"unknown command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -118,7 +118,7 @@ def load(row: Row) -> click.Command:
 
 
 def forget_output() -> None:
-    """Whoever read our output has gone: nothing more is written, nor complained about at exit."""
+    """Discard further output after the reader of the pipe has closed it, without an error at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

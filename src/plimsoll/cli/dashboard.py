@@ -22,21 +22,21 @@ from plimsoll.cli.options import Where, cluster_options
     default="127.0.0.1:6480",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where the page is. Port 0: any free one.",
+    help="Address to serve on; port 0 selects a free port.",
 )
-@click.option("--open", "opened", is_flag=True, help="Open it in a browser.")
+@click.option("--open", "opened", is_flag=True, help="Open the dashboard in a browser.")
 @click.option(
     "--allow-host",
     "names",
     multiple=True,
     metavar="NAME",
-    help="A name that the page may be asked by, besides addresses and localhost. Repeatable.",
+    help="Allowed Host header besides IP addresses and localhost. Repeatable.",
 )
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Answer only who has the token in this file.",
+    help="Require the bearer token in this file.",
 )
 def run_dashboard(
     where: Where, listen: str, opened: bool, names: tuple[str, ...], token_file: Path | None

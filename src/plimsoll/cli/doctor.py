@@ -24,30 +24,38 @@ _FOLDER = click.Path(readable=False, path_type=Path)
 @click.option(
     "--root",
     type=_FOLDER,
-    metavar="FOLDER",
-    help="Of an agent or a kubelet. [default: /var/lib/plimsoll]",
+    metavar="DIR",
+    help="Root directory of a node agent or kubelet. [default: /var/lib/plimsoll]",
 )
-@click.option("--name", metavar="NAME", help="The node's name. [default: the host's name]")
-@click.option("--config", type=_FILE, metavar="FILE", help="The agent's settings; flags go before it.")
+@click.option("--name", metavar="NAME", help="Node name. [default: the host name]")
+@click.option(
+    "--config", type=_FILE, metavar="FILE", help="Node agent configuration file; flags override it."
+)
 @click.option(
     "--runtime",
     type=click.Choice(["process", "none"]),
-    help="What the agent runs containers with. [default: as it looks]",
+    help="Container runtime of the agent. [default: detected]",
 )
-@click.option("--machine", "machine_file", type=_FILE, metavar="FILE", help="What the machine is said to be.")
+@click.option(
+    "--machine",
+    "machine_file",
+    type=_FILE,
+    metavar="FILE",
+    help="File that describes the machine (CPUs, memory, ...).",
+)
 @click.option(
     "--cdi",
     multiple=True,
     type=_FOLDER,
-    metavar="FOLDER",
-    help="Of CDI files; repeatable.",
+    metavar="DIR",
+    help="CDI directory. Repeatable.",
 )
 @click.option(
     "--cgroup-root", metavar="NAME", help="Root of the node's cgroups. [default: plimsoll-NODE-KEY]"
 )
-@click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Also ask this cluster about the node.")
-@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--repair", is_flag=True, help="Mend what can be mended, then examine again.")
+@click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Also check the node against this cluster.")
+@click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired, then check again.")
 @output_options
 def run_doctor(
     root: Path | None,

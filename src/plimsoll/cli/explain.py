@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @click.command(name="explain")
 @click.argument("subject", required=False, metavar="[POD | claim/NAME]")
-@click.option("--node", default="", metavar="NAME", help="One node, with every rule, not only the first.")
-@click.option("--all", "-v", "unfolded", is_flag=True, help="All groups, all names of nodes.")
+@click.option("--node", default="", metavar="NAME", help="Explain one node, with every failed rule.")
+@click.option("--all", "-v", "unfolded", is_flag=True, help="Show all groups and all node names.")
 @cluster_options
 @output_options
 def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, form: Form) -> None:
-    """Say why a pod is pending or where it is, down to device and number, with the nearest fix.
+    """Explain why a pod is pending or where it was placed, down to devices and numbers, with the nearest fix.
 
-    SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME). Without one, all pods that
-    wait are listed by reason. The exit code is 1 if something is pending.
+    SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME). Without it, all pending
+    pods are listed by reason. The exit code is 1 if a pod is pending.
 
     \b
     plimsoll explain trainer-0 -n ml

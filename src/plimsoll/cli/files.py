@@ -16,7 +16,11 @@ from plimsoll.api.forms.internal import Form as WireForm
 from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
 
 GATES = click.option(
-    "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
+    "--feature-gates",
+    "gates",
+    default="",
+    metavar="NAME=BOOL,...",
+    help="Enable or disable feature gates (all are enabled by default).",
 )
 
 
@@ -26,11 +30,11 @@ GATES = click.option(
 @cluster_options
 @output_options
 def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> None:
-    """Check objects as the API server would on create.
+    """Validate objects as the API server does on create.
 
     KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or pods;
-    all of them if none is named. Of a cluster it says which objects the server has that these rules would
-    refuse. The exit code is 1 if there is one.
+    all of them by default. For a cluster, it lists the stored objects that these rules would refuse. The exit
+    code is 1 if there are any.
 
     \b
     plimsoll check -f slices/
@@ -59,9 +63,9 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> N
 @cluster_options
 @output_options
 def run_select(expression: str, gates: str, where: Where, form: Form) -> None:
-    """Say which devices of ResourceSlices a CEL selector matches.
+    """List the devices of ResourceSlices that a CEL selector matches.
 
-    The exit code is 1 if it matches none. -o wide shows what evaluating it costs.
+    The exit code is 1 if it matches none. -o wide shows the evaluation cost.
 
     \b
     plimsoll select 'device.driver == "gpu.example.com"'
@@ -82,12 +86,18 @@ def run_select(expression: str, gates: str, where: Where, form: Form) -> None:
 
 @click.command(name="allocate")
 @click.option(
-    "--claim", "claims", multiple=True, metavar="[NAMESPACE/]NAME", help="Only this claim; repeatable."
+    "--claim", "claims", multiple=True, metavar="[NAMESPACE/]NAME", help="Limit to this claim. Repeatable."
 )
-@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Only this node; repeatable.")
-@click.option("--together", is_flag=True, help="All claims on one node, as one pod would have them.")
-@click.option("--least-waste", is_flag=True, help="Prefer the device with the least left over.")
-@click.option("--steps", type=click.IntRange(min=1), default=200_000, show_default=True, help="Step budget.")
+@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Limit to this node. Repeatable.")
+@click.option("--together", is_flag=True, help="Allocate all claims on one node, as for one pod.")
+@click.option("--least-waste", is_flag=True, help="Prefer devices with the least unused capacity.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    help="Maximum number of search steps.",
+)
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this long.")
 @GATES
 @cluster_options
@@ -103,10 +113,10 @@ def run_allocate(
     where: Where,
     form: Form,
 ) -> None:
-    """Say which devices the pending ResourceClaims would get, or rule by rule why not.
+    """Show the devices that pending ResourceClaims would be allocated, or why allocation fails.
 
-    Nothing is allocated. With -n claims of that namespace are tried, beside all that others hold. The exit
-    code is 1 if a claim gets nothing, or none is waiting.
+    Nothing is written. With -n, only claims of that namespace are tried; the allocations of all others count.
+    The exit code is 1 if a claim cannot be allocated, or if none is pending.
 
     \b
     plimsoll allocate
@@ -154,10 +164,10 @@ def run_allocate(
     help="A line of JSON for each object, or documents in YAML.",
 )
 def run_convert(wire_form: str, where: Where, output: str) -> None:
-    """Rewrite node-allocatable fields in another wire form, as JSON lines.
+    """Convert node-allocatable fields to another wire form, as JSON lines.
 
-    Of a cluster its ResourceSlices, DeviceClasses and Pods are read; nothing is written to it. What the form
-    has no room for is said on standard error, and the exit code is then 1.
+    For a cluster, its ResourceSlices, DeviceClasses and Pods are read; nothing is written to it. Fields that
+    the form cannot express are reported on standard error, with exit code 1.
 
     \b
     plimsoll convert -f slices.yaml --form 1.37

@@ -11,7 +11,11 @@ from plimsoll.cli.options import Form, output_options, write_report
 
 @click.command(name="gates")
 @click.option(
-    "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
+    "--feature-gates",
+    "gates",
+    default="",
+    metavar="NAME=BOOL,...",
+    help="Enable or disable feature gates (all are enabled by default).",
 )
 @output_options
 def run_gates(gates: str, form: Form) -> None:

@@ -1,8 +1,8 @@
-"""The `plimsoll` command.
+"""Entry point of the `plimsoll` command.
 
-Owns how it begins and ends: 0 all well, 1 the answer is no, 2 the question could not be asked, 130 stopped by
-Ctrl-C, 141 whoever read the output went away. Whatever is wrong is one line on standard error; a traceback is
-shown only to those who ask for it, with -v or PLIMSOLL_DEBUG=1. The commands are in `commands.py`.
+Exit codes: 0 success, 1 a negative result, 2 bad usage or an error, 130 interrupted by Ctrl-C, 141 the reader
+of the output closed the pipe. An error is one line on standard error; `-v` or PLIMSOLL_DEBUG=1 shows the
+traceback. The commands are in `commands.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST = 500
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="plimsoll", prog_name="plimsoll")
-@click.option("-v", "--verbose", is_flag=True, help="Show where in the program an error comes from.")
+@click.option("-v", "--verbose", is_flag=True, help="Show a traceback for errors.")
 def plimsoll(verbose: bool) -> None:
     """One ledger for a Kubernetes node: pod requests and DRA claims on the same line.
 
@@ -106,7 +106,7 @@ def _one_line(text: str) -> str:
 
 
 def _surprise(error: BaseException) -> str:
-    """One line for what nobody has thought of."""
+    """Format an unexpected exception as one line."""
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"
     if isinstance(error, OSError) and error.strerror:

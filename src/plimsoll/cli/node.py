@@ -19,64 +19,97 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.command(name="node")
 @click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="The cluster; else KUBECONFIG, or the pod's own account."
+    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
 )
-@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--config", type=_FILE, metavar="FILE", help="Settings, in YAML; flags go before it.")
-@click.option("--name", metavar="NAME", help="The node's name. [default: the host's name]")
+@click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+@click.option("--config", type=_FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
+@click.option("--name", metavar="NAME", help="Node name. [default: the host name]")
 @click.option(
-    "--count", type=click.IntRange(1, 10_000), metavar="N", help="So many simulated nodes, NAME-0 and on."
+    "--count",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Number of simulated nodes (NAME-0, NAME-1, ...).",
 )
 @click.option(
-    "--root", type=_FOLDER, metavar="FOLDER", help="Files and sockets. [default: /var/lib/plimsoll]"
+    "--root",
+    type=_FOLDER,
+    metavar="DIR",
+    help="Root directory for state and sockets. [default: /var/lib/plimsoll]",
 )
 @click.option(
     "--runtime",
     type=click.Choice(["process", "none"]),
-    help="What runs containers: local processes, or nothing. [default: process]",
+    help="Container runtime: local processes, or none (simulated). [default: process]",
 )
 @click.option(
     "--unsupported-security-context",
     "on_unsupported_security",
     type=click.Choice(["refuse", "warn"]),
-    help="What to do with a container whose security context the process runtime cannot apply in full: "
+    help="Action for a container whose security context the process runtime cannot fully apply: "
     "refuse to start it, or start it and warn. [default: refuse]",
 )
-@click.option("--machine", "machine_file", type=_FILE, metavar="FILE", help="What the machine is said to be.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Of a new Node; repeatable.")
 @click.option(
-    "--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", help="Of a new Node; repeatable."
+    "--machine",
+    "machine_file",
+    type=_FILE,
+    metavar="FILE",
+    help="File that describes the machine (CPUs, memory, ...).",
 )
-@click.option("--address", "addresses", multiple=True, metavar="IP", help="The node's own; repeatable.")
-@click.option("--max-pods", "most_pods", type=click.IntRange(1, 100_000), metavar="N", help="[default: 110]")
-@click.option("--system-reserved", metavar="cpu=500m,...", help="Kept for the system.")
-@click.option("--kube-reserved", metavar="memory=1Gi,...", help="Kept for agents.")
-@click.option("--reserved-cpus", metavar="0-1", help="Kept free of pods, by number.")
 @click.option(
-    "--eviction-hard", metavar="SIGNAL<VALUE,...", help="[default: memory.available<100Mi, and others]"
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of a new Node. Repeatable."
 )
-@click.option("--cdi", multiple=True, type=_FOLDER, metavar="FOLDER", help="Of CDI files; repeatable.")
-@click.option("--nri", type=click.Path(path_type=Path), metavar="SOCKET", help="For NRI plugins.")
+@click.option(
+    "--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", help="Taint of a new Node. Repeatable."
+)
+@click.option(
+    "--address", "addresses", multiple=True, metavar="IP", help="IP address of the node. Repeatable."
+)
+@click.option(
+    "--max-pods",
+    "most_pods",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Maximum number of pods. [default: 110]",
+)
+@click.option("--system-reserved", metavar="cpu=500m,...", help="Resources reserved for the system.")
+@click.option("--kube-reserved", metavar="memory=1Gi,...", help="Resources reserved for Kubernetes agents.")
+@click.option("--reserved-cpus", metavar="0-1", help="CPUs reserved for the system, as a CPU list.")
+@click.option(
+    "--eviction-hard",
+    metavar="SIGNAL<VALUE,...",
+    help="Hard eviction thresholds. [default: memory.available<100Mi, ...]",
+)
+@click.option("--cdi", multiple=True, type=_FOLDER, metavar="DIR", help="CDI directory. Repeatable.")
+@click.option("--nri", type=click.Path(path_type=Path), metavar="SOCKET", help="Socket for NRI plugins.")
 @click.option(
     "--cgroups",
     type=click.Choice(["auto", "v1", "v2", "plan"]),
-    help="Which cgroups are set; plan: none. [default: auto]",
+    help="cgroup version to use; plan applies none. [default: auto]",
 )
 @click.option(
-    "--cgroup-root", metavar="NAME", help="Root of the cgroups. [default: plimsoll-NODE-KEY, KEY from --root]"
+    "--cgroup-root", metavar="NAME", help="cgroup root. [default: plimsoll-NODE-KEY, KEY derived from --root]"
 )
 @click.option(
-    "--form", type=click.Choice(["1.36", "1.37"]), help="Whose rules for claims hold. [default: 1.37]"
+    "--form",
+    type=click.Choice(["1.36", "1.37"]),
+    help="Kubernetes release whose claim accounting is applied. [default: 1.37]",
 )
-@click.option("--feature-gates", "gates", metavar="NAME=BOOL,...", help="All are on.")
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Health and metrics; '' for none. [default: 127.0.0.1:10248]"
+    "--feature-gates",
+    "gates",
+    metavar="NAME=BOOL,...",
+    help="Enable or disable feature gates (all are enabled by default).",
 )
-@click.option("--leave/--no-leave", default=None, help="Delete the Node at the end. [default: no]")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="[default: text]")
-@click.option("-v", "--verbose", is_flag=True, default=None, help="Log more.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10248]",
+)
+@click.option("--leave/--no-leave", default=None, help="Delete the Node object on exit. [default: no]")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
+@click.option("-v", "--verbose", is_flag=True, default=None, help="Enable debug logging.")
 def run_node(kubeconfig: Path | None, context: str, config: Path | None, **given: Any) -> None:
-    """Run a node: admit pods, prepare claims, run containers, tell the API.
+    """Run a node agent: admit pods, prepare claims, run containers, report status.
 
     Drivers and monitoring agents find their sockets below the root, as with a kubelet. Stopping the agent
     stops no container; the next one takes over.

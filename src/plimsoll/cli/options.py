@@ -45,7 +45,7 @@ OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which cluster is asked about."""
+    """The cluster that a command reads."""
 
     files: tuple[str, ...] = ()
     kubeconfig: Path | None = None
@@ -77,12 +77,12 @@ class Where:
         return Source(config=config.interactive(self.request_timeout), namespace=self.namespace)
 
     def told(self, *, namespaced: bool = True) -> str:
-        """Where that is, for people."""
+        """Describe the location for messages."""
         origin = self.source().origin
         return f"namespace {self.namespace} of {origin}" if namespaced and self.namespace else origin
 
     def cluster_state(self, **options: Any) -> ClusterState:
-        """Read it, with progress; what is missing in it is told on standard error."""
+        """Read the cluster state with a progress line; warn on standard error about missing kinds."""
         from plimsoll.tools.cluster_state import read_cluster_state
 
         with Progress() as progress:
@@ -113,17 +113,33 @@ def _tell(gaps: Iterable[Gap]) -> None:
 
 
 def _settle_memory() -> None:
-    """What was read stays until the end: nobody need look through it for cycles again and again."""
+    """Exempt the objects read so far from garbage collection; they live until the process exits."""
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
 
 def _has_usual() -> bool:
-    """Whether there is a cluster that kubectl would find."""
+    """Return whether kubectl's default rules find a cluster."""
     if os.environ.get("KUBECONFIG") or "KUBERNETES_SERVICE_HOST" in os.environ:
         return True
     home = os.environ.get("HOME")
     return home is not None and (Path(home) / ".kube" / "config").exists()
+
+
+class RenamedOption(click.Option):
+    """An option whose former names still work but are not shown in the help text."""
+
+    def __init__(self, *args: Any, former: tuple[str, ...] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.former = former
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names = self.opts
+        self.opts = [name for name in names if name not in self.former]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
 
 
 def cluster_options(command: F) -> F:
@@ -135,22 +151,22 @@ def cluster_options(command: F) -> F:
         "files",
         multiple=True,
         metavar="FILE",
-        help="Ask a dump instead: YAML or JSON file, folder or archive; - is standard input. Repeatable.",
+        help="Read the cluster from a file, directory or archive of YAML or JSON (- for stdin). Repeatable.",
     )
     @click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="The cluster to ask. [default: as kubectl finds it]",
+        help="Path to the kubeconfig file. [default: as kubectl]",
     )
-    @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.")
-    @click.option("-n", "--namespace", default="", metavar="NAME", help="Only this namespace.")
-    @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, which is the default.")
+    @click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+    @click.option("-n", "--namespace", default="", metavar="NAME", help="Limit the output to one namespace.")
+    @click.option("-A", "--all-namespaces", is_flag=True, help="Show all namespaces (the default).")
     @click.option(
         "--request-timeout",
         type=Duration(),
         metavar="DURATION",
-        help="How long to wait while the server sends nothing, such as 30s; 0 is for ever. [default: 10s]",
+        help="Maximum time to wait for data from the server, for example 30s; 0 disables it. [default: 10s]",
     )
     @wraps(command)
     def with_where(
@@ -205,7 +221,7 @@ def _advice() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How an answer is written."""
+    """Output format and color of a result."""
 
     output: str = "table"
     colour: str = "auto"
@@ -215,11 +231,11 @@ class Form:
         from plimsoll.tools.colors import Paint
 
         width = shutil.get_terminal_size((100, 40)).columns
-        return Paint(is_colourful(self.colour), width)
+        return Paint(is_colored(self.colour), width)
 
 
-def is_colourful(choice: str) -> bool:
-    """Whether standard output gets colours."""
+def is_colored(choice: str) -> bool:
+    """Return whether standard output supports colors."""
     if choice != "auto":
         return choice == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -244,14 +260,14 @@ def output_options(command: F, more: tuple[str, ...] = ()) -> F:
         type=Output(*more),
         default="table",
         show_default=True,
-        help="How the answer is written.",
+        help="Output format.",
     )
     @click.option(
         "--color",
         "colour",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colours. [default: on a terminal]",
+        help="Use colors. [default: on a terminal]",
     )
     @wraps(command)
     def with_form(*given: Any, output: str, colour: str, **rest: Any) -> Any:
@@ -281,9 +297,9 @@ def write_report(report: Report, form: Form) -> None:
 
 
 class Progress:
-    """One line on standard error that says how far long work is; nothing unless that is a terminal.
+    """Progress line on standard error, shown only on a terminal.
 
-    It shows after a moment only, so that short work does not flicker, and not more often than one can read.
+    It appears after a delay, so that short work does not flicker, and is updated at a readable rate.
     """
 
     PATIENCE = 0.3
@@ -303,7 +319,7 @@ class Progress:
             click.echo("\r\x1b[K", nl=False, err=True, color=True)
 
     def over(self, what: str, things: Sequence[T]) -> Iterator[T]:
-        """The things one by one, while it says how many there have been."""
+        """Yield the items while the progress line counts them."""
         for number, thing in enumerate(things):
             self.tick(what, number, len(things))
             yield thing

@@ -31,7 +31,7 @@ SOCKET = click.option(
     default=_KUBELET,
     show_default=True,
     metavar="PATH",
-    help="The kubelet's socket.",
+    help="PodResources socket of the kubelet.",
 )
 OUTPUT = click.option(
     "-o",
@@ -39,7 +39,7 @@ OUTPUT = click.option(
     type=Output(),
     default="table",
     show_default=True,
-    help="wide: a row for each device.",
+    help="Output format; wide prints one row per device.",
 )
 TIMEOUT = click.option(
     "--timeout",
@@ -47,17 +47,17 @@ TIMEOUT = click.option(
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="For each call.",
+    help="Timeout of each call.",
 )
 
 
 @click.group(name="podresources")
 def podresources_commands() -> None:
-    """Show what the pods of this node hold, as its kubelet says (the PodResources API)."""
+    """Query the PodResources API of a kubelet: the resources held by the pods of this node."""
 
 
 @podresources_commands.command(name="list")
-@click.option("-n", "--namespace", metavar="NAMESPACE", help="Only pods of this namespace.")
+@click.option("-n", "--namespace", metavar="NAMESPACE", help="Limit to pods of this namespace.")
 @SOCKET
 @OUTPUT
 @TIMEOUT
@@ -144,21 +144,21 @@ def run_allocatable(path: Path, output: str, timeout: float) -> None:
     default="127.0.0.1:9478",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where Prometheus finds /metrics; port 0: any free one.",
+    help="Address of /metrics; port 0 selects a free port.",
 )
-@click.option("--node", metavar="NAME", help="The node's name. [default: NODE_NAME, else the host's name]")
+@click.option("--node", metavar="NAME", help="Node name. [default: NODE_NAME, else the host name]")
 @click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="Also read pods and ResourceSlices of the node."
+    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file, to also read pods and ResourceSlices."
 )
-@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--in-cluster", "inside", is_flag=True, help="The same, by the account of this pod.")
+@click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+@click.option("--in-cluster", "inside", is_flag=True, help="Same, with the service account of this pod.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="Ask the kubelet at most this often, however many scrapes come.",
+    help="Minimum interval between calls to the kubelet.",
 )
 @SOCKET
 @TIMEOUT
@@ -174,8 +174,8 @@ def run_export(
 ) -> None:
     """Export pods, containers, claims and devices to Prometheus.
 
-    With a kubeconfig pods have their UIDs, and devices that nobody holds are shown too. Scrape with
-    honor_labels, so that namespace, pod and container stay those of the holder.
+    With a kubeconfig, pods have their UIDs, and unallocated devices are included. Scrape with honor_labels,
+    so that the labels namespace, pod and container are those of the holder.
 
     \b
     sudo plimsoll podresources export --listen 0.0.0.0:9478

@@ -19,15 +19,15 @@ from plimsoll.cli.options import Form, Where, cluster_options, output_options, w
     default=10,
     show_default=True,
     metavar="N",
-    help="Show so many nodes and so many pods; 0 is all.",
+    help="Number of nodes and of pods to show; 0 shows all.",
 )
 @cluster_options
 @output_options
 def run_policies(limit: int, where: Where, form: Form) -> None:
-    """Show what the four accounting policies would charge, side by side.
+    """Compare the charges of a cluster under the four accounting policies.
 
-    Every claim of the pods that have a node is priced anew and booked as if one policy held for all; what
-    statuses say was charged counts only in the column of the cluster as it is. Nothing is changed.
+    All claims of bound pods are charged as if one policy applied to all devices; recorded charges count only
+    in the column of the current state. Nothing is changed.
 
     \b
     plimsoll policies

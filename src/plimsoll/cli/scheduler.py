@@ -1,4 +1,4 @@
-"""`plimsoll scheduler`: the scheduler as a process.
+"""`plimsoll scheduler`: run the scheduler.
 
 Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
 """
@@ -19,35 +19,51 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 
 @click.command(name="scheduler")
 @click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="The cluster; else KUBECONFIG, or the pod's own account."
+    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
 )
-@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-@click.option(
-    "--config", type=_FILE, metavar="FILE", help="Settings and profiles, in YAML; flags go before it."
-)
+@click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+@click.option("--config", type=_FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
 @click.option(
     "--scheduler-name",
     "names",
     multiple=True,
     metavar="NAME",
-    help="Schedule pods with this schedulerName; repeatable. [default: plimsoll]",
+    help="Schedule pods with this schedulerName. Repeatable. [default: plimsoll]",
 )
 @click.option(
-    "--leader-elect/--no-leader-elect", default=None, help="Several replicas, one works. [default: no]"
+    "--leader-elect/--no-leader-elect", default=None, help="Elect a leader among replicas. [default: no]"
 )
 @click.option(
-    "--lease", metavar="[NAMESPACE/]NAME", help="Their lease. [default: kube-system/plimsoll-scheduler]"
+    "--lease",
+    metavar="[NAMESPACE/]NAME",
+    help="Leader election Lease. [default: kube-system/plimsoll-scheduler]",
 )
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Health and metrics; '' for none. [default: 127.0.0.1:10259]"
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10259]",
 )
-@click.option("--debug/--no-debug", default=None, help="Also serve /debug/queue and /debug/ledger.")
-@click.option("--binds", type=click.IntRange(1, 10_000), metavar="N", help="Bindings at once. [default: 128]")
-@click.option("--wire-form", type=click.Choice(_WIRE_FORMS), help="How charges are recorded. [default: auto]")
-@click.option("--feature-gates", "gates", metavar="NAME=BOOL,...", help="All are on.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="[default: text]")
-@click.option("--dry-run/--no-dry-run", default=None, help="Say where pods would go, write nothing, and end.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--debug/--no-debug", default=None, help="Serve /debug/queue and /debug/ledger.")
+@click.option(
+    "--binds",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Maximum number of concurrent bindings. [default: 128]",
+)
+@click.option(
+    "--wire-form", type=click.Choice(_WIRE_FORMS), help="Wire form of claim charges. [default: auto]"
+)
+@click.option(
+    "--feature-gates",
+    "gates",
+    metavar="NAME=BOOL,...",
+    help="Enable or disable feature gates (all are enabled by default).",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
+@click.option(
+    "--dry-run/--no-dry-run", default=None, help="Print scheduling decisions without writing them, then exit."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_scheduler(
     kubeconfig: Path | None,
     context: str,
@@ -64,9 +80,9 @@ def run_scheduler(
     dry_run: bool | None,
     verbose: bool,
 ) -> None:
-    """Schedule pods: requests and claims on one ledger.
+    """Run the scheduler: pod requests and DRA claims on one ledger.
 
-    Pods choose a scheduler by spec.schedulerName; those that do not are of default-scheduler.
+    A pod selects its scheduler by spec.schedulerName (default: default-scheduler).
 
     \b
     plimsoll scheduler --kubeconfig ./kubeconfig --scheduler-name default-scheduler

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plimsoll.api.gates import Gates
+from plimsoll.cli.options import RenamedOption
 from plimsoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,28 +27,57 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="server")
-@click.option("--data", type=_FOLDER, metavar="FOLDER", help="Where the store, keys and tokens live.")
-@click.option("--memory", is_flag=True, help="Keep nothing: for tests and trials.")
 @click.option(
-    "--listen", default="127.0.0.1:6443", show_default=True, metavar="HOST:PORT", help="Port 0: any free one."
+    "--data-dir",
+    "--data",
+    "data",
+    cls=RenamedOption,
+    former=("--data",),
+    type=_FOLDER,
+    metavar="DIR",
+    help="Directory for the store, keys and tokens.",
+)
+@click.option("--memory", is_flag=True, help="Keep all data in memory, for tests.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:6443",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to serve on; port 0 selects a free port.",
 )
 @click.option(
-    "--kubeconfig-out", type=_FILE, metavar="FILE", help="Write a kubeconfig for the administrator."
+    "--kubeconfig-out", type=_FILE, metavar="FILE", help="Write an administrator kubeconfig to this file."
 )
 @click.option(
-    "--name", "names", multiple=True, metavar="NAME", help="Another name or address of this server."
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Additional DNS name or IP address for the serving certificate. Repeatable.",
 )
-@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Certificate to serve with, instead of our own.")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key.")
-@click.option("--tls-ca", type=_FILE, metavar="FILE", help="The CA that signed it, for the kubeconfig.")
-@click.option("--client-ca", type=_FILE, metavar="FILE", help="Also accept client certificates of this CA.")
-@click.option("--token-file", type=_FILE, metavar="FILE", help='Lines of token,user,uid,"group1,group2".')
+@click.option(
+    "--tls-cert",
+    type=_FILE,
+    metavar="FILE",
+    help="Serving certificate. [default: issued by the server's own CA]",
+)
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="Private key of the serving certificate.")
+@click.option(
+    "--tls-ca", type=_FILE, metavar="FILE", help="CA bundle of the serving certificate, for the kubeconfig."
+)
+@click.option("--client-ca", type=_FILE, metavar="FILE", help="Additional CA bundle for client certificates.")
+@click.option(
+    "--token-file",
+    type=_FILE,
+    metavar="FILE",
+    help='CSV file of bearer tokens: token,user,uid,"group1,group2".',
+)
 @click.option(
     "--durability",
     type=click.Choice(["full", "normal"]),
     default="full",
     show_default=True,
-    help="full: on disk before it is acknowledged. normal: may lose the last moments in a power cut.",
+    help="full: sync each write before acknowledging it. normal: a power failure may lose the last writes.",
 )
 @click.option(
     "--max-unauthenticated-connections",
@@ -67,10 +97,22 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     metavar="SECONDS",
     help="Time in which the headers of a request must arrive (default: 30).",
 )
-@click.option("--no-controllers", is_flag=True, help="Only the API; no claims from templates, no clean-up.")
-@click.option("--start-empty", is_flag=True, help="Begin anew although a damaged store was put aside.")
-@click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option(
+    "--no-controllers",
+    is_flag=True,
+    help="Do not run controllers (claims from templates, garbage collection, ...).",
+)
+@click.option(
+    "--start-empty", is_flag=True, help="Start with an empty store although a damaged store was set aside."
+)
+@click.option(
+    "--feature-gates",
+    "gates",
+    default="",
+    metavar="NAME=BOOL,...",
+    help="Enable or disable feature gates (all are enabled by default).",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_server(
     data: Path | None,
     memory: bool,
@@ -91,17 +133,17 @@ def run_server(
     gates: str,
     verbose: bool,
 ) -> None:
-    """Run a Kubernetes API server in one process, durable in one folder.
+    """Run a Kubernetes API server in one process, with durable storage in one directory.
 
     \b
-    plimsoll server --data ./cluster --kubeconfig-out ./kubeconfig
+    plimsoll server --data-dir ./cluster --kubeconfig-out ./kubeconfig
     kubectl --kubeconfig ./kubeconfig get namespaces
     """
     from plimsoll.apiserver.limits import Limits
     from plimsoll.apiserver.process import ServerSettings, serve
 
     if memory == (data is not None):
-        raise ConfigError("say where the cluster lives: --data FOLDER, or --memory to keep nothing")
+        raise ConfigError("no storage given: use --data-dir DIR, or --memory to keep all data in memory")
     host, port = _address(listen)
     given: dict[str, Any] = {
         "unauthenticated": max_unauthenticated_connections,
@@ -144,17 +186,33 @@ def run_server(
 
 @click.command(name="kubeconfig")
 @click.argument("who")
-@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
-@click.option("--server", required=True, metavar="URL", help="Where it answers.")
-@click.option("--out", type=_FILE, required=True, metavar="FILE", help="The kubeconfig to write.")
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Validity.")
+@click.option(
+    "--data-dir",
+    "--data",
+    "data",
+    cls=RenamedOption,
+    former=("--data",),
+    type=_FOLDER,
+    required=True,
+    metavar="DIR",
+    help="Data directory of the server.",
+)
+@click.option("--server", required=True, metavar="URL", help="URL of the API server.")
+@click.option("--out", type=_FILE, required=True, metavar="FILE", help="Kubeconfig file to write.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="Validity of the certificate in days.",
+)
 def run_kubeconfig(who: str, data: Path, server: str, out: Path, days: int) -> None:
-    """Hand out a kubeconfig with a client certificate.
+    """Issue a kubeconfig with a client certificate.
 
     WHO is admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME.
 
     \b
-    plimsoll kubeconfig node:worker-1 --data ./cluster --server https://127.0.0.1:6443 --out ./worker-1
+    plimsoll kubeconfig node:worker-1 --data-dir ./cluster --server https://127.0.0.1:6443 --out ./worker-1
     """
     from plimsoll.apiserver.auth.credentials import hand_out, named_user
 
@@ -164,14 +222,24 @@ def run_kubeconfig(who: str, data: Path, server: str, out: Path, days: int) -> N
 
 @click.group(name="store")
 def store_commands() -> None:
-    """Copy a server's store, or mend a damaged one."""
+    """Back up, restore or recover the store of an API server."""
 
 
 @store_commands.command(name="backup")
-@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
-@click.option("--out", type=_FILE, required=True, metavar="FILE", help="The copy; a store of its own.")
+@click.option(
+    "--data-dir",
+    "--data",
+    "data",
+    cls=RenamedOption,
+    former=("--data",),
+    type=_FOLDER,
+    required=True,
+    metavar="DIR",
+    help="Data directory of the server.",
+)
+@click.option("--out", type=_FILE, required=True, metavar="FILE", help="Backup file to write.")
 def run_backup(data: Path, out: Path) -> None:
-    """Copy the store while its server runs; the copy holds everything acknowledged so far."""
+    """Back up the store of a running server. The backup contains every acknowledged write."""
     from plimsoll.apiserver.process import STORE_FILE
     from plimsoll.apiserver.storage import copy_store
 
@@ -180,10 +248,20 @@ def run_backup(data: Path, out: Path) -> None:
 
 
 @store_commands.command(name="restore")
-@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
-@click.option("--from", "source", type=_FILE, required=True, metavar="FILE", help="A copy made by backup.")
+@click.option(
+    "--data-dir",
+    "--data",
+    "data",
+    cls=RenamedOption,
+    former=("--data",),
+    type=_FOLDER,
+    required=True,
+    metavar="DIR",
+    help="Data directory of the server.",
+)
+@click.option("--from", "source", type=_FILE, required=True, metavar="FILE", help="Backup file to restore.")
 def run_restore(data: Path, source: Path) -> None:
-    """Make a store of a copy where there is none. The server must not run."""
+    """Restore a backup into an empty data directory. The server must be stopped."""
     from plimsoll.apiserver.process import STORE_FILE
     from plimsoll.apiserver.storage import restore
 
@@ -195,14 +273,24 @@ def run_restore(data: Path, source: Path) -> None:
 
 
 @store_commands.command(name="recover")
-@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
+@click.option(
+    "--data-dir",
+    "--data",
+    "data",
+    cls=RenamedOption,
+    former=("--data",),
+    type=_FOLDER,
+    required=True,
+    metavar="DIR",
+    help="Data directory of the server.",
+)
 def run_recover(data: Path) -> None:
-    """Make a new store from what can be read of a damaged one; the damaged file is kept."""
+    """Recover a new store from a damaged one. The damaged file is kept."""
     from plimsoll.apiserver.process import STORE_FILE
     from plimsoll.apiserver.storage import recover
 
     if not data.exists():
-        raise ConfigError(f"{data}: no such folder")
+        raise ConfigError(f"{data}: no such directory")
     recovery = recover(data / STORE_FILE)
     for line in recovery.reports:
         click.echo(line)

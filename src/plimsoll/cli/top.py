@@ -42,23 +42,27 @@ _AROUND = 9
 @click.argument("view", default="nodes")
 @click.argument("name", default="")
 @click.option(
-    "--resource", "resources", multiple=True, metavar="NAME", help="Only this resource, as cpu. Repeatable."
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME",
+    help="Limit to this resource, for example cpu. Repeatable.",
 )
 @click.option(
     "--sort",
     type=click.Choice(["name", "free", "used", "claims"]),
     default="name",
     show_default=True,
-    help="Order of nodes, after those past their line: by name, the emptiest, the fullest, or those with "
-    "the most held by claims first.",
+    help="Order of nodes, overcommitted ones first: by name, most free, least free, or "
+    "most charged by claims.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Show so many; 0 is all. [default: what fits the terminal, all in a pipe]",
+    help="Number of rows; 0 shows all. [default: what fits the terminal, all in a pipe]",
 )
-@click.option("-w", "--watch", is_flag=True, help="Follow the cluster; Ctrl-C ends.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for changes until interrupted.")
 @cluster_options
 @output_options
 def run_top(
@@ -71,16 +75,16 @@ def run_top(
     where: Where,
     form: Form,
 ) -> None:
-    """Show what is free and who holds it, on one set of books.
+    """Show allocatable, charged and free resources, from one ledger per node.
 
-    VIEW is nodes (the default), pods, claims, devices, pools or namespaces; NAME is one of them, or for
-    devices and pools a part of their names, or a node.
+    VIEW is nodes (the default), pods, claims, devices, pools or namespaces. NAME selects one of them; for
+    devices and pools it is a part of the name, or a node.
 
     \b
     plimsoll top                          every node: requests, claims, overhead, free
-    plimsoll top nodes node-17            one node: who holds it, its devices
-    plimsoll top nodes --sort free -w     the emptiest first, followed
-    plimsoll top claims -n ml             what claims hold and charge
+    plimsoll top nodes node-17            one node: its pods, claims and devices
+    plimsoll top nodes --sort free -w     most free first, watching for changes
+    plimsoll top claims -n ml             claims with their devices and charges
     plimsoll top devices node-17          devices of a node, with shares and holders
     kubectl get nodes,pods,resourceclaims,resourceslices,deviceclasses -A -o yaml | plimsoll top -f -
     """
@@ -100,7 +104,7 @@ def run_top(
 
 
 def _limit(given: int | None, what: str, form: Form) -> int:
-    """How many are shown: as many as the terminal has lines for, unless told otherwise."""
+    """Return the number of rows: the height of the terminal unless a limit is given."""
     if given is not None:
         return given
     if form.output != "table" or not sys.stdout.isatty():
@@ -160,7 +164,7 @@ class _Writer:
         self._trouble = ""
 
     def tell_trouble(self, why: str) -> None:
-        """What keeps the answer from being up to date; "" when nothing does any more."""
+        """Report why the output may be outdated; "" clears the message."""
         self._trouble = why
         if self._over and self._last is not None:
             self.write(self._last)

@@ -1,4 +1,4 @@
-"""`plimsoll up`: a whole cluster on this machine.
+"""`plimsoll up`: run a cluster on this machine.
 
 Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
 """
@@ -15,18 +15,23 @@ from typing import Any
 import click
 
 from plimsoll.api.gates import Gates
+from plimsoll.cli.options import RenamedOption
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="up")
 @click.option(
+    "--data-dir",
     "--data",
+    "data",
+    cls=RenamedOption,
+    former=("--data",),
     type=_FOLDER,
     default=Path("plimsoll-data"),
     show_default=True,
-    metavar="FOLDER",
-    help="Everything that is kept.",
+    metavar="DIR",
+    help="Directory for cluster state, certificates and logs.",
 )
 @click.option(
     "-f",
@@ -34,29 +39,32 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "files",
     multiple=True,
     metavar="FILE",
-    help="Apply manifests, or bring up a dump: YAML or JSON file, folder or archive; - is standard input. "
+    help="Manifests or a cluster dump: YAML or JSON file, directory or archive (- for standard input). "
     "Repeatable.",
 )
-@click.option("--demo", is_flag=True, help="Load a small cluster of many kinds, and tell its story.")
-@click.option("--once", is_flag=True, help="End when all is ready and the story is told; 1 if it went wrong.")
+@click.option("--demo", is_flag=True, help="Load the demo cluster and run the demo.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Exit when everything is ready and the demo is done (exit code 1 on failure).",
+)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Of the API server; port 0 is any free one. "
-    "[default: 127.0.0.1:6443, or any free port if that is taken]",
+    help="Address of the API server; port 0 selects a free port. [default: 127.0.0.1:6443, or a free port]",
 )
 @click.option(
     "--dashboard",
     metavar="HOST:PORT",
-    help="Of the dashboard; '' for none. [default: 127.0.0.1:6480, or any free port if that is taken]",
+    help="Address of the dashboard; '' disables it. [default: 127.0.0.1:6480, or a free port]",
 )
-@click.option("--name", default="", metavar="NAME", help="The node's name. [default: the host's name]")
+@click.option("--name", default="", metavar="NAME", help="Node name. [default: the host name]")
 @click.option(
     "--runtime",
     type=click.Choice(["process", "none"]),
     default="process",
     show_default=True,
-    help="What runs containers on it: local processes, or nothing.",
+    help="Container runtime: local processes, or none (simulated).",
 )
 @click.option(
     "--unsupported-security-context",
@@ -64,7 +72,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.Choice(["refuse", "warn"]),
     default="refuse",
     show_default=True,
-    help="What to do with a container whose security context the process runtime cannot apply in full: "
+    help="Action for a container whose security context the process runtime cannot fully apply: "
     "refuse to start it, or start it and warn.",
 )
 @click.option(
@@ -72,31 +80,45 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.IntRange(0, 5000),
     default=0,
     metavar="N",
-    help="So many simulated nodes more: sim-0 and on.",
+    help="Number of simulated nodes to add (sim-0, sim-1, ...).",
 )
-@click.option("--driver/--no-driver", default=True, help="Hand out CPUs: the driver dra.cpu. [default: yes]")
+@click.option("--driver/--no-driver", default=True, help="Run the CPU driver (dra.cpu). [default: yes]")
 @click.option(
-    "--driver-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Its settings."
+    "--driver-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="CPU driver configuration file.",
 )
 @click.option(
     "--devices",
     multiple=True,
     metavar="FILE",
-    help="Devices of a file, on all nodes: a path, or gpus, nics, accelerators; repeatable.",
+    help="Simulated devices on all nodes: a device file, or gpus, nics, accelerators. Repeatable.",
 )
 @click.option(
     "--driver-listen",
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Its health and metrics; '' for none.",
+    help="Address for health and metrics of the CPU driver; '' disables it.",
 )
 @click.option(
-    "--leave-running", is_flag=True, help="Containers go on when all ends, and are taken over later."
+    "--leave-running", is_flag=True, help="Keep containers running on exit; the next start adopts them."
 )
-@click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")
+@click.option(
+    "--feature-gates",
+    "gates",
+    default="",
+    metavar="NAME=BOOL,...",
+    help="Enable or disable feature gates (all are enabled by default).",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Log more, and to the terminal, not only to FOLDER/log.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Enable debug logging, also to the terminal (otherwise only to DIR/log).",
+)
 def run_up(
     listen: str | None,
     dashboard: str | None,
@@ -106,7 +128,7 @@ def run_up(
 ) -> None:
     """Run a cluster on this machine: API server, scheduler, a node, the CPU driver, and a dashboard.
 
-    Everything is kept in a folder: the same command brings it back as it was. Ctrl-C ends it.
+    All state is kept in one directory: the same command resumes the cluster. Stop it with Ctrl-C.
 
     \b
     plimsoll up --demo
@@ -115,7 +137,7 @@ def run_up(
     kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll up -f -
     kubectl --kubeconfig plimsoll-data/kubeconfig get nodes,resourceslices
     """
-    from plimsoll.cli.options import is_colourful
+    from plimsoll.cli.options import is_colored
     from plimsoll.common.addresses import read_address
     from plimsoll.drivers.cpu.process.settings import read_cpu_settings
     from plimsoll.tools.colors import Paint
@@ -135,6 +157,6 @@ def run_up(
         cpu=read_cpu_settings(driver_config),
         **given,
     )
-    console = Console(paint=Paint(is_colourful("auto")), live=sys.stdout.isatty())
+    console = Console(paint=Paint(is_colored("auto")), live=sys.stdout.isatty())
     if not asyncio.run(serve_up(settings, console)):
         sys.exit(1)

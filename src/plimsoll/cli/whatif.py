@@ -19,61 +19,61 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
 
 @click.command(name="whatif")
 @cluster_options
-@click.option("--dump", "dumps", multiple=True, metavar="FILE", help="The same as -f.")
+@click.option("--dump", "dumps", multiple=True, metavar="FILE", help="Same as -f.")
 @click.option(
     "--add",
     "adds",
     multiple=True,
     metavar="FILE",
-    help="Add what is in a file or folder (- is standard input): pods, workloads, nodes, slices, classes, "
+    help="Add the objects of a file or directory (- for stdin): pods, workloads, nodes, slices, classes, "
     "claims, templates, taint rules. Repeatable.",
 )
 @click.option(
-    "--replicas", type=click.IntRange(1, 100_000), metavar="N", help="So many of each pod that is added."
+    "--replicas", type=click.IntRange(1, 100_000), metavar="N", help="Number of replicas of each added pod."
 )
 @click.option(
     "--remove", "removes", multiple=True, metavar="KIND/NS/NAME", help="Remove an object. Repeatable."
 )
-@click.option("--add-nodes", type=click.IntRange(1, 10_000), metavar="N", help="Add so many nodes.")
-@click.option("--like", default="", metavar="NODE", help="What they are like: line, labels, devices.")
+@click.option("--add-nodes", type=click.IntRange(1, 10_000), metavar="N", help="Number of nodes to add.")
+@click.option("--like", default="", metavar="NODE", help="Node to copy: allocatable, labels, devices.")
 @click.option(
     "--taint",
     "taints",
     multiple=True,
     metavar="NODE:KEY=VALUE:EFFECT",
-    help="Taint a node; a trailing - takes the taint away. Repeatable.",
+    help="Taint a node; a trailing - removes the taint. Repeatable.",
 )
 @click.option(
     "--taint-devices",
     multiple=True,
     metavar="SELECTOR:KEY=VALUE:EFFECT",
-    help="Taint devices; the selector is driver=D,pool=P,device=V or some of it. Repeatable.",
+    help="Taint devices selected by driver=D,pool=P,device=V (each optional). Repeatable.",
 )
-@click.option("--drain", multiple=True, metavar="NODE", help="Cordon a node, send its pods away. Repeatable.")
-@click.option("--cordon", multiple=True, metavar="NODE", help="No more pods for a node. Repeatable.")
-@click.option("--policy", type=click.Choice(POLICIES), help="Account for all devices by this policy.")
-@click.option("--no-preemption", is_flag=True, help="Nobody makes room for anybody.")
-@click.option("--exhaustive", is_flag=True, help="Search all placements there could be; for small batches.")
+@click.option("--drain", multiple=True, metavar="NODE", help="Cordon a node and evict its pods. Repeatable.")
+@click.option("--cordon", multiple=True, metavar="NODE", help="Mark a node unschedulable. Repeatable.")
+@click.option("--policy", type=click.Choice(POLICIES), help="Accounting policy for all devices.")
+@click.option("--no-preemption", is_flag=True, help="Disable preemption.")
+@click.option("--exhaustive", is_flag=True, help="Search all possible placements (for small batches).")
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
     metavar="N",
-    help="Give such a search up after so many tries.",
+    help="Maximum number of attempts of the exhaustive search.",
 )
 @click.option(
     "--as",
     "versus",
     multiple=True,
     type=click.Choice(STOCK),
-    help="Say also what the stock scheduler would do. Repeatable.",
+    help="Also predict the result of kube-scheduler. Repeatable.",
 )
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the cluster as it would be into a dump, for further questions.",
+    help="Write the resulting cluster to a dump file.",
 )
 @output_options
 def run_whatif_command(
@@ -81,8 +81,8 @@ def run_whatif_command(
 ) -> None:
     """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
 
-    Without a change it says where the pods that wait now would go. What is added without a namespace goes
-    to the one of -n, or to default. Exit code 0: every pod has a place; 1: some wait.
+    Without a change, it shows where pending pods would be scheduled. Added objects without a namespace get
+    the one of -n, or default. Exit code 0: every pod is scheduled; 1: some pods are pending.
 
     \b
     plimsoll whatif -f dump.yaml --add job.yaml --replicas 50

@@ -1,5 +1,6 @@
 """Single-machine cluster: `plimsoll up`, `LocalCluster`, the demo, manifests and the pytest plugin.
 
-START HERE: `up.py`, its parts and their order. `settings.py` says what is wanted, `serve.py` is the process,
-`simulated.py` plays nodes of manifests, `ports.py` and `console.py` are what people see of it.
+START HERE: `up.py` starts and stops the components in order. `settings.py` holds the settings, `serve.py` is
+the process, `simulated.py` simulates the nodes of manifests, `ports.py` chooses ports, `console.py` prints
+progress.
 """

@@ -1,7 +1,7 @@
-"""What `plimsoll up` says to people while it works.
+"""Console output of `plimsoll up`.
 
-Owns `Console`: lines, and steps that are named when they begin and said again with their outcome when they
-are done. On a terminal the one replaces the other; elsewhere only the outcome is written.
+`Console` prints lines and steps. A step is printed when it begins and again with its result; on a terminal
+the result replaces the first line, elsewhere only the result is written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _WIDTH = 12
 
 
 class Console:
-    """Writes to standard output, or wherever it is told to."""
+    """Writes progress to standard output or another stream."""
 
     def __init__(
         self, stream: TextIO | None = None, paint: Paint | None = None, *, live: bool = False
     ) -> None:
-        """`live`: somebody watches, at a terminal."""
+        """`live`: the output is a terminal."""
         self._stream = stream or sys.stdout
         self.paint = paint or Paint()
         self.live = live

@@ -1,8 +1,9 @@
-"""A cluster of one's own inside a Python process, for tests and scripts.
+"""In-process cluster for tests and scripts.
 
-Owns `LocalCluster`: the API server in a thread with its own loop, if wanted the scheduler and nodes beside
-it, a kubeconfig file, and clients. Promises: it answers when `start` returns, leaves nothing behind when it
-stops, and any number of them can run side by side. The pytest fixtures of `pytest_plugin` are this class.
+`LocalCluster` runs the API server in a thread with its own event loop, optionally with a scheduler, nodes and
+drivers, and provides a kubeconfig file and clients. The API answers when `start` returns, nothing is left
+behind after `stop`, and any number of clusters can run at the same time. The pytest fixtures of
+`pytest_plugin` use this class.
 """
 
 from __future__ import annotations
@@ -63,15 +64,15 @@ class LocalCluster:
         feature_gates: str = "",
         port: int = 0,
     ) -> None:
-        """Without a data folder everything is in memory. `feature_gates` is NAME=BOOL,...; all are on.
+        """Without a data directory all data is kept in memory. `feature_gates` is NAME=BOOL,...; all are
+        enabled.
 
-        With `scheduler` pods are bound, those of default-scheduler and of plimsoll; or as its settings say.
-        With `nodes` there are nodes on which they run: so many (node-0 and on), of these names, or as these
-        settings say. Unless settings say otherwise nothing is really run (runtime `none`), a node has 8 CPUs
-        and 32Gi, and drivers and monitoring agents find its sockets below `node_root`; more than a hundred
-        are without sockets and files. Nodes are ready when `start` returns.
-        With `drivers` all nodes have devices: of a file (a path, YAML, or `gpus`, `nics`, `accelerators`) or
-        of a `kit.Driver` that is given, or made for each node. They are published when `start` returns.
+        With `scheduler`, pods of default-scheduler and plimsoll are bound, or as its settings specify. With
+        `nodes`, pods run on nodes: a number (node-0, node-1, ...), names, or settings. By default nothing is
+        executed (runtime `none`), a node has 8 CPUs and 32Gi, and its sockets are below `node_root`; more
+        than a hundred nodes have no sockets and files. Nodes are ready when `start` returns. With `drivers`,
+        all nodes have devices: from a device file (a path, YAML, or `gpus`, `nics`, `accelerators`) or from a
+        `Driver` instance or factory. They are published when `start` returns.
         """
         self._settings = ServerSettings(
             data=data,
@@ -200,7 +201,7 @@ class LocalCluster:
         return Whatif(self.cluster_state(), settings=settings)
 
     def restart_scheduler(self) -> None:
-        """End the scheduler and start one that knows nothing but what the API says."""
+        """Stop the scheduler and start a new one that knows only the API objects."""
         assert self._scheduling is not None, "the cluster runs without a scheduler"
         assert self._scheduler_settings is not None
         self._wait(self._stop_scheduler(self._scheduling))
@@ -244,7 +245,7 @@ class LocalCluster:
         return self._all_drivers().driver(name, node)
 
     def control_drivers(self, orders: str | Mapping[str, Any]) -> None:
-        """Have drivers of files behave as a control file with this content says; see docs/drivers.md."""
+        """Apply the content of a control file to the simulated drivers; see docs/drivers.md."""
 
         async def follow() -> None:
             self._all_drivers().follow(textwrap.dedent(orders) if isinstance(orders, str) else orders)

@@ -79,7 +79,7 @@ class LocalNodes:
         return self._of(name).process.settings.layout(name).root
 
     def places(self) -> list[Place]:
-        """Where drivers find the nodes."""
+        """Return the socket directories of the nodes, for drivers."""
         found = []
         for running in self._running:
             settings = running.process.settings

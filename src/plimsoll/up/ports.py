@@ -1,7 +1,7 @@
-"""Which ports a cluster listens on, and that it keeps them.
+"""Choice of listen ports.
 
-Owns the choice: the port that was asked for; else the one of last time, else the usual one, else any that is
-free. The ports of last time are in a file of the data folder.
+The requested port, else the port of the last run, else the default, else any free port. The ports of the last
+run are kept in a file of the data directory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ports:
 
 
 def _read(path: Path) -> dict[str, int]:
-    """What is remembered; a file that is not as we wrote it counts for nothing."""
+    """Read the ports of the last run; ignore a file that is not valid."""
     with suppress(OSError, ValueError):
         tree = json.loads(path.read_text())
         if isinstance(tree, dict):
@@ -63,7 +63,7 @@ def first_free(host: str, ports: Iterable[int]) -> int:
 
 
 def find_obstacle(host: str, port: int) -> OSError | None:
-    """Why one cannot listen there: somebody else does, or we may not; None: one can, or it is told later."""
+    """Return why the address cannot be bound (in use, permission denied), or None."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:

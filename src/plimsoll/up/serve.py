@@ -1,8 +1,7 @@
-"""The process behind `plimsoll up`: signals, the log, and what is told at the end.
+"""Process of `plimsoll up`: signals, logging and the summary at exit.
 
-Owns `serve_up`. Promises: one Ctrl-C (or SIGTERM, or a terminal that goes away) ends everything in order, a
-second one ends it at once; what is logged goes to a file in the data folder and never between the lines that
-people read, unless they ask for it.
+`serve_up` stops everything in order on Ctrl-C, SIGTERM or SIGHUP, and at once on the second signal. Logs go
+to a file in the data directory and to the terminal only with `--verbose`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `plimsoll up` is to run, and where its files are.
-
-Owns `UpSettings`. Every field has a value that works.
-"""
+"""Settings of `plimsoll up`. Every field has a working default."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from plimsoll.node.security.policy import OnUnsupported
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpSettings:
-    """What is run, and where its files are."""
+    """Components to run and the paths of their files."""
 
     data: Path = Path("plimsoll-data")
     host: str = "127.0.0.1"
@@ -57,7 +54,7 @@ class UpSettings:
 
     @property
     def control(self) -> Path:
-        """A file, if there is one, that says how the drivers of `devices` behave."""
+        """Return the path of the drivers' control file, or None if there is none."""
         return self.data / "control.yaml"
 
     @property

@@ -1,8 +1,8 @@
-"""Nodes of manifests and dumps, played as states.
+"""Simulated nodes of manifests and dumps.
 
-Owns which Nodes are played (those with the annotation `plimsoll.dev/simulated`), and what machine each of
-them is: one with exactly the line that its Node says. What is on such a node when its agent begins was let
-in before, whatever it adds up to: a dump is a fact. What comes later is judged.
+Nodes with the annotation `plimsoll.dev/simulated` get an agent whose machine has exactly the allocatable
+resources of the Node object. Pods that are bound when the agent starts are accepted without admission,
+because a dump is a fact; later pods are admitted as usual.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_CPUS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A node, as the machine it is said to be, and the pods that are on it already."""
+    """A simulated node: its machine description and the pods already bound to it."""
 
     machine: Machine
     reserved: Reservations
@@ -70,7 +70,7 @@ def machine_of(node: Node) -> tuple[Machine, Reservations]:
 
 
 def is_simulated(node: Node) -> bool:
-    """Whether a Node is to be played, and says enough for that."""
+    """Return whether a Node is to be simulated and describes its resources."""
     line = node.status.allocatable or node.status.capacity
     wanted = node.metadata.annotations.get(SIMULATED) == "true"
     return wanted and all(line.get(name, ZERO).sign() > 0 for name in (CPU, MEMORY))

@@ -1,10 +1,9 @@
-"""A whole cluster on this machine: API server, scheduler, a node that runs processes, and the CPU driver.
+"""Single-machine cluster: API server, scheduler, a node that runs processes, the CPU driver, the dashboard.
 
-Owns `Up`: which parts there are, where their files are, and the order in which they come and go. Everything
-is on one loop of one process and listens on loopback; each part is the user it would be in a real cluster.
-Promises: the cluster is usable when `ready` is called; whoever ends it finds everything again when it is
-started again over the same folder, and meanwhile nothing runs on, unless that is asked for; nobody else works
-in that folder.
+`Up` starts and stops the components in order. All run on one event loop in one process and listen on
+loopback; each uses the credentials it would have in a real cluster. The cluster is usable when `ready`
+returns. A restart with the same data directory resumes everything; nothing runs in between unless
+`leave_running` is set. The data directory is locked.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Up:
     """The parts of one cluster; `run` it on the loop it is to live on."""
 
     def __init__(self, settings: UpSettings, console: Console | None = None) -> None:
-        """What is done is told on the `console`, if there is one."""
+        """Progress is written to `console` if it is given."""
         self.settings = replace(settings, data=settings.data.absolute())
         self.server: RunningServer | None = None
         self.scheduler: SchedulerProcess | None = None
@@ -94,16 +93,16 @@ class Up:
 
     @property
     def problems(self) -> list[str]:
-        """What of the files was refused."""
+        """Return the objects of the files that were refused."""
         return self.loaded.problems
 
     @property
     def own_nodes(self) -> set[str]:
-        """The nodes that are neither of manifests nor anybody else's."""
+        """Return the nodes that this process runs apart from simulated ones."""
         return {name for settings in self._node_settings() for name in settings.names}
 
     async def run(self, ready: Callable[[Up], Awaitable[None] | None] = lambda _: None) -> None:
-        """Start everything, tell, and wait; until `stop`, or until a part fails."""
+        """Start everything and wait until `stop` is called or a component fails."""
         self._check()
         found = await asyncio.to_thread(self._read_files)
         lock = RootLock(self.settings.data / "lock", who="cluster", flag="--data")
@@ -125,7 +124,7 @@ class Up:
             lock.release()
 
     def lines(self) -> list[str]:
-        """How the cluster is used, for people."""
+        """Return the lines that explain how to use the cluster."""
         settings = self.settings
         found = []
         if self.dashboard is not None:
@@ -159,7 +158,7 @@ class Up:
                 )
 
     def _read_files(self) -> list[Found]:
-        """Everything that is to be applied; what cannot be read is told before anything is made."""
+        """Read everything to apply; raise before anything is created if a file is not readable."""
         found = list(read_objects(self.settings.files))
         if self.settings.demo:
             from plimsoll.up.demo_objects import demo_objects  # noqa: PLC0415 - seldom wanted
@@ -493,7 +492,7 @@ def _patience(node: NodeProcess) -> float:
 
 
 def _path_lines() -> list[str]:
-    """How to have our command where it is not on the path, as after an installation into a folder."""
+    """Return the lines that explain how to add the command to PATH."""
     own = Path(sys.executable).parent
     if which("plimsoll") is not None or not (own / "plimsoll").exists():
         return []
@@ -501,13 +500,13 @@ def _path_lines() -> list[str]:
 
 
 def _refuse_taken(host: str, port: int, flag: str) -> None:
-    """ConfigError if somebody else listens there: told before anything is opened."""
+    """Raise ConfigError if the address is in use, before anything is opened."""
     if port and (problem := find_obstacle(host, port)) is not None:
         raise _no_listener(host, port, problem, flag)
 
 
 def _no_listener(host: str, port: int, error: OSError, flag: str) -> ConfigError:
-    """Why an address cannot be listened on, and what to do."""
+    """Return why an address cannot be bound, and the fix."""
     return ConfigError(
         f"cannot listen on {host}:{port}: {error.strerror or error}; give another address with {flag}"
     )

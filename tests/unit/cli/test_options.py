@@ -18,7 +18,7 @@ from plimsoll.cli.options import (
     Progress,
     Where,
     cluster_options,
-    is_colourful,
+    is_colored,
     output_options,
     write_report,
 )
@@ -155,17 +155,17 @@ def test_what_is_no_dump_is_an_error_of_ours(content: bytes, tmp_path: Path) -> 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert not is_colourful("auto")  # pytest has no terminal
+    assert not is_colored("auto")  # pytest has no terminal
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert is_colourful("auto")
+    assert is_colored("auto")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not is_colourful("auto")
-    assert is_colourful("always")
+    assert not is_colored("auto")
+    assert is_colored("always")
     monkeypatch.setenv("NO_COLOR", "")  # an empty one does not count, says no-color.org
-    assert is_colourful("auto")
-    assert not is_colourful("never")
+    assert is_colored("auto")
+    assert not is_colored("never")
     monkeypatch.setenv("TERM", "dumb")
-    assert not is_colourful("auto")
+    assert not is_colored("auto")
 
 
 def test_progress_is_for_terminals_and_for_long_work(

@@ -1,7 +1,7 @@
-"""The demo of `plimsoll up`: a small cluster of many kinds, and the story of document 000 in it.
+"""The demo of `plimsoll up`: a small cluster and the example of KEP-5517.
 
-START HERE: `play.py`. `books.py` computes what two books would do, `story.py` has the words, `*.yaml` the
-objects.
+START HERE: `play.py`. `two_ledgers.py` computes what separate accounting would do, `story.py` has the texts,
+`*.yaml` the objects.
 """
 
 from plimsoll.up.demo.play import play_demo

@@ -1,8 +1,7 @@
-"""The story of the demo, played in a cluster that runs.
+"""Demo runner: creates the demo objects in a running cluster and checks the result.
 
-Owns `play_demo`: what is created and deleted, what is waited for, and whether it came out as it should. It
-uses the API like anybody else. Promises: it is told once for each folder; one that was interrupted begins
-anew; whoever looks on has time to read, and whoever does not has not to wait.
+`play_demo` uses the API like any client. It runs once per data directory; an interrupted run starts over. On
+a terminal it pauses so that the output can be read.
 """
 
 from __future__ import annotations
@@ -48,7 +47,9 @@ _PAUSE_SECONDS = 1.5
 
 
 async def play_demo(cluster: Up, console: Console) -> bool:
-    """Tell the story, or that it was told before; whether all is as it should be."""
+    """Run the demo, unless it has run before in this data directory; return whether the result is as
+    expected.
+    """
     assert cluster.server is not None, "the cluster is not running"
     page = cluster.dashboard.url if cluster.dashboard is not None else ""
     pause = _PAUSE_SECONDS if console.live and not cluster.settings.once else 0.0
@@ -56,7 +57,7 @@ async def play_demo(cluster: Up, console: Console) -> bool:
 
 
 class Play:
-    """One telling."""
+    """One run of the demo."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class Play:
         return (namespace["metadata"].get("annotations") or {}).get(TOLD) == "told"
 
     async def _clear(self) -> None:
-        """Take away what a telling that was interrupted has left."""
+        """Delete the objects of an interrupted run."""
         for pod in (DATABASE, WEB):
             await self._remove(pod)
 
@@ -154,7 +155,7 @@ class Play:
                     self._check(False, str(problem))
 
     async def _own_cpus(self) -> int:
-        """How many CPUs this machine's driver hands out."""
+        """Return the number of CPUs that this machine's driver publishes."""
         milli = 0
         for raw in (await self._client.list(RESOURCE_SLICES)).items:
             piece = codec.decode(raw, ResourceSlice)
@@ -244,7 +245,7 @@ class Play:
 
 
 def stand_of(tree: dict[str, Any]) -> Stand:
-    """How it stands with a pod; why it waits is what the scheduler wrote, without what it tried beside."""
+    """Return the state of a pod; a pending pod has the scheduler's message without the preemption part."""
     name = tree["metadata"]["name"]
     if tree.get("spec", {}).get("nodeName"):
         return Stand(name, tree["spec"]["nodeName"])

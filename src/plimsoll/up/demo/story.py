@@ -21,7 +21,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How it stands with a pod: on which node it is, or why it waits, or that it is gone."""
+    """State of a demo pod: its node, why it is pending, or that it is deleted."""
 
     pod: str
     node: str = ""
@@ -34,7 +34,7 @@ class Stand:
 
 
 def tell_problem(paint: Paint, node: str, books: TwoBooks) -> Iterator[str]:
-    """Who wants what, and what two books make of it."""
+    """Describe the requests of the demo pods and the result of separate accounting."""
     row = books.row
     yield paint.bold("One node, two books")
     yield f"{node} may carry {_cpus(row.line)} CPUs: that is its line. Two pods want to go there:"

@@ -1,7 +1,8 @@
-"""What a scheduler with two books would do to a node, in numbers.
+"""Simulation of a scheduler that accounts for requests and claims separately.
 
-Owns `keep_two_books`, a pure function of objects: the same scheduling code with the feature gates of stock
-Kubernetes, where devices charge their node nothing, and then the node's one ledger over what came of it.
+`keep_two_books` is a pure function of objects. It runs the scheduling cycle with the feature gates of stock
+Kubernetes, where devices charge nothing to their node, and then applies the node's single ledger to the
+result.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _MOMENT = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class TwoBooks:
-    """Where each pod goes by two books ("": nowhere), and what that is on one."""
+    """Node of each pod under separate accounting ("" if none), and the resulting charges on one ledger."""
 
     places: Mapping[str, str]
     row: BookRow
 
     @property
     def past(self) -> int:
-        """How far the node is past its line, in milli-CPUs."""
+        """Return the overcommitted CPU of the node in milli-CPUs."""
         return -self.row.free
 
 

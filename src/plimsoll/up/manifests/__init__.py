@@ -1,7 +1,7 @@
-"""Manifests and dumps brought into a cluster.
+"""Loading of manifests and dumps into a cluster.
 
-START HERE: `load.py`. `order.py` says what comes first, `restore.py` what of an object can be brought back,
-`apply.py` writes one object.
+START HERE: `load.py`. `order.py` sorts the objects, `restore.py` prepares dumped objects, `apply.py` writes
+one object.
 """
 
 from plimsoll.up.manifests.apply import Applier

@@ -36,7 +36,7 @@ class Applier:
         raise InputError(f"{word}: the cluster serves no such kind")
 
     async def endpoint_of(self, tree: Mapping[str, Any]) -> Endpoint:
-        """Where an object is written, at the version it is written in; InputError if nowhere."""
+        """Return the endpoint of an object at its own version; InputError if the kind is unknown."""
         api_version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
         group, _, version = api_version.rpartition("/")
         for attempt in (1, 2):
@@ -91,5 +91,5 @@ def name_of(tree: Mapping[str, Any]) -> str:
 
 
 def namespace_of(tree: Mapping[str, Any], namespace: str = "default") -> str:
-    """The namespace an object says, or else the one given."""
+    """Return the namespace of an object, or the given default."""
     return str(metadata_of(tree).get("namespace") or namespace)

@@ -39,7 +39,7 @@ Tick = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Loaded:
-    """What became of the files."""
+    """Result of loading files: created, refused and skipped objects."""
 
     new: int = 0
     known: int = 0  #: there before
@@ -51,7 +51,7 @@ class Loaded:
         return self.new + self.known
 
     def lines(self, most: int = 5) -> list[str]:
-        """What is to be told beside the number."""
+        """Return the messages to print after the count."""
         found = self.problems[:most]
         if len(self.problems) > most:
             found.append(f"and {len(self.problems) - most} more that were refused: see the log")

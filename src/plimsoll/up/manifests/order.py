@@ -1,7 +1,7 @@
-"""In which order objects come, whichever order files have them in.
+"""Order in which objects are created.
 
-Owns `arrange`, a pure function: what others refer to comes before them, and the order within a kind is that
-of the files. Kinds nobody knows here come after all that may explain them and before workloads and pods.
+`arrange` is a pure function: an object comes after the objects it refers to, and objects of a kind keep the
+order of the files. Unknown kinds come after everything that may define them and before workloads and pods.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAITING = len(_ORDER)
 
 
 def rank_of(tree: Mapping[str, Any]) -> int:
-    """Where an object stands in the order."""
+    """Return the position of an object's kind in the order."""
     kind = str(tree.get("kind", ""))
     if kind == "Pod" and not has_node(tree):
         return WAITING
@@ -47,7 +47,7 @@ def rank_of(tree: Mapping[str, Any]) -> int:
 
 
 def has_node(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has its node, or has ended."""
+    """Return whether a pod is bound or has terminated."""
     spec, status = pod.get("spec"), pod.get("status")
     bound = isinstance(spec, Mapping) and bool(spec.get("nodeName"))
     return bound or (isinstance(status, Mapping) and status.get("phase") in ("Succeeded", "Failed"))
@@ -88,7 +88,7 @@ def missing_namespaces(found: Iterable[Found]) -> dict[str, dict[str, str]]:
 
 
 def _wants_admin_access(claim: Mapping[str, Any]) -> bool:
-    """Whether a claim that a server took asks for what only labelled namespaces may ask for."""
+    """Return whether a claim requests admin access, which needs a labeled namespace."""
     if not metadata_of(claim).get("uid"):
         return False
     node: Any = claim

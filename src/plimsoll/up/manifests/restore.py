@@ -1,9 +1,8 @@
-"""What of a dumped object can be brought back into another cluster.
+"""Preparation of dumped objects for another cluster.
 
-Owns `restored` and what goes with it, pure functions of trees. What only a server can set is dropped. UIDs
-change with the cluster: whatever refers to an object by its UID (owners, reservations of claims) is written
-anew when the new UIDs are known. A pod that was given a claim made from a template names that claim itself,
-so that no second one is made for it. Nodes that were ready become simulated ones.
+Pure functions of trees. Fields that only a server sets are dropped. References by UID (owners, reservations
+of claims) are rewritten once the new UIDs are known. A pod whose claim was made from a template refers to
+that claim directly, so that no second claim is created. Nodes that were ready become simulated nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OURS = "resource.kubernetes.io/"
 
 
 def is_dumped(tree: Mapping[str, Any]) -> bool:
-    """Whether a server has had it: people do not write these fields."""
+    """Return whether an object comes from a server, judged by fields that only a server sets."""
     metadata = metadata_of(tree)
     return bool(metadata.get("uid") or metadata.get("resourceVersion"))
 
@@ -104,7 +103,7 @@ def _restore_node(node: Tree) -> None:
 
 
 def can_be_simulated(node: Mapping[str, Any]) -> bool:
-    """Whether a node says what it has, and does not say that it is not ready."""
+    """Return whether a Node has allocatable resources and is not marked as not ready."""
     status = node.get("status")
     if not isinstance(status, Mapping):
         return False
@@ -146,7 +145,7 @@ def claim_status(tree: Mapping[str, Any], pods: Mapping[tuple[str, str], str]) -
 
 
 def _items(value: Any) -> list[Any]:
-    """A list as a file has it; what is none is told by the server."""
+    """Return a list field; anything else is left to the server's validation."""
     return value if isinstance(value, list) else []
 
 
