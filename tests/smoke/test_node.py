@@ -90,7 +90,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
     options = ("--name", NAME, "--root", str(root), "--cgroups", "plan", "--nri", str(root / "nri.sock"))
     own = kubeconfig_of(f"node:{NAME}", server, tmp_path)
     program = NodeProgram(tmp_path, own, *options).start()
-    told = tmp_path / "pid"
+    output = tmp_path / "pid"
 
     async def begin(client: Client) -> None:
         await until(
@@ -99,7 +99,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
                 (c["type"], c["status"]) == ("Ready", "True") for c in tree["status"]["conditions"]
             ),
         )
-        script = f"echo $$$$ > {told}.new; mv {told}.new {told}; exec sleep 1000"
+        script = f"echo $$$$ > {output}.new; mv {output}.new {output}; exec sleep 1000"
         await client.create(PODS, pod("long", NAME, "sh", "-c", script), NS)
         tree = await running(client, "long")
         status = tree["status"]["containerStatuses"][0]
@@ -119,7 +119,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
     try:
         program.await_text("ready nodes=1")
         tell(server, begin)
-        pid = int(told.read_text())
+        pid = int(output.read_text())
         assert is_alive(pid)
 
         code, text = NodeProgram(tmp_path, own, *options, name="second").run()
@@ -147,8 +147,8 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
         assert "Traceback" not in program.text()
     finally:
         program.kill()
-        if told.exists() and is_alive(int(told.read_text())):
-            os.kill(int(told.read_text()), 9)
+        if output.exists() and is_alive(int(output.read_text())):
+            os.kill(int(output.read_text()), 9)
 
 
 def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
         await registered(plugins)
         await until(
             lambda: driver.events("registered"), seconds=SECONDS
-        )  # it is told after it counts as registered here
+        )  # it is notified after it counts as registered here
         assert [event["event"] for event in driver.events("info", "registered")] == ["info", "registered"]
         (start,) = driver.events("start")
         assert "grpc" in start["modules"]
@@ -117,7 +117,7 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         await asyncio.to_thread(driver.start)
         await registered(plugins)
         assert isinstance((await plugins.prepare(driver.name, [A]))["uid-a"], tuple)
-        # The driver notes that it was told after the agent counts it as registered.
+        # The driver notes that it was notified after the agent counts it as registered.
         await until(lambda: len(driver.events("registered")) == 2, seconds=SECONDS)
         await plugins.stop()
 

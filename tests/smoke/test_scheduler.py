@@ -253,8 +253,8 @@ def test_a_dry_run_only_reports(clean: ServerProcess, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as ended:
         main(["scheduler", "--kubeconfig", str(clean.kubeconfig), *ALL, "--dry-run", "--log-format", "json"])
     assert ended.value.code == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {(one["msg"], one["pod"]) for one in told} == {
+    output = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(one["msg"], one["pod"]) for one in output} == {
         ("would-bind", "default/a"),
         ("would-bind", "default/plain"),
     }

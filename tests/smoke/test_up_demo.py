@@ -49,8 +49,8 @@ def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
 
 def story_of(text: str) -> str:
     """What is the same on every machine."""
-    told = text[text.index("\nOne node, two books") :].removesuffix("stopped\n")
-    return re.sub(r" +http://\S+#/pending .*\n", "", told)
+    output = text[text.index("\nOne node, two books") :].removesuffix("stopped\n")
+    return re.sub(r" +http://\S+#/pending .*\n", "", output)
 
 
 def test_the_demo_from_end_to_end_and_again(folder: Path) -> None:

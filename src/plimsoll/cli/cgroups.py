@@ -63,6 +63,6 @@ def show_cgroups(
     planned = show_plan(where.objects("nodes", "pods", needed=("pods",), fields=chosen), settings)
     write_report(planned, form)
     if not planned.pods:
-        hint = ": give some with -f" if where.files else f" in {where.told()}"
+        hint = ": give some with -f" if where.files else f" in {where.describe()}"
         click.echo(f"there are no pods{hint}", err=True)
     sys.exit(0 if planned.pods else 1)

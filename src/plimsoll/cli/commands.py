@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 UNREAD = 141
 
 
-class Row(NamedTuple):
+class CommandRow(NamedTuple):
     """One command."""
 
     name: str
@@ -29,40 +29,44 @@ class Row(NamedTuple):
     text: str
 
 
-TABLE: Mapping[str, tuple[Row, ...]] = {
+TABLE: Mapping[str, tuple[CommandRow, ...]] = {
     "Query a cluster or a dump": (
-        Row("top", "top", "Show allocatable, charged and free resources of nodes, pods, claims, devices."),
-        Row("explain", "explain", "Explain why a pod or claim is pending, or why it was placed where it is."),
-        Row("whatif", "whatif", "Simulate changes to a cluster in memory and compare the result."),
-        Row("audit", "audit", "Check a cluster for accounting and allocation errors."),
-        Row("policies", "policies", "Compare a cluster under each accounting policy."),
-        Row("dashboard", "dashboard", "Serve the dashboard for a browser."),
+        CommandRow(
+            "top", "top", "Show allocatable, charged and free resources of nodes, pods, claims, devices."
+        ),
+        CommandRow(
+            "explain", "explain", "Explain why a pod or claim is pending, or why it was placed where it is."
+        ),
+        CommandRow("whatif", "whatif", "Simulate changes to a cluster in memory and compare the result."),
+        CommandRow("audit", "audit", "Check a cluster for accounting and allocation errors."),
+        CommandRow("policies", "policies", "Compare a cluster under each accounting policy."),
+        CommandRow("dashboard", "dashboard", "Serve the dashboard for a browser."),
     ),
     "Run": (
-        Row("up", "up", "Run a cluster on this machine."),
-        Row("server", "server", "Run the API server."),
-        Row("scheduler", "scheduler", "Run the scheduler for any cluster."),
-        Row("node", "node", "Run a node agent."),
-        Row("driver", "driver", "Run a DRA driver: CPUs, or simulated devices."),
-        Row("store", "server", "Back up, restore or recover the API server's store."),
-        Row("kubeconfig", "server", "Write a kubeconfig for a running server."),
+        CommandRow("up", "up", "Run a cluster on this machine."),
+        CommandRow("server", "server", "Run the API server."),
+        CommandRow("scheduler", "scheduler", "Run the scheduler for any cluster."),
+        CommandRow("node", "node", "Run a node agent."),
+        CommandRow("driver", "driver", "Run a DRA driver: CPUs, or simulated devices."),
+        CommandRow("store", "server", "Back up, restore or recover the API server's store."),
+        CommandRow("kubeconfig", "server", "Write a kubeconfig for a running server."),
     ),
     "Check": (
-        Row("doctor", "doctor", "Check a node and its machine, and repair what can be repaired."),
-        Row("podresources", "podresources", "Query or export the PodResources API of a kubelet."),
-        Row("cgroups", "cgroups", "Show the cgroup settings of pods."),
-        Row("gates", "gates", "List feature gates."),
-        Row("bench", "bench", "Measure scheduling throughput on this machine."),
+        CommandRow("doctor", "doctor", "Check a node and its machine, and repair what can be repaired."),
+        CommandRow("podresources", "podresources", "Query or export the PodResources API of a kubelet."),
+        CommandRow("cgroups", "cgroups", "Show the cgroup settings of pods."),
+        CommandRow("gates", "gates", "List feature gates."),
+        CommandRow("bench", "bench", "Measure scheduling throughput on this machine."),
     ),
     "Work with objects of files or a cluster": (
-        Row("check", "files", "Validate objects as the API server does on create."),
-        Row("select", "files", "List the devices that a CEL selector matches."),
-        Row("allocate", "files", "Allocate devices to pending claims, or explain why that fails."),
-        Row("convert", "files", "Convert node-allocatable fields to another wire form."),
+        CommandRow("check", "files", "Validate objects as the API server does on create."),
+        CommandRow("select", "files", "List the devices that a CEL selector matches."),
+        CommandRow("allocate", "files", "Allocate devices to pending claims, or explain why that fails."),
+        CommandRow("convert", "files", "Convert node-allocatable fields to another wire form."),
     ),
-    "Other": (Row("completion", "completion", "Print a completion script for bash, zsh or fish."),),
+    "Other": (CommandRow("completion", "completion", "Print a completion script for bash, zsh or fish."),),
 }
-ROWS: dict[str, Row] = {row.name: row for rows in TABLE.values() for row in rows}
+ROWS: dict[str, CommandRow] = {row.name: row for rows in TABLE.values() for row in rows}
 
 
 class Commands(click.Group):
@@ -107,7 +111,7 @@ class Commands(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def load(row: Row) -> click.Command:
+def load(row: CommandRow) -> click.Command:
     """The command of a row."""
     module = import_module(f"plimsoll.cli.{row.module}")
     return next(

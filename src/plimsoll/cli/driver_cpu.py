@@ -29,7 +29,7 @@ ADDRESS = click.option(
     "--address",
     default="",
     metavar="HOST:PORT",
-    help="Where the driver answers. [default: as the running driver was told, else 127.0.0.1:8080]",
+    help="Where the driver answers. [default: of the running driver, else 127.0.0.1:8080]",
 )
 
 

@@ -50,7 +50,7 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> N
     found = where.objects(*wanted, needed=wanted if kinds else (), narrow=True)
     if kinds:
         found = [each for each in found if each.kind in wanted.values()]
-    server = "" if where.files else where.told(namespaced=False)
+    server = "" if where.files else where.describe(namespaced=False)
     with Progress() as progress:
         report = check.check_all(progress.over("checking", found), datetime.now(UTC), switched, server)
     write_report(report, form)
@@ -80,7 +80,7 @@ def run_select(expression: str, gates: str, where: Where, form: Form) -> None:
     report = select.Selection(tuple(select.select_devices(expression, found, switched)))
     write_report(report, form)
     if not report.answers:
-        _say_empty("there are no devices", "ResourceSlices", where, namespaced=False)
+        _report_empty("there are no devices", "ResourceSlices", where, namespaced=False)
     sys.exit(0 if report.matched else 1)
 
 
@@ -142,7 +142,7 @@ def run_allocate(
     report = allocation.Answers(tuple(allocation.ask(found, question)))
     write_report(report, form)
     if not report.answers:
-        _say_empty("no ResourceClaim is waiting for devices", "some", where)
+        _report_empty("no ResourceClaim is waiting for devices", "some", where)
     sys.exit(0 if report.served else 1)
 
 
@@ -192,6 +192,6 @@ def run_convert(wire_form: str, where: Where, output: str) -> None:
     sys.exit(0 if lossless else 1)
 
 
-def _say_empty(what: str, give: str, where: Where, *, namespaced: bool = True) -> None:
-    hint = f": give {give} with -f" if where.files else f" in {where.told(namespaced=namespaced)}"
+def _report_empty(what: str, give: str, where: Where, *, namespaced: bool = True) -> None:
+    hint = f": give {give} with -f" if where.files else f" in {where.describe(namespaced=namespaced)}"
     click.echo(f"{what}{hint}", err=True)

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
         code = plimsoll.main(args=argv, prog_name=prog_name, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        _tell(_usage(error, prog_name))
+        _print_error(_usage(error, prog_name))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_STOPPED)
@@ -90,12 +90,12 @@ def _fail(error: BaseException, prog_name: str) -> NoReturn:
         import traceback  # noqa: PLC0415 - for the few who ask
 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    text = str(error) if isinstance(error, PlimsollError) else _surprise(error)
-    _tell(_one_line(f"{prog_name}: {text}"))
+    text = str(error) if isinstance(error, PlimsollError) else _format_unexpected(error)
+    _print_error(_one_line(f"{prog_name}: {text}"))
     sys.exit(2)
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     """Whatever a file or a server has put into an error, the terminal gets to see nothing but letters."""
     click.echo("\n".join(map(printable, text.split("\n"))), err=True)
 
@@ -105,7 +105,7 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST * 2 // 3]} ... {line[-_LONGEST // 3 :]}"
 
 
-def _surprise(error: BaseException) -> str:
+def _format_unexpected(error: BaseException) -> str:
     """Format an unexpected exception as one line."""
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"

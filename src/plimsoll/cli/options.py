@@ -76,7 +76,7 @@ class Where:
             raise ConfigError(f"{error}{hint}") from None
         return Source(config=config.interactive(self.request_timeout), namespace=self.namespace)
 
-    def told(self, *, namespaced: bool = True) -> str:
+    def describe(self, *, namespaced: bool = True) -> str:
         """Describe the location for messages."""
         origin = self.source().origin
         return f"namespace {self.namespace} of {origin}" if namespaced and self.namespace else origin
@@ -88,7 +88,7 @@ class Where:
         with Progress() as progress:
             cluster_state = read_cluster_state(self.source(), tick=progress.tick, **options)
         _settle_memory()
-        _tell(cluster_state.objects.gaps)
+        _warn_missing(cluster_state.objects.gaps)
         return cluster_state
 
     def objects(self, *plurals: str, **options: Any) -> list[Found]:
@@ -100,11 +100,11 @@ class Where:
 
         with Progress() as progress:
             trees = read_trees(self.source(), Asked(plurals, **options), progress.tick)
-        _tell(trees.gaps)
+        _warn_missing(trees.gaps)
         return trees.found
 
 
-def _tell(gaps: Iterable[Gap]) -> None:
+def _warn_missing(gaps: Iterable[Gap]) -> None:
     from plimsoll.tools.cluster_state.missing_kinds import sum_up
     from plimsoll.tools.colors import printable
 

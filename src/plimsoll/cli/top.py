@@ -146,7 +146,7 @@ async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) ->
         writer.write(top(cluster_state, what, where.namespace, **asked))
 
     def trouble(why: str) -> None:
-        writer.tell_trouble(printable(why))
+        writer.report_problem(printable(why))
 
     async with Client.connect(source.config) as client:
         await follow(client, cluster_state, show, namespace=source.namespace, trouble=trouble)
@@ -163,7 +163,7 @@ class _Writer:
         self._last: Report | None = None
         self._trouble = ""
 
-    def tell_trouble(self, why: str) -> None:
+    def report_problem(self, why: str) -> None:
         """Report why the output may be outdated; "" clears the message."""
         self._trouble = why
         if self._over and self._last is not None:
@@ -179,8 +179,8 @@ class _Writer:
             click.echo(json.dumps(report.as_json(), separators=(",", ":")))
         elif self._over:
             paint = form.paint
-            told = map(paint.tame, report.lines(paint, wide=form.output == "wide"))
-            lines = [f"{moment}  {self._title}", self._warning(), *told]
+            rows = map(paint.tame, report.lines(paint, wide=form.output == "wide"))
+            lines = [f"{moment}  {self._title}", self._warning(), *rows]
             height = shutil.get_terminal_size((100, 40)).lines
             cut = lines[: height - 1]
             clear = "\x1b[H" if self._begun else "\x1b[2J\x1b[H"
@@ -197,6 +197,6 @@ class _Writer:
     def _warning(self) -> str:
         if not self._trouble:
             return ""
-        told = f"connection lost, what follows is old: {self._trouble}"
+        message = f"connection lost, what follows is old: {self._trouble}"
         width = shutil.get_terminal_size((100, 40)).columns
-        return self._form.paint.red(told[: width - 1])
+        return self._form.paint.red(message[: width - 1])

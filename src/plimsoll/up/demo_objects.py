@@ -27,7 +27,7 @@ def story_objects() -> tuple[Found, ...]:
     return _read("story.yaml")
 
 
-def neighbour_objects() -> tuple[Found, ...]:
+def neighbor_objects() -> tuple[Found, ...]:
     """Pods on other simulated nodes."""
     return _read("neighbours.yaml")
 

@@ -33,7 +33,7 @@ _READY_SECONDS = 30.0
 _NODES_PER_SECOND = 20
 
 
-def settings_of(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
+def node_settings(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
     """The settings that are meant; names and numbers mean simulated nodes of one size."""
     if isinstance(wanted, NodeSettings):
         return (wanted.checked(),)
@@ -53,7 +53,7 @@ class LocalNodes:
     """The nodes of one cluster."""
 
     def __init__(self, wanted: Nodes, gates: Gates) -> None:
-        self._settings = settings_of(wanted, gates)
+        self._settings = node_settings(wanted, gates)
         self._running: list[_Running] = []
 
     async def start(self, server: RunningServer, folder: Path) -> None:

@@ -33,7 +33,7 @@ class Ports:
             return wanted
         before = self._known.get(what, 0)
         usual = USUAL[what] if wanted is None else 0
-        return first_free(host, [port for port in (before, usual) if port])
+        return find_free_port(host, [port for port in (before, usual) if port])
 
     def keep(self, what: str, port: int) -> None:
         """Remember a port for the next time."""
@@ -57,7 +57,7 @@ def _read(path: Path) -> dict[str, int]:
     return {}
 
 
-def first_free(host: str, ports: Iterable[int]) -> int:
+def find_free_port(host: str, ports: Iterable[int]) -> int:
     """The first of these ports that can be listened on, or 0 if none can."""
     return next((port for port in ports if find_obstacle(host, port) is None), 0)
 

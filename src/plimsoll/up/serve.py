@@ -48,7 +48,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, signals.hear)
+        loop.add_signal_handler(number, signals.on_signal)
     try:
         with suppress(asyncio.CancelledError):
             await up.run(ready)
@@ -76,7 +76,7 @@ class _Signals:
         self._console = console
         self._heard = False
 
-    def hear(self) -> None:
+    def on_signal(self) -> None:
         if self._heard:
             sys.stdout.flush()
             os._exit(_FORCED)  # what was written is on disk; what runs is found at the next start
@@ -87,7 +87,7 @@ class _Signals:
         self._up.stop()
 
 
-class _File(RotatingFileHandler):
+class _LogFile(RotatingFileHandler):
     """A disk that is full must not fill the terminal as well."""
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -96,7 +96,7 @@ class _File(RotatingFileHandler):
 
 def _log_to(settings: UpSettings) -> None:
     try:
-        file = _File(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
+        file = _LogFile(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
     except OSError as error:
         raise ConfigError(f"{settings.log}: cannot be written: {error.strerror or error}") from None
     terminal = [logging.StreamHandler(sys.stderr)] if settings.verbose else []

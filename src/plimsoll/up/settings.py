@@ -28,7 +28,7 @@ class UpSettings:
     nodes: int = 0  #: simulated ones beside it
     files: tuple[str, ...] = ()  #: manifests and dumps to be applied
     demo: bool = False
-    once: bool = False  #: end when all is ready and the demo has been told
+    once: bool = False  #: exit when everything is ready and the demo has run
     driver: bool = True
     driver_listen: str = "127.0.0.1:0"  #: its health and metrics; "" for none
     devices: tuple[str, ...] = ()  #: files of devices that all nodes have; see docs/drivers.md

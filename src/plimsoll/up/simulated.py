@@ -35,7 +35,7 @@ _MOST_CPUS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class SimulatedNode:
     """A simulated node: its machine description and the pods already bound to it."""
 
     machine: Machine
@@ -76,7 +76,7 @@ def is_simulated(node: Node) -> bool:
     return wanted and all(line.get(name, ZERO).sign() > 0 for name in (CPU, MEMORY))
 
 
-async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str, Played]:
+async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str, SimulatedNode]:
     """The nodes to be played, by name; `own` are those that have agents already."""
     nodes = [codec.decode(raw, Node) for raw in (await client.list(NODES)).items]
     wanted = {node.metadata.name: node for node in nodes if is_simulated(node)}
@@ -89,12 +89,14 @@ async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str,
         pod = codec.decode(raw, Pod)
         if pod.spec.node_name in there:
             there[pod.spec.node_name].append(pod_key(pod))
-    return {name: Played(*machine_of(node), tuple(there[name])) for name, node in sorted(wanted.items())}
+    return {
+        name: SimulatedNode(*machine_of(node), tuple(there[name])) for name, node in sorted(wanted.items())
+    }
 
 
 def play(
     client: Client,
-    nodes: Mapping[str, Played],
+    nodes: Mapping[str, SimulatedNode],
     root: Path,
     gates: Gates,
     client_for: Callable[[str], Client],

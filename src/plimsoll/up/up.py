@@ -113,9 +113,9 @@ class Up:
             self.server = await self._start_server(self._ports)
             try:
                 if await self._or_stopped(self._start_parts(self.server, found)):
-                    told = ready(self)
-                    if inspect.isawaitable(told):
-                        await self._or_stopped(_all_of(told))
+                    result = ready(self)
+                    if inspect.isawaitable(result):
+                        await self._or_stopped(_all_of(result))
                     await self._wait()
             finally:
                 await self._end()
@@ -168,7 +168,7 @@ class Up:
 
     async def _start_server(self, ports: Ports) -> RunningServer:
         settings = self.settings
-        self._say("API server")
+        self._report("API server")
         port = ports.choose(API, settings.host, settings.port)
         _refuse_taken(settings.host, port, "--listen")
         try:
@@ -190,12 +190,12 @@ class Up:
         except BaseException:
             await server.stop()
             raise
-        self._said("API server", server.url)
+        self._report_done("API server", server.url)
         return server
 
     async def _start_parts(self, server: RunningServer, found: list[Found]) -> None:
         settings = self.settings
-        self._say("scheduler")
+        self._report("scheduler")
         # Its scheduler is everybody's: pods that name none are its own, too. Charges are written as its
         # drivers write theirs.
         wanted = SchedulerSettings(gates=settings.gates, wire_form=_FORM, listen="")
@@ -203,7 +203,7 @@ class Up:
         self.scheduler = SchedulerProcess(server.client(SCHEDULER), wanted)
         self._begin("scheduler", self.scheduler.run(), self.scheduler.stop)
         await self._usable(self.scheduler.ready(_READY_SECONDS))
-        self._said("scheduler", "ready")
+        self._report_done("scheduler", "ready")
         await self._start_nodes(server)
         if settings.driver:
             await self._start_driver(server)
@@ -216,7 +216,7 @@ class Up:
 
     async def _start_nodes(self, server: RunningServer) -> None:
         settings = self.settings
-        self._say("node")
+        self._report("node")
         for node in self._node_settings():
             many = node.count > 1
             client = server.client() if many else server.client(node_user(node.names[0]))
@@ -225,13 +225,13 @@ class Up:
             self._begin(f"node {node.names[0]}", process.run(), process.stop)
         await asyncio.gather(*(self._usable(node.ready(_patience(node))) for node in self.nodes))
         runs = "pods run as processes" if settings.runtime == "process" else "pods are states only"
-        self._said("node", f"{settings.node}: {runs}")
+        self._report_done("node", f"{settings.node}: {runs}")
         if settings.nodes:
             names = "sim-0" if settings.nodes == 1 else f"sim-0 to sim-{settings.nodes - 1}"
-            self._said("simulated", names)
+            self._report_done("simulated", names)
 
     async def _load(self, server: RunningServer, found: list[Found]) -> None:
-        self._say("manifests")
+        self._report("manifests")
         started = time.monotonic()
         own = self.own_nodes
 
@@ -246,7 +246,7 @@ class Up:
         )
         if self.loaded.problems:
             text += f", {len(self.loaded.problems)} refused"
-        self._said("manifests", text)
+        self._report_done("manifests", text)
         for line in self.loaded.lines():
             if self._console is not None:
                 self._console.line(f"    {line}")
@@ -255,7 +255,7 @@ class Up:
         played = await find_simulated(server.client(), self.own_nodes)
         if not played:
             return
-        self._say("simulated")
+        self._report("simulated")
         root = self.settings.data / "simulated"
         client_for = lambda name: server.client(node_user(name))  # noqa: E731
         process = play(server.client(), played, root, self.settings.gates, client_for)
@@ -264,7 +264,7 @@ class Up:
         await self._usable(process.ready(_patience(process)))
         names = list(played)
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        self._said("simulated", ", ".join(names[:4]) + more)
+        self._report_done("simulated", ", ".join(names[:4]) + more)
 
     def _node_settings(self) -> list[NodeSettings]:
         settings = self.settings
@@ -291,7 +291,7 @@ class Up:
         return [own.checked(), simulated.checked()]
 
     async def _start_driver(self, server: RunningServer) -> None:
-        self._say("driver")
+        self._report("driver")
         layout = Layout(self.settings.root)
         await ensure_class(server)
         cpu = self.settings.cpu
@@ -311,7 +311,7 @@ class Up:
         await self._usable(self.driver.ready(_READY_SECONDS))
         status = f"plimsoll driver cpu status --address {self.driver.address}"
         text = f"{DRIVER_NAME}: the CPUs of {self.settings.node}"
-        self._said("driver", f"{text} ({status})" if self.driver.address else text)
+        self._report_done("driver", f"{text} ({status})" if self.driver.address else text)
 
     async def _start_devices(self, server: RunningServer) -> None:
         settings = self.settings
@@ -334,7 +334,7 @@ class Up:
     async def _start_fakes(
         self, server: RunningServer, plans: Sequence[DriverPlan], places: Sequence[Place], where: str
     ) -> FakeDriverProcess:
-        self._say("driver")
+        self._report("driver")
         process = FakeDriverProcess(
             server.client(),
             plans,
@@ -345,31 +345,33 @@ class Up:
         )
         self._begin("drivers of files", process.run(), process.stop)
         await self._usable(process.ready())
-        self._said("drivers", f"{', '.join(plan.name for plan in plans)}: simulated devices on {where}")
+        self._report_done(
+            "drivers", f"{', '.join(plan.name for plan in plans)}: simulated devices on {where}"
+        )
         return process
 
     async def _start_dashboard(self, server: RunningServer, host: str, wanted: int | None) -> None:
         from plimsoll.tools.dashboard import Dashboard  # noqa: PLC0415 - seldom left out, but large
 
         assert self._ports is not None
-        self._say("dashboard")
+        self._report("dashboard")
         port = self._ports.choose(DASHBOARD, host, wanted)
         _refuse_taken(host, port, "--dashboard")
         dashboard = Dashboard(server.client(), host=host, port=port, origin=server.url)
         await dashboard.start()
         self.dashboard = dashboard
         self._ports.keep(DASHBOARD, urlsplit(dashboard.url).port or port)
-        self._said("dashboard", dashboard.url)
+        self._report_done("dashboard", dashboard.url)
         if not is_loopback(host):
-            self._said("", f"{host}: other machines can reach it, and it has no login")
+            self._report_done("", f"{host}: other machines can reach it, and it has no login")
 
     # -- telling
 
-    def _say(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         if self._console is not None:
             self._console.begin(what)
 
-    def _said(self, what: str, text: str) -> None:
+    def _report_done(self, what: str, text: str) -> None:
         if self._console is not None:
             self._console.done(what, text)
 

@@ -61,8 +61,8 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["tpo"], "plimsoll: there is no command 'tpo'; did you mean top?"),
-        (["qqqqqq"], "plimsoll: there is no command 'qqqqqq'; see plimsoll --help"),
+        (["tpo"], "plimsoll: unknown command 'tpo'; did you mean top?"),
+        (["qqqqqq"], "plimsoll: unknown command 'qqqqqq'; see plimsoll --help"),
         (["check", "--wrong"], "plimsoll check: no such option"),
         (["convert"], "plimsoll convert: missing option '--form'. Choose from: 1.36"),
         (["top", "-A", "-n", "x"], "plimsoll top: -A and -n: give one of them; see plimsoll top --help"),
@@ -222,4 +222,4 @@ def test_a_real_kubectl_finds_the_plugin(tmp_path: Path) -> None:
     assert ask("plimsoll", "gates").stdout.startswith("GATE")
     wrong = ask("plimsoll", "check", "-f", "/nowhere")
     assert (wrong.returncode, wrong.stderr) == (2, "kubectl plimsoll: /nowhere: no such file or folder\n")
-    assert "explain\tWhy " in ask("__complete", "plimsoll", "exp").stdout
+    assert "explain\tExplain why" in ask("__complete", "plimsoll", "exp").stdout

@@ -43,8 +43,8 @@ REPORT = {
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         main(["driver", "cpu", *words])
-    told = capsys.readouterr()
-    return int(str(ended.value.code or 0)), told.out, told.err
+    output = capsys.readouterr()
+    return int(str(ended.value.code or 0)), output.out, output.err
 
 
 def test_every_flag_of_the_settings_can_be_given() -> None:
@@ -70,7 +70,7 @@ def test_flags_and_subcommands_do_not_mix(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "output"),
     [
         (["--group-by", "rack"], 'invalid groupBy "rack": must be "numanode", "socket"'),
         (["--kubelet-root-dir", "var"], 'invalid kubeletRootDir "var": must be an absolute path'),
@@ -88,11 +88,11 @@ def test_flags_and_subcommands_do_not_mix(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_nonsense_is_one_line_and_no_traceback(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    capsys: pytest.CaptureFixture[str], words: list[str], output: str
 ) -> None:
     code, _, err = run(capsys, *words)
     assert code == 2
-    assert told in err
+    assert output in err
     assert "Traceback" not in err
 
 
@@ -134,9 +134,9 @@ def test_plans_for_machines_described(capsys: pytest.CaptureFixture[str], tmp_pa
     words = ["--within", "4-7,12-15", "--taken", "4-5"]
     code, out, _ = run(capsys, "plan", "--count", "3", "--count", "9", *words, "--topology", str(file))
     assert code == 1
-    told = [line for line in out.splitlines() if not line.startswith(" ")]
-    assert told[0] == "3: 6,12,14"
-    assert told[1].startswith("9: not enough cpus available to satisfy request")
+    output = [line for line in out.splitlines() if not line.startswith(" ")]
+    assert output[0] == "3: 6,12,14"
+    assert output[1].startswith("9: not enough cpus available to satisfy request")
 
 
 @pytest.mark.parametrize(

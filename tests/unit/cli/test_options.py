@@ -103,14 +103,14 @@ def test_files_and_a_cluster_do_not_go_together() -> None:
 class Answer:
     """A report of what was asked."""
 
-    def __init__(self, told: Any) -> None:
-        self.told = told
+    def __init__(self, output: Any) -> None:
+        self.output = output
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        yield paint.red(str(self.told)) + (" wide" if wide else "")
+        yield paint.red(str(self.output)) + (" wide" if wide else "")
 
     def as_json(self) -> Any:
-        return {"told": self.told}
+        return {"told": self.output}
 
 
 @click.command()
@@ -118,8 +118,8 @@ class Answer:
 @output_options
 def ask(where: Where, form: Form) -> None:
     cluster_state = where.cluster_state()
-    told = f"{len(cluster_state.nodes)} nodes, namespace {where.namespace or 'all'}"
-    write_report(Answer(told), form)
+    output = f"{len(cluster_state.nodes)} nodes, namespace {where.namespace or 'all'}"
+    write_report(Answer(output), form)
 
 
 def test_options_reach_the_command(tmp_path: Path) -> None:

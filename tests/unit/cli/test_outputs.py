@@ -268,11 +268,11 @@ def _of_the_folder(said: str) -> str:
     area = ""
     for line in said.splitlines():
         area = line.split()[0] if line[:1].strip() else area
-        told = re.sub(" {3,}", "   ", line)
-        if area in _MACHINE or re.search(" (space|path) | checks: |^-- exit code", told):
-            told = "..."
-        if told != "..." or kept[-1:] != ["..."]:
-            kept.append(told)
+        output = re.sub(" {3,}", "   ", line)
+        if area in _MACHINE or re.search(" (space|path) | checks: |^-- exit code", output):
+            output = "..."
+        if output != "..." or kept[-1:] != ["..."]:
+            kept.append(output)
     return "\n".join(kept) + "\n"
 
 
@@ -322,10 +322,10 @@ def test_a_server_that_is_looked_after(ask: Ask, tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path / "data") as running:
         running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
         check_output("commands/store/backup.txt", ask("store backup --data data --out copy.db"))
-    told = ask("kubeconfig node:worker-1 --data data --server https://127.0.0.1:6443 --out worker-1.conf")
-    check_output("commands/kubeconfig/wrote.txt", told)
-    told = ask("store restore --data new --from copy.db", hide=(r"revision \d+", "revision N"))
-    check_output("commands/store/restore.txt", told)
+    output = ask("kubeconfig node:worker-1 --data data --server https://127.0.0.1:6443 --out worker-1.conf")
+    check_output("commands/kubeconfig/wrote.txt", output)
+    output = ask("store restore --data new --from copy.db", hide=(r"revision \d+", "revision N"))
+    check_output("commands/store/restore.txt", output)
     check_output("commands/store/restore-over.txt", ask("store restore --data data --from copy.db"))
     check_output("commands/store/recover.txt", ask("store recover --data data"))
 
@@ -358,11 +358,11 @@ def test_what_serves_says_where(ask: Ask, name: str, words: list[str]) -> None:
 
 
 def test_every_command_has_an_output() -> None:
-    told = [path.read_text() for path in (FOLDER / "commands").rglob("*.txt")]
+    output = [path.read_text() for path in (FOLDER / "commands").rglob("*.txt")]
     for name, command in COMMANDS.items():
         runs = not isinstance(command, click.Group) or command.invoke_without_command
         if runs and name not in ELSEWHERE | LOGS:
-            assert any(f"$ plimsoll {name}" in text for text in told), f"no output of {name} is kept"
+            assert any(f"$ plimsoll {name}" in text for text in output), f"no output of {name} is kept"
     assert all((FOLDER / name).is_dir() for name in ELSEWHERE)
 
 

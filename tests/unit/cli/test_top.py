@@ -98,19 +98,19 @@ def test_a_lost_connection_stands_above_the_last_answer(
     writer = _Writer(Form(output="table"), "plimsoll top nodes")
     writer.write(Table())
     assert "lost" not in capsys.readouterr().out
-    writer.tell_trouble("nodes: connection refused " + "x" * 100)
-    told = capsys.readouterr().out.splitlines()
-    assert "connection lost, what follows is old: nodes: connec" in told[1]
-    assert "node-a  free 8" in told[2]
-    assert all(len(line) < 80 for line in told)
-    writer.tell_trouble("")
+    writer.report_problem("nodes: connection refused " + "x" * 100)
+    output = capsys.readouterr().out.splitlines()
+    assert "connection lost, what follows is old: nodes: connec" in output[1]
+    assert "node-a  free 8" in output[2]
+    assert all(len(line) < 80 for line in output)
+    writer.report_problem("")
     assert "lost" not in capsys.readouterr().out
 
 
 def test_in_a_pipe_a_lost_connection_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     writer = _Writer(Form(output="json"), "plimsoll top nodes")
-    writer.tell_trouble("nodes: connection refused")
-    writer.tell_trouble("")
+    writer.report_problem("nodes: connection refused")
+    writer.report_problem("")
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [

@@ -9,25 +9,25 @@ from plimsoll.up.console import Console
 
 
 def test_in_a_pipe_there_are_outcomes_only() -> None:
-    told = StringIO()
-    console = Console(told)
+    output = StringIO()
+    console = Console(output)
     console.begin("API server")
     console.done("API server", "https://127.0.0.1:6443")
     console.begin("node")
     console.line("a line")
     console.end()
-    assert told.getvalue() == "  API server   https://127.0.0.1:6443\na line\n"
+    assert output.getvalue() == "  API server   https://127.0.0.1:6443\na line\n"
 
 
 def test_at_a_terminal_steps_are_replaced() -> None:
-    told = StringIO()
-    console = Console(told, Paint(True), live=True)
+    output = StringIO()
+    console = Console(output, Paint(True), live=True)
     console.begin("node")
     console.begin("node", "3/7")
     console.line("between")
     console.done("node", "ready")
     clear = "\r\x1b[K"
-    assert told.getvalue() == (
+    assert output.getvalue() == (
         "\x1b[2m  node         ...\x1b[0m" + clear + "\x1b[2m  node         3/7\x1b[0m" + clear + "between\n"
         "\x1b[2m  node         ...\x1b[0m" + clear + "  \x1b[1mnode        \x1b[0m ready\n"
     )

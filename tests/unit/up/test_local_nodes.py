@@ -16,7 +16,7 @@ from plimsoll.errors import InputError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.local_cluster import LocalCluster
-from plimsoll.up.local_nodes import settings_of
+from plimsoll.up.local_nodes import node_settings
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -68,7 +68,7 @@ def test_nodes_are_ready_when_the_cluster_is(cluster: LocalCluster) -> None:
 
 
 def test_nodes_tell_what_they_are(cluster: LocalCluster) -> None:
-    """As a kubelet does, so that `kubectl describe node` has something to show."""
+    """As a kubelet does, so that `kubectl output node` has something to show."""
 
     def reasons() -> set[str]:
         events = cluster.client.list("events", "default")
@@ -169,17 +169,17 @@ def test_unknown_nodes(cluster: LocalCluster) -> None:
 
 def test_names_and_settings() -> None:
     gates = Gates.all_on()
-    named = settings_of(["a", "b"], gates)
+    named = node_settings(["a", "b"], gates)
     assert [each.names for each in named] == [("a",), ("b",)]
-    (many,) = settings_of(1000, gates)
+    (many,) = node_settings(1000, gates)
     assert (many.count, many.is_bare, many.names[-1]) == (1000, True, "node-999")
     own = NodeSettings(name="x", runtime="none", machine=parse_machine({"capacity": {"cpu": 1, "memory": 1}}))
-    assert settings_of(own, gates) == (own,)
-    assert settings_of([own, "y"], gates)[0] is own
+    assert node_settings(own, gates) == (own,)
+    assert node_settings([own, "y"], gates)[0] is own
     with pytest.raises(InputError, match="given twice"):
-        settings_of(["a", "a"], gates)
+        node_settings(["a", "a"], gates)
     with pytest.raises(InputError, match="is no name of a node"):
-        settings_of(["A B"], gates)
+        node_settings(["A B"], gates)
 
 
 def test_a_cluster_whose_nodes_cannot_start_does_not_start(tmp_path: Path) -> None:
@@ -201,18 +201,18 @@ def test_settings_of_ones_own(tmp_path: Path) -> None:
 
 def test_processes_do_not_outlive_the_cluster(tmp_path: Path) -> None:
     own = NodeSettings(name="real", runtime="process", cgroups="plan")
-    told = tmp_path / "pid"
-    script = f"echo $$$$ > {told}.new; mv {told}.new {told}; exec sleep 1000"
+    output = tmp_path / "pid"
+    script = f"echo $$$$ > {output}.new; mv {output}.new {output}; exec sleep 1000"
     tree = pod("p", "10m", nodeName="real")
     tree["spec"]["containers"][0] |= {"command": ["sh", "-c", script]}
     with LocalCluster(nodes=own) as cluster:
         cluster.apply(tree)
         cluster.wait_for("pods", "p", condition=is_running)
         deadline = time.monotonic() + 10
-        while not told.exists():
+        while not output.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        process = Path("/proc") / told.read_text().strip()
+        process = Path("/proc") / output.read_text().strip()
         assert process.exists()
     assert not process.exists()
 

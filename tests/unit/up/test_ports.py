@@ -30,7 +30,7 @@ def test_the_usual_one_else_any(tmp_path: Path, free: int, monkeypatch: pytest.M
     assert mine.choose(API, HOST, 0) == 0
     with socket.create_server((HOST, free)):
         assert mine.choose(API, HOST, None) == 0
-        assert mine.choose(API, HOST, free) == free  # who asks for it is told that it is taken
+        assert mine.choose(API, HOST, free) == free  # an explicit request for it is refused
         assert isinstance(find_obstacle(HOST, free), OSError)
 
 

@@ -34,11 +34,11 @@ def settings() -> Iterator[UpSettings]:
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_made(settings: UpSettings) -> None:
-    for wrong, told in (
+    for wrong, output in (
         (replace(settings, data=settings.data / ("x" * 60)), "too long for sockets below it"),
         (replace(settings, name="No Name"), "'No Name' is no name of a node"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=output):
             asyncio.run(Up(wrong).run())
         assert not wrong.data.exists()
 
@@ -125,7 +125,7 @@ def test_devices_of_files(settings: UpSettings) -> None:
     with pytest.raises(ConfigError, match="gpu: there is no such file"):
         asyncio.run(Up(replace(settings, devices=("gpu",))).run())
     seen: list[str] = []
-    told = StringIO()
+    output = StringIO()
 
     async def look(cluster: Up) -> None:
         assert cluster.server is not None
@@ -134,13 +134,13 @@ def test_devices_of_files(settings: UpSettings) -> None:
         cluster.stop()
 
     async def story() -> None:
-        up = Up(replace(settings, nodes=2, driver=False, devices=("nics",)), Console(told))
+        up = Up(replace(settings, nodes=2, driver=False, devices=("nics",)), Console(output))
         async with asyncio.timeout(SECONDS):
             await up.run(look)
 
     asyncio.run(story())
-    assert "  drivers      nic.example.com: simulated devices on all nodes\n" in told.getvalue()
-    assert "  simulated    sim-0 to sim-1\n" in told.getvalue()
+    assert "  drivers      nic.example.com: simulated devices on all nodes\n" in output.getvalue()
+    assert "  simulated    sim-0 to sim-1\n" in output.getvalue()
     assert sorted(seen) == ["here", "sim-0", "sim-1"]
 
 

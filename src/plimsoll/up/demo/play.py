@@ -23,13 +23,13 @@ from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import Found
 from plimsoll.tools.top.books import BookRow, node_books
 from plimsoll.up.demo import story
-from plimsoll.up.demo.story import DATABASE, WEB, Stand
-from plimsoll.up.demo.two_ledgers import keep_two_books
+from plimsoll.up.demo.story import DATABASE, WEB, DemoPodState
+from plimsoll.up.demo.two_ledgers import simulate_separate_ledgers
 from plimsoll.up.demo_objects import (
     NAMESPACE,
     NODE,
     demo_objects,
-    neighbour_objects,
+    neighbor_objects,
     pinned_objects,
     story_objects,
 )
@@ -80,16 +80,16 @@ class Play:
 
     async def run(self) -> bool:
         self._console.line()
-        if await self._was_told():
-            self._tell(
-                story.tell_again(self._paint, NODE, await self._stands(DATABASE, WEB), await self._row())
+        if await self._has_run():
+            self._print(
+                story.describe_rerun(self._paint, NODE, await self._stands(DATABASE, WEB), await self._row())
             )
             return self._fine
         try:
             await self._clear()
-            await self._settle_neighbours()
-            await self._tell_problem()
-            await self._hold_line()
+            await self._wait_for_neighbors()
+            await self._show_problem()
+            await self._show_one_ledger()
             await self._release()
             await self._return()
         except InputError as problem:  # the rest would make no sense
@@ -100,38 +100,38 @@ class Play:
 
     # -- steps
 
-    async def _tell_problem(self) -> None:
-        books = keep_two_books([*demo_objects(), *story_objects()], NODE)
-        self._tell(story.tell_problem(self._paint, NODE, books))
-        await self._breathe()
-        self._tell(story.tell_two_books(self._paint, NODE, books))
+    async def _show_problem(self) -> None:
+        books = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
+        self._print(story.describe_problem(self._paint, NODE, books))
+        await self._pause_for_reader()
+        self._print(story.describe_two_ledgers(self._paint, NODE, books))
         self._check(books.past > 0, "two books would not have gone past the line")
-        await self._breathe()
+        await self._pause_for_reader()
 
-    async def _hold_line(self) -> None:
+    async def _show_one_ledger(self) -> None:
         await self._create(DATABASE)
         await self._until_bound(DATABASE)
         await self._create(WEB)
         await self._until_waiting(WEB)
         stands = await self._stands(DATABASE, WEB)
-        self._tell(story.tell_one_book(self._paint, NODE, stands, await self._row()))
-        await self._breathe()
+        self._print(story.describe_one_ledger(self._paint, NODE, stands, await self._row()))
+        await self._pause_for_reader()
 
     async def _release(self) -> None:
         await self._remove(DATABASE)
         await self._until_bound(WEB)
-        self._tell(story.tell_release(self._paint, NODE, await self._stands(WEB), await self._row()))
-        await self._breathe()
+        self._print(story.describe_release(self._paint, NODE, await self._stands(WEB), await self._row()))
+        await self._pause_for_reader()
 
     async def _return(self) -> None:
         await self._create(DATABASE)
         await self._until_waiting(DATABASE)
         stands = await self._stands(WEB, DATABASE)
-        self._tell(story.tell_return(self._paint, NODE, stands, await self._row(), self._page))
+        self._print(story.describe_return(self._paint, NODE, stands, await self._row(), self._page))
 
     # -- before
 
-    async def _was_told(self) -> bool:
+    async def _has_run(self) -> bool:
         namespace = await self._client.get(NAMESPACES, NAMESPACE)
         return (namespace["metadata"].get("annotations") or {}).get(TOLD) == "told"
 
@@ -140,9 +140,9 @@ class Play:
         for pod in (DATABASE, WEB):
             await self._remove(pod)
 
-    async def _settle_neighbours(self) -> None:
+    async def _wait_for_neighbors(self) -> None:
         """Pods that the story does not speak of: there is something to look at."""
-        wanted: Iterable[Found] = neighbour_objects()
+        wanted: Iterable[Found] = neighbor_objects()
         if await self._own_cpus() >= 2:  # of a single one nothing would be left for everybody else
             wanted = [*wanted, *pinned_objects()]
         for found in wanted:
@@ -199,15 +199,15 @@ class Play:
 
         await self._until(waiting, f"pod {pod} does not wait")
 
-    async def _stands(self, *pods: str) -> list[Stand]:
+    async def _stands(self, *pods: str) -> list[DemoPodState]:
         return [await self._stand(pod) for pod in pods]
 
-    async def _stand(self, pod: str) -> Stand:
+    async def _stand(self, pod: str) -> DemoPodState:
         try:
             tree = await self._client.get(PODS, pod, NAMESPACE)
         except ApiError as error:
-            return Stand(pod, why=str(error), gone=error.code == 404)
-        return stand_of(tree)
+            return DemoPodState(pod, why=str(error), gone=error.code == 404)
+        return demo_pod_state(tree)
 
     async def _row(self) -> BookRow:
         cluster_state = ClusterState(await read_live(self._client))
@@ -220,7 +220,7 @@ class Play:
     def _paint(self) -> Any:
         return self._console.paint
 
-    def _tell(self, lines: Iterator[str]) -> None:
+    def _print(self, lines: Iterator[str]) -> None:
         for line in lines:
             self._console.line(line)
 
@@ -231,7 +231,7 @@ class Play:
                 f"  {self._paint.red('this went wrong')}: {problem}; plimsoll explain says why"
             )
 
-    async def _breathe(self) -> None:
+    async def _pause_for_reader(self) -> None:
         await asyncio.sleep(self._pause)
 
     async def _until(self, look: Callable[[], Awaitable[bool]], problem: str) -> None:
@@ -244,15 +244,15 @@ class Play:
             raise InputError(f"{problem} after {self._seconds:g} s") from None
 
 
-def stand_of(tree: dict[str, Any]) -> Stand:
+def demo_pod_state(tree: dict[str, Any]) -> DemoPodState:
     """Return the state of a pod; a pending pod has the scheduler's message without the preemption part."""
     name = tree["metadata"]["name"]
     if tree.get("spec", {}).get("nodeName"):
-        return Stand(name, tree["spec"]["nodeName"])
+        return DemoPodState(name, tree["spec"]["nodeName"])
     for condition in tree.get("status", {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return Stand(name, why=str(condition.get("message") or "").split(". ")[0].rstrip("."))
-    return Stand(name)
+            return DemoPodState(name, why=str(condition.get("message") or "").split(". ")[0].rstrip("."))
+    return DemoPodState(name)
 
 
 def _objects_of(pod: str) -> list[Found]:

@@ -12,7 +12,7 @@ from textwrap import wrap
 
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.books import BookRow, text_of
-from plimsoll.up.demo.two_ledgers import TwoBooks
+from plimsoll.up.demo.two_ledgers import SeparateLedgers
 
 DATABASE, WEB = "database", "web"
 _COMMAND = 34
@@ -20,7 +20,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class DemoPodState:
     """State of a demo pod: its node, why it is pending, or that it is deleted."""
 
     pod: str
@@ -33,7 +33,7 @@ class Stand:
         return not self.node and not self.gone
 
 
-def tell_problem(paint: Paint, node: str, books: TwoBooks) -> Iterator[str]:
+def describe_problem(paint: Paint, node: str, books: SeparateLedgers) -> Iterator[str]:
     """Describe the requests of the demo pods and the result of separate accounting."""
     row = books.row
     yield paint.bold("One node, two books")
@@ -42,7 +42,7 @@ def tell_problem(paint: Paint, node: str, books: TwoBooks) -> Iterator[str]:
     yield f"  {WEB:<10} requests {_cpus(row.requests)} CPUs the usual way (resources.requests)"
 
 
-def tell_two_books(paint: Paint, node: str, books: TwoBooks) -> Iterator[str]:
+def describe_two_ledgers(paint: Paint, node: str, books: SeparateLedgers) -> Iterator[str]:
     """Step 1: computed, nothing is run."""
     row = books.row
     line = _cpus(row.line)
@@ -57,7 +57,7 @@ def tell_two_books(paint: Paint, node: str, books: TwoBooks) -> Iterator[str]:
     yield f"  {' and '.join(both)} both go to {node}: {booked}; neither book shows it."
 
 
-def tell_one_book(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> Iterator[str]:
+def describe_one_ledger(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
     """Step 2: the same pods in the cluster that runs."""
     yield ""
     yield paint.bold("2. One book, in this cluster") + paint.dim(" (these pods are real)")
@@ -68,7 +68,7 @@ def tell_one_book(paint: Paint, node: str, stands: list[Stand], row: BookRow) ->
     yield _command(paint, f"plimsoll explain {WEB} -n demo", f"why {WEB} waits, and what would help")
 
 
-def tell_release(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> Iterator[str]:
+def describe_release(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
     """Step 3: who held the CPUs goes."""
     yield ""
     yield paint.bold(f"3. {DATABASE} goes, its claim is released")
@@ -78,7 +78,9 @@ def tell_release(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> 
     yield _command(paint, f"plimsoll top nodes {node}", f"who holds what of {node}")
 
 
-def tell_return(paint: Paint, node: str, stands: list[Stand], row: BookRow, page: str = "") -> Iterator[str]:
+def describe_return(
+    paint: Paint, node: str, stands: list[DemoPodState], row: BookRow, page: str = ""
+) -> Iterator[str]:
     """Step 4: and comes back."""
     yield ""
     yield paint.bold(f"4. {DATABASE} comes back and has to wait: the line holds from both sides")
@@ -91,7 +93,7 @@ def tell_return(paint: Paint, node: str, stands: list[Stand], row: BookRow, page
         yield f"      {paint.blue(f'{address:<{_COMMAND}}')} all that waits, as a page"
 
 
-def tell_again(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> Iterator[str]:
+def describe_rerun(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
     """The demo over a folder that has it already."""
     yield paint.bold("The demo is loaded already") + ": its pods are as they were."
     for stand in stands:
@@ -99,7 +101,7 @@ def tell_again(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> It
     yield _book(node, row)
 
 
-def _stand(paint: Paint, stand: Stand) -> Iterator[str]:
+def _stand(paint: Paint, stand: DemoPodState) -> Iterator[str]:
     if stand.gone:
         yield f"  {stand.pod:<10} is not there any more"
         return

@@ -1,8 +1,8 @@
 """Simulation of a scheduler that accounts for requests and claims separately.
 
-`keep_two_books` is a pure function of objects. It runs the scheduling cycle with the feature gates of stock
-Kubernetes, where devices charge nothing to their node, and then applies the node's single ledger to the
-result.
+`simulate_separate_ledgers` is a pure function of objects. It runs the scheduling cycle with the feature gates
+of stock Kubernetes, where devices charge nothing to their node, and then applies the node's single ledger to
+the result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOMENT = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
-class TwoBooks:
+class SeparateLedgers:
     """Node of each pod under separate accounting ("" if none), and the resulting charges on one ledger."""
 
     places: Mapping[str, str]
@@ -44,7 +44,7 @@ class TwoBooks:
         return -self.row.free
 
 
-def keep_two_books(found: Iterable[Found], node: str, resource: str = "cpu") -> TwoBooks:
+def simulate_separate_ledgers(found: Iterable[Found], node: str, resource: str = "cpu") -> SeparateLedgers:
     """Schedule the pods of some objects, in their order, as a stock scheduler would."""
     things = [thing for each in found if (thing := _read(each)) is not None]
     cluster_state = ClusterState(Objects(things), Gates.upstream())
@@ -61,7 +61,7 @@ def keep_two_books(found: Iterable[Found], node: str, resource: str = "cpu") -> 
             for thing in _bound(pod, outcome, cluster_state.objects):
                 cluster_state.set(thing)
     (book,) = node_books(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
-    return TwoBooks(places, book.row(resource))
+    return SeparateLedgers(places, book.row(resource))
 
 
 def _read(found: Found) -> Any:

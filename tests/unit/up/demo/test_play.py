@@ -1,4 +1,4 @@
-"""The story of the demo, told in a cluster that runs: what it says and what it leaves."""
+"""The demo, run in a cluster: what it says and what it leaves."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from plimsoll.api import codec
 from plimsoll.client.endpoints import PODS
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.up.console import Console
-from plimsoll.up.demo.play import Play, play_demo, stand_of
-from plimsoll.up.demo.story import Stand
+from plimsoll.up.demo.play import Play, demo_pod_state, play_demo
+from plimsoll.up.demo.story import DemoPodState
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.up import Up
 from tests.outputs import check_output
@@ -41,13 +41,13 @@ def settings() -> Iterator[UpSettings]:
 
 def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
     """Whether it went well, what was said, and where pods are at the end."""
-    told = StringIO()
+    output = StringIO()
     fine: list[bool] = []
     places: list[tuple[str, str]] = []
 
     async def story() -> None:
         async def ready(cluster: Up) -> None:
-            fine.append(await play_demo(cluster, Console(told)))
+            fine.append(await play_demo(cluster, Console(output)))
             assert cluster.server is not None
             for raw in (await cluster.server.client().list(PODS)).items:
                 pod = codec.decode_tree(raw)
@@ -58,7 +58,7 @@ def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
             await Up(settings).run(ready)
 
     asyncio.run(story())
-    return fine == [True], told.getvalue(), places
+    return fine == [True], output.getvalue(), places
 
 
 def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
@@ -82,14 +82,14 @@ def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
 
 
 def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
-    told = StringIO()
+    output = StringIO()
 
     async def interrupt() -> None:
         async def ready(cluster: Up) -> None:
             assert cluster.server is not None
-            play = Play(cluster.server.client(), Console(told), pause=0.5)
+            play = Play(cluster.server.client(), Console(output), pause=0.5)
             task = asyncio.create_task(play.run())
-            while "2. One book" not in told.getvalue():
+            while "2. One book" not in output.getvalue():
                 await asyncio.sleep(0.01)
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -110,11 +110,11 @@ def test_what_does_not_happen_is_said() -> None:
     """A cluster without the demo's nodes: nothing finds a place, and the telling ends."""
     from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415
 
-    told = StringIO()
+    output = StringIO()
 
     async def story(cluster: LocalCluster) -> bool:
         async with cluster.connect() as client:
-            return await Play(client, Console(told), seconds=0.1).run()
+            return await Play(client, Console(output), seconds=0.1).run()
 
     with LocalCluster(scheduler=True) as cluster:
         cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: demo}}")
@@ -123,13 +123,13 @@ def test_what_does_not_happen_is_said() -> None:
             " status: {allocatable: {cpu: '1', memory: 1Gi, pods: '9'}}}"
         )
         assert asyncio.run(story(cluster)) is False
-    assert "this went wrong: pod database has no node after 0.1 s; plimsoll explain" in told.getvalue()
-    assert "2. One book" not in told.getvalue()
+    assert "this went wrong: pod database has no node after 0.1 s; plimsoll explain" in output.getvalue()
+    assert "2. One book" not in output.getvalue()
 
 
 def test_how_it_stands_with_a_pod() -> None:
     waiting = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: a, b. preemption: c."}
     pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"conditions": [waiting]}}
-    assert stand_of(pod) == Stand("p", why="0/1 nodes: a, b")
-    assert stand_of({**pod, "spec": {"nodeName": "n"}}) == Stand("p", "n")
-    assert stand_of({"metadata": {"name": "p"}, "spec": {}}) == Stand("p")
+    assert demo_pod_state(pod) == DemoPodState("p", why="0/1 nodes: a, b")
+    assert demo_pod_state({**pod, "spec": {"nodeName": "n"}}) == DemoPodState("p", "n")
+    assert demo_pod_state({"metadata": {"name": "p"}, "spec": {}}) == DemoPodState("p")

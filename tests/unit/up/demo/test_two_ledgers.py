@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from plimsoll.tools.cluster_state.manifests import Found, parse_objects
-from plimsoll.up.demo.two_ledgers import keep_two_books
+from plimsoll.up.demo.two_ledgers import simulate_separate_ledgers
 from plimsoll.up.demo_objects import NODE, demo_objects, story_objects
 
 
 def test_both_books_say_that_there_is_room() -> None:
-    books = keep_two_books([*demo_objects(), *story_objects()], NODE)
+    books = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
     assert books.places == {"database": "small-1", "web": "small-1"}
     assert (books.row.line, books.row.requests, books.row.claims) == (8000, 6000, 6000)
     assert (books.row.used, books.past) == (12_000, 4000)
@@ -20,7 +20,7 @@ def test_a_book_that_is_full_is_full() -> None:
     """Stock Kubernetes does keep each of its books: a third pod has no room in that of requests."""
     third = next(each for each in story_objects() if each.name == "web")
     more = Found({**third.tree, "metadata": {"name": "third", "namespace": "demo"}}, "here", 1, 1)
-    books = keep_two_books([*demo_objects(), *story_objects(), more], NODE)
+    books = simulate_separate_ledgers([*demo_objects(), *story_objects(), more], NODE)
     assert books.places["third"] == ""
     assert books.row.used == 12_000
 
@@ -38,13 +38,13 @@ spec:
   resourceClaims: [{name: c, resourceClaimName: nowhere}]
   containers: [{name: a, image: a}]
 """
-    books = keep_two_books([*demo_objects(), *parse_objects(text, "here")], NODE)
+    books = simulate_separate_ledgers([*demo_objects(), *parse_objects(text, "here")], NODE)
     assert books.places == {"without-claim": ""}
     assert books.past == -8000
 
 
 def test_the_document_shows_the_story_as_it_is() -> None:
     root = Path(__file__).parents[4]
-    told = (root / "tests" / "golden" / "up" / "story.txt").read_text().strip()
+    output = (root / "tests" / "golden" / "up" / "story.txt").read_text().strip()
     shown = (root / "docs" / "up.md").read_text().split("```\nOne node, two books")[1].split("```")[0]
-    assert told.startswith(f"One node, two books{shown}".strip())
+    assert output.startswith(f"One node, two books{shown}".strip())
