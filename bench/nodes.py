@@ -51,7 +51,7 @@ def measure(nodes: int, seconds: float) -> None:
         print(f"{len(names)} pods made after         {made:8.2f} s, running after {took:.2f} s")
         print(f"CPU for each pod                {cost / len(names) * 1000:8.2f} ms")
         idle(seconds, "with pods")
-        failures = sum(cluster.agent(f"node-{number}").presence.failures for number in range(nodes))
+        failures = sum(cluster.agent(f"node-{number}").status_reporter.failures for number in range(nodes))
         print(f"heartbeats that failed          {failures:8d}")
 
 

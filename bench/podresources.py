@@ -27,10 +27,10 @@ from pathlib import Path
 from bench.clock import best
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, Source
 from plimsoll.node.podresources.pod_view import Switches, gather, view_pod, write_pod
 from plimsoll.node.podresources.response_cache import Answers
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 
@@ -62,7 +62,7 @@ class FullNode(Source):
     def is_active(self, pod: Pod) -> bool:
         return True
 
-    def claims_of(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None:
+    def claims_of(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
         return self.claims.get((pod.metadata.name, container.name))
 
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
@@ -99,11 +99,11 @@ def make_pod(number: int, containers: int, claims: int) -> Pod:
     return codec.convert(tree, Pod)
 
 
-def make_claim(uid: str, name: str) -> PreparedClaim:
+def make_claim(uid: str, name: str) -> ClaimInfo:
     cdi = (f"gpu.example.com/gpu={uid}-{name}",)
     device = PreparedDevice("pool-0", f"gpu-{name}", ("gpu",), cdi, f"share-{uid}")
     drivers = {"gpu.example.com": (device,)}
-    return PreparedClaim(ClaimRef("default", name, f"{uid}-{name}"), frozenset({uid}), drivers, True)
+    return ClaimInfo(ClaimRef("default", name, f"{uid}-{name}"), frozenset({uid}), drivers, True)
 
 
 def report_making(node: FullNode) -> None:

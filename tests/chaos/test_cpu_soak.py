@@ -17,9 +17,9 @@ import pytest
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.client.endpoints import NODES, RESOURCE_CLAIMS
 from plimsoll.drivers.cpu.state.cdi import read_files
+from plimsoll.node.claim_info import ClaimRef, DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
-from plimsoll.node.prepared import ClaimRef, DriverFault
 from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs

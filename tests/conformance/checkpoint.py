@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.node.claims.kubelet_file import Decoded, KubeletClaim, KubeletDevice, decode, encode
+from plimsoll.node.claims.kubelet_checkpoint import (
+    DecodedCheckpoint,
+    KubeletClaim,
+    KubeletDevice,
+    decode,
+    encode,
+)
 
 
 def check(row: dict[str, Any]) -> str | None:
@@ -21,7 +27,7 @@ def check(row: dict[str, Any]) -> str | None:
     return _compare(decoded, row)
 
 
-def _compare(decoded: Decoded, row: dict[str, Any]) -> str | None:
+def _compare(decoded: DecodedCheckpoint, row: dict[str, Any]) -> str | None:
     mismatch = _differ("valid", not decoded.error, row["valid"])
     mismatch = mismatch or _differ("error", decoded.error, row.get("error", ""))
     mismatch = mismatch or _differ("claims error", decoded.claims_error, row.get("claimsError", ""))

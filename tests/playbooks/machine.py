@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.runtime.simulated import NoneRuntime
 from plimsoll.protocols.cdi import CdiFolders
 
@@ -15,7 +15,7 @@ from plimsoll.protocols.cdi import CdiFolders
 class Machine(NoneRuntime):
     """Tells `watch` of every container that is about to run, and counts them."""
 
-    def __init__(self, cdi: Path, watch: Callable[[ContainerState], None]) -> None:
+    def __init__(self, cdi: Path, watch: Callable[[ContainerInfo], None]) -> None:
         super().__init__(cdi=CdiFolders((cdi,)))
         self._watch = watch
         #: How often the containers of a pod were started, by its UID.
@@ -64,14 +64,14 @@ class Machine(NoneRuntime):
             await self.gate.wait()
         await self._thawed()
         state = next((each for each in self.containers() if each.id == id), None)
-        if state is not None and state.phase is Phase.CREATED:
+        if state is not None and state.phase is ContainerPhase.CREATED:
             self.starts[state.pod] = self.starts.get(state.pod, 0) + 1
         return await super().start_container(id)
 
     async def crash(self, uid: str, code: int) -> None:
         """All running containers of a pod end by themselves."""
         for state in self.containers(uid):
-            if state.phase is Phase.RUNNING:
+            if state.phase is ContainerPhase.RUNNING:
                 container = self._containers[state.id]
                 container.script = replace(container.script, exit_code=code)
                 await self._end_itself(state.id)

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from plimsoll.ledger.node import pod_key
-from plimsoll.node.containers import Phase
+from plimsoll.node.containers import ContainerPhase
 from tests.playbooks.world import SECONDS, Tree, World
 
 TERMINAL = ("Succeeded", "Failed")
@@ -52,20 +52,20 @@ def _driver(world: World) -> list[str]:
 def _agent(world: World) -> list[str]:
     """The agent's books agree with its records, with themselves and with each other."""
     agent = world.agent
-    own, wrong = agent.equipment, []
-    book = {claim.ref.uid: claim for claim in own.book.claims()}
-    if set(book) != set(world.recorded()):
-        wrong.append(f"the book has claims {set(book)}, the record {set(world.recorded())}")
-    if list(agent.admitter.order) != world.admitted():
-        wrong.append(f"let in are {agent.admitter.order}, on record {world.admitted()}")
-    wrong += [str(each) for each in agent.admitter.ledger.verify()]
+    own, wrong = agent.components, []
+    claim_cache = {claim.ref.uid: claim for claim in own.claim_cache.claims()}
+    if set(claim_cache) != set(world.recorded()):
+        wrong.append(f"the claim cache has claims {set(claim_cache)}, the record {set(world.recorded())}")
+    if list(agent.admission_handler.admitted_uids) != world.admitted():
+        wrong.append(f"let in are {agent.admission_handler.admitted_uids}, on record {world.admitted()}")
+    wrong += [str(each) for each in agent.admission_handler.ledger.verify()]
     sandboxes = {each.uid for each in own.runtime.sandboxes() if each.running}
-    if not sandboxes <= set(agent.admitter.order):
-        wrong.append(f"sandboxes {sandboxes} run, let in are {agent.admitter.order}")
-    users = {pod for claim in book.values() for pod in claim.pods}
-    if not users <= set(agent.admitter.order):
-        wrong.append(f"pods {users} hold claims, let in are {agent.admitter.order}")
-    for claim in book.values():
+    if not sandboxes <= set(agent.admission_handler.admitted_uids):
+        wrong.append(f"sandboxes {sandboxes} run, let in are {agent.admission_handler.admitted_uids}")
+    users = {pod for claim in claim_cache.values() for pod in claim.pods}
+    if not users <= set(agent.admission_handler.admitted_uids):
+        wrong.append(f"pods {users} hold claims, let in are {agent.admission_handler.admitted_uids}")
+    for claim in claim_cache.values():
         if not claim.pods:
             wrong.append(f"{claim.ref.name} is held for nobody")
     left = [path.name for path in world.layout.root.iterdir() if path.name.startswith(".")]
@@ -77,7 +77,7 @@ def _agent(world: World) -> list[str]:
 def _api(world: World, pods: list[Tree]) -> list[str]:
     """What the API says of pods is so, and pods are as they should be."""
     agent, wrong = world.agent, []
-    own = agent.equipment
+    own = agent.components
     uids = {tree["metadata"]["uid"] for tree in pods}
     if {pod_key(pod) for pod in agent.pods()} != uids:
         wrong.append("the agent does not know the pods of the API")
@@ -96,9 +96,9 @@ def _api(world: World, pods: list[Tree]) -> list[str]:
 
 def _pod(world: World, tree: Tree) -> list[str]:
     agent, wrong = world.agent, []
-    own, meta, status = agent.equipment, tree["metadata"], tree.get("status", {})
+    own, meta, status = agent.components, tree["metadata"], tree.get("status", {})
     uid, phase = meta["uid"], status.get("phase")
-    states = [state for state in own.runtime.containers(uid) if state.phase is Phase.RUNNING]
+    states = [state for state in own.runtime.containers(uid) if state.phase is ContainerPhase.RUNNING]
     shown = {
         each["name"]: each["containerID"]
         for each in status.get("containerStatuses", ())
@@ -117,14 +117,14 @@ def _pod(world: World, tree: Tree) -> list[str]:
         )
         if count != state.attempt:
             wrong.append(f"restarts {count}, should be {state.attempt}")
-    claims = own.book.of_pod(uid)
+    claims = own.claim_cache.claims_of_pod(uid)
     if phase in TERMINAL:
-        if states or uid in agent.admitter or claims:
+        if states or uid in agent.admission_handler or claims:
             wrong.append(f"it has {phase} and holds something")
         if meta.get("deletionTimestamp"):
             wrong.append("it has ended and is not taken from the API")
         return wrong
-    if uid not in agent.admitter:
+    if uid not in agent.admission_handler:
         wrong.append("it is neither let in nor refused")
     stuck = _blocked(world, tree)
     if meta.get("deletionTimestamp"):

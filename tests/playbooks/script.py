@@ -91,7 +91,7 @@ def play(script: str, **settings: Any) -> None:
 async def _connected(world: World) -> None:
     """A driver that came is registered before the next step: calls can be counted."""
     if world.up and world.driver.up:
-        plugins = world.agent.equipment.plugins
+        plugins = world.agent.components.plugins
         assert plugins is not None
         await world.until(lambda: any(each.connected for each in plugins.drivers()) or not world.driver.up)
 
@@ -111,7 +111,7 @@ async def settle(world: World, *, tidy: bool = False) -> None:
     await world.ready()
     if tidy:
         await _connected(world)
-        await world.agent.tidy()
+        await world.agent.clean_up_orphans()
     await quiet(world)
 
 
@@ -124,12 +124,12 @@ async def clear(world: World) -> None:
         await world.gone(tree["metadata"]["name"], tree["metadata"]["namespace"])
     await quiet(world)
     agent = world.agent
-    assert not agent.equipment.runtime.sandboxes()
-    assert not agent.equipment.book.claims()
+    assert not agent.components.runtime.sandboxes()
+    assert not agent.components.claim_cache.claims()
     assert not world.driver.held
-    assert not agent.admitter.order
-    assert not any(agent.admitter.ledger.requested.values())
-    await world.until(lambda: not agent._workers and not agent._retiring, "workers end")
+    assert not agent.admission_handler.admitted_uids
+    assert not any(agent.admission_handler.ledger.requested.values())
+    await world.until(lambda: not agent._workers and not agent._termination_tasks, "workers end")
 
 
 # -- the driver
@@ -272,7 +272,7 @@ async def _sees(world: World, name: str, what: str) -> None:
         await world.runs(name)
     elif what == "waits":
         await world.sees(name, lambda tree: tree and tree["status"]["phase"] == "Pending", what)
-        assert world.agent.equipment.runtime.containers(await world.uid(name)) == []
+        assert world.agent.components.runtime.containers(await world.uid(name)) == []
     elif what == "is gone":
         await world.gone(name)
     elif what == "is starting":

@@ -155,7 +155,7 @@ def test_a_thousand_looks_cost_no_driver_a_call() -> None:
             await world.pod("p", "a")
             await world.runs("p")
             for _ in range(1000):
-                await world.agent.tidy()
+                await world.agent.clean_up_orphans()
             assert [call[:2] for call in world.driver.calls] == [("prepare", "a")]
             await clear(world)
 

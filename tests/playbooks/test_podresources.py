@@ -145,7 +145,7 @@ def test_drivers_and_agents_come_and_go() -> None:
         assert await agree(world) == before
         await world.pod("q", "b")
         await world.sees("q", lambda tree: tree and tree["status"]["phase"] == "Pending")
-        await world.until(lambda: len(world.agent.admitter.order) == 2, "q is let in")
+        await world.until(lambda: len(world.agent.admission_handler.admitted_uids) == 2, "q is let in")
         listed = await list_pods(world)
         assert sorted(listed) == ["p", "q"]
         assert not _devices(listed["q"]), "not prepared yet"

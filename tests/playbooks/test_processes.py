@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.containers import Phase
+from plimsoll.node.containers import ContainerPhase
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import CONVERSATIONS, play
 from tests.playbooks.test_room import tell
@@ -52,7 +52,7 @@ def _runs(pid: int) -> bool:
 
 async def pid_of(world: World, name: str) -> int:
     states = world.runtime.containers(await world.uid(name))
-    (pid,) = [state.pid for state in states if state.phase is Phase.RUNNING]
+    (pid,) = [state.pid for state in states if state.phase is ContainerPhase.RUNNING]
     return pid
 
 
@@ -72,7 +72,9 @@ def test_processes_have_what_their_claims_give_them_and_are_adopted() -> None:
         await world.crash("p")
         await world.until(lambda: not _runs(pid), "the end")
         world.mend()
-        await world.until(lambda: world.starts(world.agent.admitter.order[0]) == 2, "a restart")
+        await world.until(
+            lambda: world.starts(world.agent.admission_handler.admitted_uids[0]) == 2, "a restart"
+        )
         await world.runs("p")
         await quiet(world)
         again = await pid_of(world, "p")

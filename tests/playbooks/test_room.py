@@ -15,7 +15,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
 from plimsoll.ledger.fit import Admission
-from plimsoll.node.admission.admit import Admitter
+from plimsoll.node.admission.admission_handler import AdmissionHandler
 from plimsoll.node.eviction.manager import Available, Measure, PodMeasure
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear, settle
@@ -80,7 +80,7 @@ def test_first_in_stays_in_and_the_second_is_told_why() -> None:
 
 
 def test_a_pod_that_came_first_to_the_api_but_not_to_the_node() -> None:
-    """Order of admission counts, not age: a restart changes nothing."""
+    """TerminationRequest of admission counts, not age: a restart changes nothing."""
 
     async def story(world: World) -> None:
         await world.stop_agent()
@@ -105,16 +105,20 @@ def test_a_pod_that_came_first_to_the_api_but_not_to_the_node() -> None:
 @pytest.mark.parametrize("force", [False, True])
 def test_a_pod_that_goes_while_it_is_written_down(force: bool) -> None:
     async def story(world: World) -> None:
-        admitter, flush, gate = world.agent.admitter, world.agent.admitter.flush, asyncio.Event()
+        admission_handler, flush, gate = (
+            world.agent.admission_handler,
+            world.agent.admission_handler.flush,
+            asyncio.Event(),
+        )
 
         async def slow() -> Any:
             await gate.wait()
             return await flush()
 
-        setattr(admitter, "flush", slow)  # noqa: B010 - a method
+        setattr(admission_handler, "flush", slow)  # noqa: B010 - a method
         made = await world.pod("p", "a", cpu="3")
         uid = made["metadata"]["uid"]
-        await world.until(lambda: uid in admitter, "p is let in")
+        await world.until(lambda: uid in admission_handler, "p is let in")
         await world.delete("p", force=force)
         await world.until(
             lambda: all(pod.metadata.deletion_timestamp for pod in world.agent.pods()), "the agent knows"
@@ -122,7 +126,7 @@ def test_a_pod_that_goes_while_it_is_written_down(force: bool) -> None:
         gate.set()
         await world.gone("p")
         await quiet(world)
-        assert uid not in admitter
+        assert uid not in admission_handler
         await world.pod("q", cpu="3")
         await world.runs("q")
 
@@ -134,7 +138,7 @@ def test_what_claims_charge_counts(form: Form, how: Callable[[str, str], dict[st
     async def story(world: World) -> None:
         await world.pod("p", "a", cpu="1", status=how("a", "2"))
         tree = await world.runs("p")
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 3000
         assert tree["status"]["nodeAllocatableResourceClaimStatuses"][0]["resourceClaimName"] == "a"
         await world.pod("q", "b", cpu="1", status=how("b", "500m"))
         text = "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000"
@@ -143,7 +147,7 @@ def test_what_claims_charge_counts(form: Form, how: Callable[[str, str], dict[st
         await world.kill_agent()
         await world.start_agent()
         await quiet(world)
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 3000
         await world.pod("r", cpu="1")
         await world.runs("r")
 
@@ -164,7 +168,7 @@ def test_pools_are_not_overdrawn() -> None:
     async def story(world: World) -> None:
         await world.pod("p", "a", cpu="2", status=drawn("a", "3", "2"))
         await world.runs("p")
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 3000
         await world.pod("q", "a", cpu="1", status=drawn("a", "3", "1"))
         await world.runs("q")
         await world.pod("r", "a", cpu="1", status=drawn("a", "3", "1"))
@@ -174,7 +178,9 @@ def test_pools_are_not_overdrawn() -> None:
         await world.delete("p")
         await world.gone("p")
         await quiet(world)
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000, "the pool stays while it has a user"
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 3000, (
+            "the pool stays while it has a user"
+        )
         await world.pod("s", "a", cpu="2", status=drawn("a", "3", "2"))
         await world.runs("s")
         assert world.driver.count("prepare", "a") == 1
@@ -301,7 +307,7 @@ async def grow(world: World, charged: dict[str, Any]) -> None:
         "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
     )
     await world.admin.patch(PODS, "p", {"status": charged}, "default", subresource="status")
-    await world.until(lambda: world.agent.admitter.ledger.requested["cpu"] == 4000, "the charge")
+    await world.until(lambda: world.agent.admission_handler.ledger.requested["cpu"] == 4000, "the charge")
     await world.delete("q")
 
 
@@ -310,21 +316,23 @@ def test_a_pod_with_charges_grows_within_the_node_in_the_form_of_1_37() -> None:
         await grow(world, charge_137("a", "1"))
         tree = await world.sees("p", lambda t: given_cpu(t) == "3")
         assert tree is not None
-        assert world.agent.admitter.ledger.requested["cpu"] == 4000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 4000
         await world.sees("p", lambda t: not condition(t, "PodResizePending"))
         assert tree["status"]["containerStatuses"][0]["restartCount"] == 0
         await world.kill_agent()
         await world.start_agent()
         await quiet(world)
-        assert world.agent.admitter.ledger.requested["cpu"] == 4000, "what it was given stays"
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 4000, "what it was given stays"
         assert world.driver.count("prepare", "a") == 1
         await resize(world, "p", "2")  # a charged pod, by the API: claim and container are 3 of 4 then
         await world.sees("p", lambda t: given_cpu(t) == "2")
-        await world.until(lambda: world.agent.admitter.ledger.requested["cpu"] == 3000, "the smaller charge")
+        await world.until(
+            lambda: world.agent.admission_handler.ledger.requested["cpu"] == 3000, "the smaller charge"
+        )
         await resize(world, "p", "4")  # with the claim that is more than the node has
         tree = await world.sees("p", lambda t: condition(t, "PodResizePending")["reason"] == "Infeasible")
         assert "requested: 5000" in condition(tree, "PodResizePending")["message"]
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 3000
 
     tell(story, form=Form.V1_37)
 
@@ -338,7 +346,7 @@ def test_a_pod_with_charges_cannot_be_resized_in_the_form_of_1_36() -> None:
         assert given_cpu(tree) == "1"
         await world.gone("q")
         await quiet(world)
-        assert world.agent.admitter.ledger.requested["cpu"] == 2000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 2000
         with pytest.raises(ApiError, match=text):
             await resize(world, "p", "2")
 
@@ -358,21 +366,21 @@ def test_a_resize_waits_for_room() -> None:
         )
         await world.delete("q")
         await world.sees("p", lambda t: given_cpu(t) == "3")
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        assert world.agent.admission_handler.ledger.requested["cpu"] == 3000
 
     tell(story)
 
 
 def test_a_pod_that_cannot_be_judged_is_refused_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Admitter.judge
+    judge = AdmissionHandler.check
 
-    def stumble(self: Admitter, pod: Pod) -> Admission:
+    def stumble(self: AdmissionHandler, pod: Pod) -> Admission:
         if pod.metadata.name == "strange":
             raise ZeroDivisionError("never seen before")
         return judge(self, pod)
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(Admitter, "judge", stumble)
+        monkeypatch.setattr(AdmissionHandler, "judge", stumble)
         await world.pod("strange")
         reason, message = await refused(world, "strange")
         assert reason == "UnexpectedAdmissionError"

@@ -28,13 +28,13 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import EVENTS, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.node.agent import Agent
-from plimsoll.node.containers import ContainerState, Phase, Runtime
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, Runtime
 from plimsoll.node.eviction.manager import Available
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.plugins import Times
 from plimsoll.node.pods.backoff import Timing as PodTiming
-from plimsoll.node.prepared import ClaimRef, PreparedClaim
 from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings, Pace
@@ -139,7 +139,7 @@ class World:
 
     @property
     def runtime(self) -> Runtime:
-        return self.machine if self.machine is not None else self._newest().equipment.runtime
+        return self.machine if self.machine is not None else self._newest().components.runtime
 
     def _newest(self) -> Agent:
         """The agent that was made last: it may be about to stop."""
@@ -209,13 +209,13 @@ class World:
             client, settings, name, machine, metrics, runtime=self.machine, available=self.available
         )
         self._agent = agent
-        plugins, book = agent.equipment.plugins, agent.equipment.book
+        plugins, claim_cache = agent.components.plugins, agent.components.claim_cache
         assert plugins is not None
 
         def doorway(call: str, inner: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
             async def through(driver: str, claims: Sequence[ClaimRef]) -> T:
                 await self._held("")
-                known = {claim.ref.uid: claim for claim in book.claims()}
+                known = {claim.ref.uid: claim for claim in claim_cache.claims()}
                 for ref in claims:
                     self._judge_call(call, driver, ref, known.get(ref.uid))
                 await self._held("before")
@@ -237,7 +237,7 @@ class World:
 
     # -- what must never happen
 
-    def _judge_call(self, call: str, driver: str, ref: ClaimRef, known: PreparedClaim | None) -> None:
+    def _judge_call(self, call: str, driver: str, ref: ClaimRef, known: ClaimInfo | None) -> None:
         if known is None or ref.uid not in self.recorded():
             self.wrongs.append(f"{call} of {ref.name}, which is not on record")
             return
@@ -248,13 +248,13 @@ class World:
             self.wrongs.append(f"{ref.name} is prepared while its device is held for {others}")
         if call == "unprepare":
             for pod in known.pods:
-                if any(state.phase is Phase.RUNNING for state in self.runtime.containers(pod)):
+                if any(state.phase is ContainerPhase.RUNNING for state in self.runtime.containers(pod)):
                     self.wrongs.append(f"{ref.name} is released while a container of its pod {pod} runs")
 
-    def _created(self, state: ContainerState) -> None:
+    def _created(self, state: ContainerInfo) -> None:
         """A container was made: its claims are ready, and that is on the disk."""
         disk = self.recorded()
-        for claim in self._newest().equipment.book.of_pod(state.pod):
+        for claim in self._newest().components.claim_cache.claims_of_pod(state.pod):
             entry = disk.get(claim.ref.uid)
             if entry is None or not entry.get("ready"):
                 self.wrongs.append(f"container {state.name} has claim {claim.ref.name}, which is not ready")
@@ -405,7 +405,11 @@ class World:
         if self.machine is not None:
             await self.machine.crash(uid, code)
             return
-        ids = {state.id: state.pid for state in self.runtime.containers(uid) if state.phase is Phase.RUNNING}
+        ids = {
+            state.id: state.pid
+            for state in self.runtime.containers(uid)
+            if state.phase is ContainerPhase.RUNNING
+        }
         for pid in ids.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if code else signal.SIGUSR1)
@@ -413,7 +417,7 @@ class World:
             await self.until(
                 lambda: (
                     not any(
-                        state.id in ids and state.phase is Phase.RUNNING
+                        state.id in ids and state.phase is ContainerPhase.RUNNING
                         for state in self.runtime.containers(uid)
                     )
                 ),

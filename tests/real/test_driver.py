@@ -19,9 +19,9 @@ import pytest
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins, Times
-from plimsoll.node.prepared import ClaimRef, DriverFault, PreparedDevice
 from tests.real.programs import ASSETS, missing
 from tests.smoke.objects import DRIVER, claim, device_class, node
 from tests.smoke.process import ServerProcess

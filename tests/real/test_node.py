@@ -101,7 +101,7 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
         assert caught.value.code == 403
 
         # A pressure shows at once, and goes.
-        process.agent().presence.set_condition("DiskPressure", True)
+        process.agent().status_reporter.set_condition("DiskPressure", True)
 
         def pressed(tree: Any) -> bool:
             return any(
@@ -126,7 +126,7 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
         process = NodeProcess(node_client, settings)
         task = asyncio.create_task(process.run())
         await process.ready(SECONDS)
-        assert [one.metadata.name for one in process.agent().admitter.pods()] == ["fits"]
+        assert [one.metadata.name for one in process.agent().admission_handler.pods()] == ["fits"]
 
         for name in ("fits", "too-big"):
             await admin.delete(PODS, name, NS)

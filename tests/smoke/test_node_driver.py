@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Health, Plugins, Times
-from plimsoll.node.prepared import ClaimRef, DriverFault, PreparedDevice
 from tests.node_peers import DriverProcess, make_stubs
 from tests.unit.node.plugins.peers import registered, run, until
 

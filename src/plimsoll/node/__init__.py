@@ -1,6 +1,6 @@
-"""What runs on a machine: admission, claims, containers, enforcement, PodResources. Imports api, ledger, wire
-and cluster (its client).
+"""Node agent, Plimsoll's kubelet: pod admission, claim preparation, containers, cgroups and PodResources.
 
-Start at `agent.py`: a pod's way from the watch to its containers and back. Each part stands alone behind a
-small protocol, so that a machine can be simulated by the thousand or driven for real.
+Start at `agent.py`, which follows a pod from the watch to its containers and back. The components depend on
+each other only through small protocols, so that the same agent can run thousands of simulated nodes or one
+real machine.
 """

@@ -1,16 +1,16 @@
-"""One node's agent: from the pods of the API to their containers, claims and cgroups, and back. START HERE.
+"""Agent of one node: reconciles the pods of the API with containers, claims and cgroups. START HERE.
 
-Owns the order of things. All pods of the node are listed once: who was let in before a restart comes first,
-in the same order, then the others are judged on the node's own books (`admission`). A pod that is let in is
-on record before anything is done for it; then a worker of its own prepares its claims, runs its containers
-and tells the API (`pods.worker`). A pod that has ended gives back what it held when nothing of it runs any
-more.
+All pods of the node are listed once. Pods that were admitted before a restart come first, in their recorded
+order; then the others pass admission against the node's own ledger (`admission`). An admitted pod is
+checkpointed before any work is done for it; then its own pod worker prepares its claims, runs its containers
+and reports its status (`pods.worker`). A terminated pod releases its resources once none of its containers
+runs.
 
-Promises: what the runtime has and the API does not know is ended and cleaned up, its claims included; nothing
-of the agent's own work depends on the API server or on drivers being there; stopping the agent stops no
-container.
+Guarantees that pods which the runtime has and the API does not are stopped and cleaned up, including their
+claims; that neither an unreachable API server nor a missing driver stops the agent; and that stopping the
+agent stops no container.
 
-Documents 000 ("Kubelet Admission Control") and 004.
+KEP-5517, "Kubelet Admission Control", and KEP-3695 (docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -26,54 +26,54 @@ from plimsoll.api.core import Pod
 from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import Admission
 from plimsoll.ledger.node import pod_key
-from plimsoll.node.admission.admit import Admitter, has_ended
+from plimsoll.node.admission.admission_handler import AdmissionHandler, is_terminal
 from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
+from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.cgroups.watch import CgroupWatch
-from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import Runtime, RuntimeFault
-from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.eviction.manager import Eviction, PressureWatch, admit_under
 from plimsoll.node.machine.machine import pods_share
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
-from plimsoll.node.podresources.provider import Sights
+from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.pods.backoff import Failure, fail
 from plimsoll.node.pods.components import Parts
-from plimsoll.node.pods.pod_state import Order
+from plimsoll.node.pods.pod_state import TerminationRequest
 from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
-from plimsoll.node.slices import Slices
-from plimsoll.node.status.reporter import Presence
+from plimsoll.node.slice_cleaner import SliceCleaner
+from plimsoll.node.status.reporter import NodeStatusReporter
 
 _log = logging.getLogger("plimsoll.node")
 
-#: The kubelet's word for a pod that could not be judged.
+#: The kubelet's reason for a pod whose admission check failed with an error.
 _UNEXPECTED = "UnexpectedAdmissionError"
-#: How often claims, pods and cgroups that nobody knows are looked for (seconds).
-_TIDY_SECONDS = 60.0
-#: How long a critical pod waits for those that go for its sake (seconds).
-_ROOM_SECONDS = 120.0
+#: Interval of the search for orphaned claims, pods and cgroups (seconds).
+_HOUSEKEEPING_SECONDS = 60.0
+#: Time a critical pod waits for its preemption victims to terminate (seconds).
+_PREEMPTION_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """The parts of one agent; those that are None are not wanted."""
+class Components:
+    """Components of one agent; None for those that are disabled."""
 
-    presence: Presence
-    admitter: Admitter
-    book: ClaimBook
+    status_reporter: NodeStatusReporter
+    admission_handler: AdmissionHandler
+    claim_cache: ClaimInfoCache
     runtime: Runtime
     cgroups: Cgroups
-    enforcement: Enforcement
-    parts: Parts  #: what workers work with
-    sights: Sights
-    mark: RootMark  #: on the root of the cgroups
+    enforcement: CgroupPlanner
+    parts: Parts  #: dependencies shared by the pod workers
+    pod_resources_provider: PodResourcesProvider
+    mark: RootMark  #: ownership mark on the root cgroup
     plugins: Plugins | None = None
-    slices: Slices | None = None
+    slice_cleaner: SliceCleaner | None = None
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None
     pressure: PressureWatch | None = None
@@ -81,95 +81,105 @@ class Equipment:
 
 
 class Agent:
-    """The agent of one node."""
+    """Agent of one node."""
 
     def __init__(
-        self, equipment: Equipment, *, tidy: float = _TIDY_SECONDS, room: float = _ROOM_SECONDS
+        self,
+        components: Components,
+        *,
+        housekeeping_seconds: float = _HOUSEKEEPING_SECONDS,
+        preemption_seconds: float = _PREEMPTION_SECONDS,
     ) -> None:
-        self.equipment = equipment
-        self.presence = equipment.presence
-        self.admitter = equipment.admitter
-        self.name = equipment.presence.name
-        self._tidy_seconds = tidy
-        self._room_seconds = room
+        self.components = components
+        self.status_reporter = components.status_reporter
+        self.admission_handler = components.admission_handler
+        self.name = components.status_reporter.name
+        self._housekeeping_seconds = housekeeping_seconds
+        self._preemption_seconds = preemption_seconds
         self._pods: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
-        self._coming: asyncio.Queue[Pod] = asyncio.Queue()
-        self._retiring: dict[str, asyncio.Task[None]] = {}
+        self._admission_queue: asyncio.Queue[Pod] = asyncio.Queue()
+        self._termination_tasks: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._tiers_due = asyncio.Event()
+        self._qos_cgroups_changed = asyncio.Event()
         self._drivers_changed = asyncio.Event()
-        #: Drivers have to release or prepare something that no worker asks for; counts the failed tries.
-        self._undone: Failure | None = None
+        #: A driver call failed that no worker retries (prepare or unprepare); counts the attempts.
+        self._failed_calls: Failure | None = None
 
-    # -- life
+    # -- lifecycle
 
     async def start(self) -> None:
-        """Take over what is there, open the sockets, begin to register; pods come by `pods_listed`."""
-        own = self.equipment
+        """Adopt running containers, open the sockets and start registering; pods arrive by `pods_listed`."""
+        components = self.components
         try:
             for fault in await asyncio.to_thread(self._set_up_root):
                 _log.warning("%s: %s", self.name, fault)
-            if not own.cgroups.lost():
+            if not components.cgroups.lost():
                 # Nothing below the root is touched before it is certain that no other agent uses it.
-                problem = await asyncio.to_thread(own.mark.take, own.cgroups.root_folders())
+                problem = await asyncio.to_thread(components.mark.take, components.cgroups.root_folders())
                 if problem:
                     raise ConfigError(f"{problem}; stop it, or give another root with --cgroup-root")
-            own.book.on_release = self._claims_released
-            await own.runtime.start(self._stirred)
-            if own.nri is not None:
-                await own.nri.start()
-            if own.plugins is not None:
-                own.plugins.on_change = self._poke_all
-                if own.slices is not None:
-                    own.plugins.on_gone = own.slices.remove
-                    self._keep(own.slices.sweep(self._connected), "slices")
-                await own.plugins.start()
-            if own.pod_resources is not None:
-                await own.pod_resources.start()
+            components.claim_cache.on_release = self._on_claims_released
+            await components.runtime.start(self._on_container_changed)
+            if components.nri is not None:
+                await components.nri.start()
+            if components.plugins is not None:
+                components.plugins.on_change = self._notify_workers
+                if components.slice_cleaner is not None:
+                    components.plugins.on_gone = components.slice_cleaner.remove
+                    self._start_task(
+                        components.slice_cleaner.remove_orphaned(self._connected_drivers), "slice_cleaner"
+                    )
+                await components.plugins.start()
+            if components.pod_resources is not None:
+                await components.pod_resources.start()
         except BaseException:
             await self.stop()
             raise
-        for finding in (*own.book.findings, *own.admitter.findings, *own.runtime.findings):
+        for finding in (
+            *components.claim_cache.findings,
+            *components.admission_handler.findings,
+            *components.runtime.findings,
+        ):
             _log.warning("%s: %s", self.name, finding)
-        self._keep(own.presence.run(), "presence")
-        self._keep(self._keep_tiers(), "tiers")
-        if own.pressure is not None:
-            self._keep(own.pressure.run(), "pressure")
-        if own.cgroup_watch is not None:
-            self._keep(own.cgroup_watch.run(), "cgroups")
+        self._start_task(components.status_reporter.run(), "node status")
+        self._start_task(self._sync_qos_cgroups(), "QoS cgroups")
+        if components.pressure is not None:
+            self._start_task(components.pressure.run(), "pressure")
+        if components.cgroup_watch is not None:
+            self._start_task(components.cgroup_watch.run(), "cgroups")
 
     async def stop(self) -> None:
-        """End in order; containers go on running, the Node stays."""
-        own = self.equipment
-        workers = list(self._workers.values())  # those that attend to them let go of them when they end
-        await _cancel([*self._tasks, *self._retiring.values()])
+        """Stop in order; containers keep running and the Node object stays."""
+        components = self.components
+        workers = list(self._workers.values())  # the tasks that are canceled next remove them from the dict
+        await _cancel([*self._tasks, *self._termination_tasks.values()])
         self._tasks.clear()
-        self._retiring.clear()
+        self._termination_tasks.clear()
         await asyncio.gather(*(worker.stop() for worker in workers))
         self._workers.clear()
-        await own.parts.writer.stop()
-        await own.parts.events.stop()
-        for part in (own.pod_resources, own.plugins, own.nri):
+        await components.parts.writer.stop()
+        await components.parts.events.stop()
+        for part in (components.pod_resources, components.plugins, components.nri):
             if part is not None:
                 await part.stop()
-        await own.runtime.stop()
-        own.mark.release()
-        await own.admitter.flush()
+        await components.runtime.stop()
+        components.mark.release()
+        await components.admission_handler.flush()
 
-    # -- pods come and go
+    # -- pod events
 
     def pods(self) -> Sequence[Pod]:
-        """The pods the agent knows, ended ones included until the API has them no more."""
+        """Return the pods the agent knows, including terminated ones until they are deleted from the API."""
         return tuple(self._pods.values())
 
     def running(self) -> Sequence[Pod]:
-        """The pods that were let in and have not ended on this node."""
-        return tuple(self._pods[uid] for uid in self.admitter.order if uid in self._pods)
+        """Return the pods that were admitted and have not terminated on this node."""
+        return tuple(self._pods[uid] for uid in self.admission_handler.admitted_uids if uid in self._pods)
 
     def show_cgroups(self) -> dict[str, Any]:
-        """What is set in cgroups, or would be if they could be used: a plan."""
-        cgroups = self.equipment.cgroups
+        """Describe the applied cgroup settings, or those that would be applied if cgroups were available."""
+        cgroups = self.components.cgroups
         return {
             "version": cgroups.version or "plan",
             "note": cgroups.note,
@@ -178,293 +188,314 @@ class Agent:
         }
 
     def cgroup_counts(self) -> tuple[int, int]:
-        """Number of times that cgroups were found to be removed, and created again."""
-        watch = self.equipment.cgroup_watch
+        """Return how many times cgroups were found removed, and how many times they were created again."""
+        watch = self.components.cgroup_watch
         return (watch.losses, watch.restores) if watch is not None else (0, 0)
 
     def is_active(self, pod: Pod) -> bool:
-        """Whether a pod holds anything here, or will."""
-        return pod_key(pod) in self.admitter
+        """Return whether a pod is admitted, and so holds or will hold resources here."""
+        return pod_key(pod) in self.admission_handler
 
     def pods_listed(self, pods: Sequence[Pod]) -> None:
-        """All pods of the node, once: who was in before comes first."""
+        """Handle the initial list of the node's pods; those admitted before a restart come first."""
         for pod in pods:
             self._pods[pod_key(pod)] = pod
-        others = self.admitter.restore(pods)
-        for uid in self.admitter.order:
-            self._begin(self._pods[uid])
+        others = self.admission_handler.restore(pods)
+        for uid in self.admission_handler.admitted_uids:
+            self._start_worker(self._pods[uid])
         for pod in pods:
-            if has_ended(pod) and self._is_unfinished(pod):
-                self._begin(pod)
+            if is_terminal(pod) and self._needs_cleanup(pod):
+                self._start_worker(pod)
         for pod in others:
-            self._coming.put_nowait(pod)
-        self._keep(self._take_in(), "admission")
-        self._keep(self._tidy(), "tidying")
-        self.equipment.sights.stir()
+            self._admission_queue.put_nowait(pod)
+        self._start_task(self._admit_pods(), "admission")
+        self._start_task(self._run_housekeeping(), "housekeeping")
+        self.components.pod_resources_provider.invalidate()
 
     def pod_added(self, pod: Pod) -> None:
         self._pods[pod_key(pod)] = pod
-        if not has_ended(pod):
-            self._coming.put_nowait(pod)
-        elif self._is_unfinished(pod):
-            self._begin(pod)
-        self.equipment.sights.stir()
+        if not is_terminal(pod):
+            self._admission_queue.put_nowait(pod)
+        elif self._needs_cleanup(pod):
+            self._start_worker(pod)
+        self.components.pod_resources_provider.invalidate()
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
         uid = pod_key(new)
         self._pods[uid] = new
-        self.admitter.update(new)
+        self.admission_handler.update(new)
         worker = self._workers.get(uid)
         if worker is not None:
             worker.update(new)
-        elif has_ended(new) and self._is_unfinished(new):
-            self._begin(new)
-        self.equipment.sights.stir()
+        elif is_terminal(new) and self._needs_cleanup(new):
+            self._start_worker(new)
+        self.components.pod_resources_provider.invalidate()
 
     def pod_removed(self, old: Pod) -> None:
-        """A pod is gone from the API; what still runs of it is ended."""
+        """Handle a pod that was deleted from the API: stop its remaining containers."""
         uid = pod_key(old)
         self._pods.pop(uid, None)
         worker = self._workers.get(uid)
         if worker is not None:
             worker.vanish()
         else:
-            self.equipment.parts.writer.forget(uid)
-        self.equipment.sights.stir()
+            self.components.parts.writer.forget(uid)
+        self.components.pod_resources_provider.invalidate()
 
     async def evict(self, pod: Pod, eviction: Eviction) -> None:
-        """Have a pod fail because the node is short of something."""
-        order = Order(eviction.reason, eviction.message, eviction.grace, eviction.condition.reason or "")
-        self._order(pod, order)
+        """Terminate a pod because the node is short of a resource."""
+        request = TerminationRequest(
+            eviction.reason, eviction.message, eviction.grace, eviction.condition.reason or ""
+        )
+        self._terminate(pod, request)
 
     # -- admission
 
-    async def _take_in(self) -> None:
-        """Judge pods one after the other, as they come."""
+    async def _admit_pods(self) -> None:
+        """Admit or reject pods one after the other, in the order they arrive."""
         while True:
-            pod = self._pods.get(pod_key(await self._coming.get()))
-            if pod is None or has_ended(pod) or pod_key(pod) in self._workers:
+            pod = self._pods.get(pod_key(await self._admission_queue.get()))
+            if pod is None or is_terminal(pod) or pod_key(pod) in self._workers:
                 continue
             try:
-                await self._judge(pod)
+                await self._admit_or_reject(pod)
             except Exception as error:
-                _log.exception("%s: pod %s cannot be judged", self.name, _name(pod))
-                self._refuse(pod, _UNEXPECTED, f"{type(error).__name__}: {error}")
+                _log.exception("%s: pod %s cannot be checked for admission", self.name, _format_pod(pod))
+                self._reject(pod, _UNEXPECTED, f"{type(error).__name__}: {error}")
 
-    async def _judge(self, pod: Pod) -> None:
-        """Let a pod in or refuse it; while something is waited for it may change or go."""
+    async def _admit_or_reject(self, pod: Pod) -> None:
+        """Admit or reject a pod; it may change or be deleted while its victims terminate."""
         uid = pod_key(pod)
-        answer = self._admit(pod)
-        victims = () if answer.admit else self.admitter.victims(pod)
+        result = self._admit(pod)
+        victims = () if result.admit else self.admission_handler.find_victims(pod)
         if victims:
-            await self._make_room(pod, victims)
+            await self._preempt(pod, victims)
             if uid not in self._pods:
                 return
             pod = self._pods[uid]
-            answer = self._admit(pod)
-        if not answer.admit:
-            self._refuse(pod, answer.reason, answer.message)
+            result = self._admit(pod)
+        if not result.admit:
+            self._reject(pod, result.reason, result.message)
             return
-        finding = await self.admitter.flush()
+        finding = await self.admission_handler.flush()
         if finding is not None:
             _log.warning("%s: %s", self.name, finding)
         if uid in self._pods:
-            self._begin(self._pods[uid])
+            self._start_worker(self._pods[uid])
         else:
-            self.admitter.remove(uid)
-            await self.admitter.flush()
+            self.admission_handler.remove(uid)
+            await self.admission_handler.flush()
 
-    def _refuse(self, pod: Pod, reason: str, message: str) -> None:
-        _log.info("%s: pod %s is not let in: %s", self.name, _name(pod), message)
-        self._attend(pod, reject(pod, reason, message, self.equipment.parts))
+    def _reject(self, pod: Pod, reason: str, message: str) -> None:
+        _log.info("%s: pod %s was rejected: %s", self.name, _format_pod(pod), message)
+        self._track_worker(pod, reject(pod, reason, message, self.components.parts))
 
     def _admit(self, pod: Pod) -> Admission:
-        """Let a pod in, if the node is not short of something and there is room on its books."""
-        pressure = self.equipment.pressure
+        """Admit a pod if no pressure condition forbids it and the ledger has room."""
+        pressure = self.components.pressure
         if pressure is not None:
-            form = self.equipment.enforcement.settings.form
-            answer = admit_under(pressure.conditions, pod, form=form)
-            if not answer.admit:
-                return answer
-        return self.admitter.admit(pod)
+            form = self.components.enforcement.settings.form
+            result = admit_under(pressure.conditions, pod, form=form)
+            if not result.admit:
+                return result
+        return self.admission_handler.admit(pod)
 
-    async def _make_room(self, pod: Pod, victims: Sequence[Pod]) -> None:
-        """End pods for one that the node cannot do without, and wait until they are gone."""
+    async def _preempt(self, pod: Pod, victims: Sequence[Pod]) -> None:
+        """Terminate victims for a critical pod and wait until they have released their resources."""
         workers = [self._workers[key] for key in map(pod_key, victims) if key in self._workers]
         for victim in victims:
-            self._order(victim, Order(REASON, MESSAGE, None, CONDITION_REASON))
-        with suppress(TimeoutError):  # others wait behind this pod: if room takes too long, it is refused
-            async with asyncio.timeout(self._room_seconds):
+            self._terminate(victim, TerminationRequest(REASON, MESSAGE, None, CONDITION_REASON))
+        with suppress(TimeoutError):  # other pods wait behind this one: if it takes too long, it is rejected
+            async with asyncio.timeout(self._preemption_seconds):
                 await asyncio.gather(*(worker.released.wait() for worker in workers))
         for worker in workers:
             if worker.released.is_set():
-                self.admitter.remove(worker.uid)
+                self.admission_handler.remove(worker.uid)
 
-    def _order(self, pod: Pod, order: Order) -> None:
+    def _terminate(self, pod: Pod, request: TerminationRequest) -> None:
         worker = self._workers.get(pod_key(pod))
         if worker is not None:
-            worker.end(order)
+            worker.terminate(request)
 
     # -- workers
 
-    def _begin(self, pod: Pod) -> None:
-        self._attend(pod, PodWorker(pod, self.equipment.parts).start())
+    def _start_worker(self, pod: Pod) -> None:
+        self._track_worker(pod, PodWorker(pod, self.components.parts).start())
 
-    def _attend(self, pod: Pod, worker: PodWorker) -> None:
+    def _track_worker(self, pod: Pod, worker: PodWorker) -> None:
         uid = pod_key(pod)
         self._workers[uid] = worker
-        self._retiring[uid] = asyncio.create_task(self._retire(uid, worker), name=f"end of {_name(pod)}")
-        self._tiers_due.set()
+        self._termination_tasks[uid] = asyncio.create_task(
+            self._await_termination(uid, worker), name=f"end of {_format_pod(pod)}"
+        )
+        self._qos_cgroups_changed.set()
 
-    async def _retire(self, uid: str, worker: PodWorker) -> None:
-        """When nothing of a pod runs any more its charges are free; when nothing is left, it is forgotten."""
+    async def _await_termination(self, uid: str, worker: PodWorker) -> None:
+        """Free a pod's charges once none of its containers runs, and drop its worker once all is
+        cleaned up.
+        """
         try:
             await worker.released.wait()
-            self.admitter.remove(uid)
-            self.equipment.sights.stir()
-            self._tiers_due.set()
+            self.admission_handler.remove(uid)
+            self.components.pod_resources_provider.invalidate()
+            self._qos_cgroups_changed.set()
             for other in self._workers.values():
                 if other.waits_for_room:
                     other.poke()
-            await self.admitter.flush()
+            await self.admission_handler.flush()
             await worker.done.wait()
         finally:
             if self._workers.get(uid) is worker:
                 del self._workers[uid]
-            self._retiring.pop(uid, None)
+            self._termination_tasks.pop(uid, None)
 
-    def _stirred(self, uid: str) -> None:
-        """A container has changed by itself."""
-        self.equipment.sights.stir()
+    def _on_container_changed(self, uid: str) -> None:
+        """Handle a container that changed on its components."""
+        self.components.pod_resources_provider.invalidate()
         worker = self._workers.get(uid)
         if worker is not None:
             worker.poke()
 
-    def _connected(self) -> set[str]:
-        """The drivers that answer now."""
-        plugins = self.equipment.plugins
+    def _connected_drivers(self) -> set[str]:
+        """Return the names of the drivers that are connected."""
+        plugins = self.components.plugins
         return {each.name for each in plugins.drivers() if each.connected} if plugins is not None else set()
 
-    def _claims_released(self, uids: frozenset[str]) -> None:
-        """Claims were unprepared: pods whose claims need the same devices go on without a back-off."""
+    def _on_claims_released(self, uids: frozenset[str]) -> None:
+        """Let workers whose claims wait for the devices of unprepared claims retry without back-off."""
         for worker in self._workers.values():
             worker.claims_released(uids)
 
-    def _poke_all(self) -> None:
+    def _notify_workers(self) -> None:
         self._drivers_changed.set()
         for worker in self._workers.values():
             worker.poke()
 
-    # -- upkeep
+    # -- housekeeping
 
     def _set_up_root(self) -> tuple[CgroupFault, ...]:
-        """Make the root of the cgroups and its tiers, limited to what the machine leaves for pods."""
-        own = self.equipment
-        limits = own.enforcement.root(pods_share(own.presence.machine, own.presence.reservations))
-        return own.cgroups.set_up(limits)
+        """Create the root cgroup and the QoS cgroups, limited to what the machine leaves for pods."""
+        components = self.components
+        limits = components.enforcement.root(
+            pods_share(components.status_reporter.machine, components.status_reporter.reservations)
+        )
+        return components.cgroups.set_up(limits)
 
     async def restore_root(self) -> tuple[CgroupFault, ...]:
-        """Make the root of the cgroups and its tiers again while the agent runs."""
+        """Create the root cgroup and the QoS cgroups again while the agent runs."""
         faults = await asyncio.to_thread(self._set_up_root)
-        plan = self.equipment.enforcement.tiers(self.running())
-        return (*faults, *await asyncio.to_thread(self.equipment.cgroups.apply_tiers, plan))
+        plan = self.components.enforcement.tiers(self.running())
+        return (*faults, *await asyncio.to_thread(self.components.cgroups.apply_tiers, plan))
 
-    async def _keep_tiers(self) -> None:
-        """Follow the pods that run with the cgroups above them."""
-        own = self.equipment
+    async def _sync_qos_cgroups(self) -> None:
+        """Keep the QoS cgroups in line with the running pods."""
+        components = self.components
         while True:
-            await self._tiers_due.wait()
-            self._tiers_due.clear()
+            await self._qos_cgroups_changed.wait()
+            self._qos_cgroups_changed.clear()
             try:
-                plan = own.enforcement.tiers(self.running())
-                for fault in await asyncio.to_thread(own.cgroups.apply_tiers, plan):
+                plan = components.enforcement.tiers(self.running())
+                for fault in await asyncio.to_thread(components.cgroups.apply_tiers, plan):
                     _log.debug("%s: %s", self.name, fault)
             except Exception:
-                _log.exception("%s: the cgroups of the classes were not set", self.name)
+                _log.exception("%s: QoS cgroups were not updated", self.name)
 
-    async def _tidy(self) -> None:
-        """Now and then, look for what nobody knows any more."""
+    async def _run_housekeeping(self) -> None:
+        """Clean up orphans periodically."""
         while True:
             self._drivers_changed.clear()
             try:
-                await self.tidy()
+                await self.clean_up_orphans()
             except Exception:
-                _log.exception("%s: tidying up failed; it goes on", self.name)
-            await self._next_tidying()
+                _log.exception("%s: housekeeping failed; retrying later", self.name)
+            await self._wait_for_housekeeping()
 
-    async def _next_tidying(self) -> None:
-        """Wait until it is time. If drivers have left something undone, wait only until the next retry, or
-        until a driver comes: another claim may need the devices."""
-        seconds = self._tidy_seconds
-        if self._undone is not None:
-            seconds = min(seconds, self._undone.again_at(self.equipment.parts.timing))
+    async def _wait_for_housekeeping(self) -> None:
+        """Wait for the next interval; after a failed driver call, only for its retry or until a driver
+        connects, because another claim may need the devices.
+        """
+        seconds = self._housekeeping_seconds
+        if self._failed_calls is not None:
+            seconds = min(seconds, self._failed_calls.again_at(self.components.parts.timing))
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
                     await self._drivers_changed.wait()
                     self._drivers_changed.clear()
-                    if self._undone is not None:
+                    if self._failed_calls is not None:
                         return
 
-    async def tidy(self) -> None:
-        """End and clean up what belongs to pods that are gone: sandboxes, claims, cgroups, the record."""
-        own = self.equipment
-        if own.book.lost:
-            await self._rebuild()
-        for sandbox in own.runtime.sandboxes():
+    async def clean_up_orphans(self) -> None:
+        """Stop and clean up what belongs to deleted pods: sandboxes, claims, cgroups and
+        checkpoint entries.
+        """
+        components = self.components
+        if components.claim_cache.needs_rebuild:
+            await self._rebuild_claims()
+        for sandbox in components.runtime.sandboxes():
             if sandbox.uid not in self._pods and sandbox.uid not in self._workers:
-                _log.info("%s: pod %s is gone; its containers are ended", self.name, sandbox.name)
-                await own.runtime.stop_sandbox(sandbox.uid)
-                await own.book.unprepare(sandbox.uid)
-                await own.runtime.remove_sandbox(sandbox.uid)
-        known = {*self._workers, *(state.uid for state in own.runtime.sandboxes())}
-        faults = await own.book.reconcile(known)
+                _log.info("%s: pod %s was deleted; stopping its containers", self.name, sandbox.name)
+                await components.runtime.stop_sandbox(sandbox.uid)
+                await components.claim_cache.unprepare(sandbox.uid)
+                await components.runtime.remove_sandbox(sandbox.uid)
+        known = {*self._workers, *(state.uid for state in components.runtime.sandboxes())}
+        faults = await components.claim_cache.reconcile(known)
         for fault in faults:
             _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
-        undone = "; ".join(fault.message for fault in faults)
-        self._undone = fail(self._undone, "", undone, 0.0) if faults or own.book.lost else None
-        for uid in await asyncio.to_thread(own.cgroups.pods):
+        failed = "; ".join(fault.message for fault in faults)
+        self._failed_calls = (
+            fail(self._failed_calls, "", failed, 0.0)
+            if faults or components.claim_cache.needs_rebuild
+            else None
+        )
+        for uid in await asyncio.to_thread(components.cgroups.pods):
             if uid not in self._pods and uid not in self._workers:
-                await asyncio.to_thread(own.cgroups.remove_pod, uid)
-        await self.admitter.flush()  # who is gone since the last agent, and what could not be saved
+                await asyncio.to_thread(components.cgroups.remove_pod, uid)
+        await (
+            self.admission_handler.flush()
+        )  # pods deleted while no agent ran, and changes that could not be saved
 
-    async def _rebuild(self) -> None:
-        """The record of claims is lost: have those of all pods prepared again, which drivers can take."""
+    async def _rebuild_claims(self) -> None:
+        """Prepare the claims of all pods again after the claim checkpoint was lost; drivers treat it as a
+        repetition.
+        """
         pods = []
         for pod in self.running():
-            claims = await read_claims(pod, self.equipment.parts)
+            claims = await read_claims(pod, self.components.parts)
             if isinstance(claims, RuntimeFault):
-                _log.warning("%s: pod %s: %s", self.name, _name(pod), claims.message)
-                return  # all of them or none: what is not in the book is let go of
+                _log.warning("%s: pod %s: %s", self.name, _format_pod(pod), claims.message)
+                return  # all or none: claims missing from the cache would be unprepared
             pods.append((pod, claims))
-        for fault in await self.equipment.book.rebuild(pods):
+        for fault in await self.components.claim_cache.rebuild(pods):
             _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
 
-    def _is_unfinished(self, pod: Pod) -> bool:
-        """Whether there is something to do about a pod that has ended: it is to go, or has left something."""
-        own, uid = self.equipment, pod_key(pod)
+    def _needs_cleanup(self, pod: Pod) -> bool:
+        """Return whether a terminated pod still needs work: it is being deleted, or left something behind."""
+        components, uid = self.components, pod_key(pod)
         if uid in self._workers:
-            return False  # it is seen to already
-        remains = any(s.uid == uid for s in own.runtime.sandboxes()) or bool(own.book.of_pod(uid))
+            return False  # already handled
+        remains = any(s.uid == uid for s in components.runtime.sandboxes()) or bool(
+            components.claim_cache.claims_of_pod(uid)
+        )
         return remains or pod.metadata.deletion_timestamp is not None
 
-    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=f"{name} of {self.name}")
-        task.add_done_callback(_report)
+        task.add_done_callback(_log_task_failure)
         self._tasks.append(task)
 
 
-def _report(task: asyncio.Task[None]) -> None:
+def _log_task_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         _log.error("%s ended: %s", task.get_name(), task.exception(), exc_info=task.exception())
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel and wait; who is cancelled while waiting here hears of it."""
+    """Cancel tasks and wait for them; a cancellation of the caller is not swallowed."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _name(pod: Pod) -> str:
+def _format_pod(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"

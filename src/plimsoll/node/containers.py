@@ -1,7 +1,6 @@
-"""Containers as the parts of an agent speak of them, whatever runs them.
+"""Container runtime interface: specifications passed to a runtime, states it reports, and `Runtime` itself.
 
-Owns the values that go to a runtime and come back from it, and `Runtime`, what an agent needs of one. Times
-are seconds since the epoch, as floats of the machine's clock.
+Times are seconds since the epoch, as floats of the machine's clock.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.node.security.credentials import Credentials
 
 
-class Phase(StrEnum):
-    """The life of a container."""
+class ContainerPhase(StrEnum):
+    """ContainerPhase in the lifecycle of a container."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -27,7 +26,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """A pod as a runtime sees it."""
+    """Specification of a pod sandbox."""
 
     uid: str
     name: str
@@ -41,7 +40,7 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """A container to be created. `id` is new for every attempt."""
+    """Specification of a container to create; `id` is new for every attempt."""
 
     id: str
     pod: str
@@ -52,22 +51,22 @@ class ContainerSpec:
     working_dir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     cdi: tuple[str, ...] = ()
-    #: The signal that asks it to end, where that is not SIGTERM.
+    #: Signal that asks the container to terminate, if it is not SIGTERM.
     stop_signal: str = ""
-    #: As whom its processes run; a runtime that starts processes starts none without.
+    #: Identity of its processes; a runtime that starts processes requires it.
     credentials: Credentials | None = None
     plan: ContainerPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerState:
-    """What a runtime knows of a container."""
+class ContainerInfo:
+    """State of a container as the runtime reports it."""
 
     id: str
     pod: str
     name: str
     attempt: int
-    phase: Phase
+    phase: ContainerPhase
     pid: int = 0
     created_at: float = 0.0
     started_at: float = 0.0
@@ -81,8 +80,8 @@ class ContainerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxState:
-    """What a runtime knows of a pod; `running` is False once it was stopped."""
+class SandboxInfo:
+    """State of a pod sandbox as the runtime reports it; `running` is False once it was stopped."""
 
     uid: str
     name: str
@@ -94,9 +93,10 @@ class SandboxState:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFault:
-    """Why a runtime did not do as asked: a reason as container statuses show it, and the text.
+    """Failure of a runtime call: the reason shown in container statuses, and the message.
 
-    `waits_for` are the UIDs of claims that have to be unprepared first; the step is retried once one is.
+    `waits_for` holds the UIDs of claims that have to be unprepared first; the step is retried once one of
+    them is.
     """
 
     reason: str
@@ -105,40 +105,43 @@ class RuntimeFault:
 
 
 class Runtime(Protocol):
-    """What runs containers. Calls that change something can be repeated; what is gone already is no fault."""
+    """Container runtime. Calls that change state are idempotent; a missing container or sandbox is no
+    failure.
+    """
 
-    #: As in container ids: `process://ID`.
+    #: Scheme of container IDs: `process://ID`.
     name: str
     version: str
-    #: Types of volumes that it can provide; None: all, as nothing reads them.
+    #: Volume types the runtime can provide; None for all, because nothing reads them.
     volume_types: frozenset[str] | None
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What was wrong with what an earlier agent left, and what went wrong since, the newest of it."""
+        """Problems with the state an earlier agent left, and later ones, newest first."""
         ...
 
     async def start(self, changed: Callable[[str], None]) -> None:
-        """Take over what runs from before; from then on `changed` is called with the UID of a pod one of
-        whose containers has ended, or was changed by hooks."""
+        """Adopt what already runs; from then on call `changed` with the UID of a pod when one of its
+        containers has exited or was changed by hooks.
+        """
         ...
 
     async def stop(self) -> None:
-        """Let go of everything; containers go on running."""
+        """Release all resources of the runtime client; containers keep running."""
         ...
 
     async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None: ...
 
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        """Apply a pod's changed plan (a resize)."""
+        """Apply the changed plan of a pod (a resize)."""
         ...
 
     async def stop_sandbox(self, uid: str) -> None:
-        """Kill what is left of a pod at once."""
+        """Kill all remaining containers of a pod at once."""
         ...
 
     async def remove_sandbox(self, uid: str) -> None:
-        """Take away all that is left of a pod, its containers included."""
+        """Remove a pod sandbox with its containers."""
         ...
 
     async def create(self, spec: ContainerSpec) -> RuntimeFault | None: ...
@@ -146,17 +149,17 @@ class Runtime(Protocol):
     async def start_container(self, id: str) -> RuntimeFault | None: ...
 
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
-        """Apply a container's changed plan (a resize)."""
+        """Apply the changed plan of a container (a resize)."""
         ...
 
     async def stop_container(self, id: str, grace: float) -> None:
-        """Ask a container to end, and kill it after `grace` seconds; returns when it has ended."""
+        """Ask a container to terminate and kill it after `grace` seconds; return once it has exited."""
         ...
 
     async def remove_container(self, id: str) -> None: ...
 
-    def sandboxes(self) -> Sequence[SandboxState]: ...
+    def sandboxes(self) -> Sequence[SandboxInfo]: ...
 
-    def containers(self, pod: str = "") -> Sequence[ContainerState]:
-        """The containers of a pod, or all, oldest first; exited ones until they are removed."""
+    def containers(self, pod: str = "") -> Sequence[ContainerInfo]:
+        """Return the containers of a pod, or all, oldest first; exited ones until they are removed."""
         ...

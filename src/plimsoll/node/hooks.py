@@ -1,7 +1,4 @@
-"""What may have a say in containers before and while they run: NRI plugins, or nobody.
-
-Owns the protocol between a runtime and its hooks, and `NO_HOOKS`.
-"""
+"""Runtime hooks: the interface through which NRI plugins adjust containers before and while they run."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from plimsoll.node.containers import ContainerSpec, ContainerState, RuntimeFault, SandboxSpec
+from plimsoll.node.containers import ContainerInfo, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.resources import LinuxResources
 
 
 @dataclass(frozen=True, slots=True)
 class MountEdit:
-    """A mount, as CDI and NRI ask for it."""
+    """Mount requested by CDI or NRI."""
 
     source: str
     target: str
@@ -25,7 +22,7 @@ class MountEdit:
 
 @dataclass(frozen=True, slots=True)
 class DeviceEdit:
-    """A device node, as CDI and NRI ask for it."""
+    """Device node requested by CDI or NRI."""
 
     path: str
     host_path: str = ""
@@ -38,12 +35,12 @@ class DeviceEdit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adjusted:
-    """A container as hooks want it; `others` are changes of containers that run already, by id."""
+class AdjustedContainer:
+    """Container as adjusted by hooks; `others` are updates of already running containers, by ID."""
 
     resources: LinuxResources
     env: Mapping[str, str] = field(default_factory=dict)
-    #: Variables that it must not have.
+    #: Environment variables to remove.
     unset: frozenset[str] = frozenset()
     command: tuple[str, ...] = ()
     cdi: tuple[str, ...] = ()
@@ -55,29 +52,29 @@ class Adjusted:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A container that a runtime has: as it was asked for and adjusted, as it is, and what it may use."""
+class RuntimeContainer:
+    """Container of a runtime: its adjusted specification, its state and its resources."""
 
     spec: ContainerSpec
-    state: ContainerState
+    state: ContainerInfo
     resources: LinuxResources
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
-    """All that a runtime has, for hooks that come late."""
+class RuntimeState:
+    """Sandboxes and containers of a runtime, for hooks that connect late."""
 
     pods: tuple[SandboxSpec, ...] = ()
-    containers: tuple[Held, ...] = ()
+    containers: tuple[RuntimeContainer, ...] = ()
 
 
-class Hooks(Protocol):
-    """Called by a runtime, in the order of a container's life. Only `create` can refuse."""
+class RuntimeHooks(Protocol):
+    """RuntimeHooks that a runtime calls in lifecycle order. Only `create` can reject."""
 
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None: ...
 
     async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
-        """Before a pod's own resources are changed (a resize)."""
+        """Run before a pod's own resources are changed (a resize)."""
         ...
 
     async def sandbox_updated(self, pod: SandboxSpec) -> None: ...
@@ -88,29 +85,29 @@ class Hooks(Protocol):
 
     async def create(
         self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
-        """Before a container is made: what is to be different about it, or that it must not be made."""
+    ) -> AdjustedContainer | RuntimeFault:
+        """Run before a container is created; return its adjustments, or why it must not be created."""
         ...
 
-    async def created(self, pod: SandboxSpec, container: ContainerState) -> None: ...
+    async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
-    async def starting(self, pod: SandboxSpec, container: ContainerState) -> None: ...
+    async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
-    async def started(self, pod: SandboxSpec, container: ContainerState) -> None: ...
+    async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
     async def update(
-        self, pod: SandboxSpec, container: ContainerState, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
-        """Before a container's resources are changed (a resize)."""
+        self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
+    ) -> AdjustedContainer | RuntimeFault:
+        """Run before a container's resources are changed (a resize)."""
         ...
 
-    async def updated(self, pod: SandboxSpec, container: ContainerState) -> None: ...
+    async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerState) -> Mapping[str, LinuxResources]:
-        """After a container has ended, by itself too: changes of other containers, by id."""
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
+        """Run after a container has exited, even on its own; return updates of other containers, by ID."""
         ...
 
-    async def removed(self, pod: SandboxSpec, container: ContainerState) -> None: ...
+    async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
 
 class _NoHooks:
@@ -131,32 +128,32 @@ class _NoHooks:
 
     async def create(
         self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
-        return Adjusted(resources=resources)
+    ) -> AdjustedContainer | RuntimeFault:
+        return AdjustedContainer(resources=resources)
 
-    async def created(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         return None
 
-    async def starting(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         return None
 
-    async def started(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         return None
 
     async def update(
-        self, pod: SandboxSpec, container: ContainerState, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
-        return Adjusted(resources=resources)
+        self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
+    ) -> AdjustedContainer | RuntimeFault:
+        return AdjustedContainer(resources=resources)
 
-    async def updated(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         return None
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerState) -> Mapping[str, LinuxResources]:
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
         return {}
 
-    async def removed(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         return None
 
 
-#: A runtime without plugins.
-NO_HOOKS: Hooks = _NoHooks()
+#: RuntimeHooks of a runtime without NRI plugins.
+NO_HOOKS: RuntimeHooks = _NoHooks()

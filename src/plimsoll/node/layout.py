@@ -1,8 +1,8 @@
-"""Where an agent keeps its files and sockets.
+"""Paths of an agent's files and sockets, all below its root directory.
 
-Owns every path below the root folder. The names that drivers and monitoring agents look for are the kubelet's
-(sections 1, 3 and 4 of the node protocols); everything else is ours. Promises: no name that comes from an API
-object or a driver leads out of its folder.
+The names that drivers and monitoring agents look for are the kubelet's (docs/spec/node-protocols.md, "Plugin
+registration", "DRA manager checkpoint" and "PodResources"); the others are Plimsoll's. Guarantees that no
+name from an API object or a driver leads out of its directory.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from pathlib import Path
 
 from plimsoll.errors import InputError
 
-_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
+_COMPONENT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 
 
-def part(name: str) -> str:
-    """A name as one part of a path; InputError if it could be anything else."""
-    if not _PART.fullmatch(name) or ".." in name:
-        raise InputError(f"{name!r} cannot be the name of a file or folder")
+def path_component(name: str) -> str:
+    """Validate a name as one component of a path; raise InputError if it could be anything else."""
+    if not _COMPONENT.fullmatch(name) or ".." in name:
+        raise InputError(f"{name!r} is not a valid file or directory name")
     return name
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The folders of one agent. Many agents share a machine by having different roots."""
+    """Directories of one agent. Agents with different roots share a machine."""
 
     root: Path
 
-    # -- known to others
+    # -- shared with other programs
 
     @property
     def registry(self) -> Path:
-        """Where plugins put the sockets by which they register."""
+        """Directory in which plugins create their registration sockets."""
         return self.root / "plugins_registry"
 
     @property
     def plugins(self) -> Path:
-        """Where drivers keep their own sockets, one folder for each."""
+        """Directory in which drivers keep their own sockets, one subdirectory each."""
         return self.root / "plugins"
 
     @property
@@ -47,24 +47,24 @@ class Layout:
 
     @property
     def kubelet_claims(self) -> Path:
-        """The kubelet's own record of prepared claims, if this was a kubelet's root."""
+        """The kubelet's checkpoint of prepared claims, if this was a kubelet's root directory."""
         return self.root / "dra_manager_state"
 
-    # -- ours
+    # -- private
 
     @property
     def claims(self) -> Path:
-        """Our record of prepared claims."""
+        """Checkpoint of prepared claims."""
         return self.root / "claims.json"
 
     @property
     def admitted(self) -> Path:
-        """Which pods were let in, and with what."""
+        """Checkpoint of admitted pods and their allocated resources."""
         return self.root / "admitted.json"
 
     @property
     def quarantine(self) -> Path:
-        """Where damaged records are put."""
+        """Directory for damaged checkpoints."""
         return self.root / "quarantine"
 
     @property
@@ -73,12 +73,12 @@ class Layout:
 
     @property
     def nri(self) -> Path:
-        """The default socket for NRI plugins."""
+        """Default socket for NRI plugins."""
         return self.root / "nri" / "nri.sock"
 
     @property
     def cdi(self) -> Path:
-        """The default folder for CDI files."""
+        """Default directory for CDI files."""
         return self.root / "cdi"
 
     @property
@@ -86,8 +86,8 @@ class Layout:
         return self.root / "pods"
 
     def pod(self, uid: str) -> Path:
-        return self.pods / part(uid)
+        return self.pods / path_component(uid)
 
     def container(self, uid: str, name: str) -> Path:
-        """What is kept of a container: state, logs and its working files."""
-        return self.pod(uid) / "containers" / part(name)
+        """Directory of a container: state, logs and working files."""
+        return self.pod(uid) / "containers" / path_component(name)

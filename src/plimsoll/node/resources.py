@@ -1,6 +1,6 @@
-"""What the kernel is told about a container or a pod, in one form for cgroups, runtimes and NRI.
+"""Linux resources of a container or a pod, in one form for cgroups, runtimes and NRI.
 
-Owns `LinuxResources`. None, an empty text and an empty mapping all mean: not set, leave as it is.
+None, an empty string and an empty mapping all mean: not set, leave unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.ledger.cgroups.containers import ContainerPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinuxResources:
-    """Amounts and sets, as the kernel takes them."""
+    """Amounts and sets in the kernel's units."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -22,13 +22,13 @@ class LinuxResources:
     cpus: str = ""
     mems: str = ""
     memory_limit: int | None = None
-    #: Bytes by page size as the kernel writes it (2MB).
+    #: Bytes by page size in the kernel's notation (2MB).
     huge_pages: Mapping[str, int] = field(default_factory=dict)
     unified: Mapping[str, str] = field(default_factory=dict)
     pids: int | None = None
 
     def merged(self, over: LinuxResources) -> LinuxResources:
-        """These, with what `over` sets in their place."""
+        """Return these resources with everything that `over` sets replaced."""
         changes: dict[str, Any] = {}
         for name in ("cpu_shares", "cpu_quota", "cpu_period", "memory_limit", "pids"):
             if getattr(over, name) is not None:
@@ -42,8 +42,8 @@ class LinuxResources:
         return replace(self, **changes)
 
 
-def resources_of(plan: ContainerPlan) -> LinuxResources:
-    """A container's plan as the kernel takes it."""
+def resources_from_plan(plan: ContainerPlan) -> LinuxResources:
+    """Convert a container's plan to the kernel's units."""
     return LinuxResources(
         cpu_shares=plan.cpu_shares or None,
         cpu_quota=plan.cpu_quota or None,

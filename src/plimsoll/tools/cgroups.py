@@ -17,10 +17,10 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.cgroups import Settings
 from plimsoll.ledger.cgroups.conversions import page_size_of, page_size_text
+from plimsoll.node.cgroup_planner import CgroupPlanner, PodCgroupPlans
 from plimsoll.node.cgroups import plan_cgroups
-from plimsoll.node.enforcement import Enforced, Enforcement
 from plimsoll.node.machine.machine import read_machine
-from plimsoll.node.resources import resources_of
+from plimsoll.node.resources import resources_from_plan
 from plimsoll.tools.cluster_state.manifests import Found
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import lay_out
@@ -47,7 +47,7 @@ class PlannedPod:
     """A pod with all that would be set for it: files below the root of cgroups, with their values."""
 
     pod: Pod
-    enforced: Enforced
+    enforced: PodCgroupPlans
     files: dict[str, str] = field(default_factory=dict)
     problem: str = ""
 
@@ -112,7 +112,7 @@ def show_plan(objects: Iterable[Found], settings: PlanSettings) -> Planned:
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     if settings.node:
         alive = [pod for pod in alive if pod.spec.node_name == settings.node]
-    return _plan(alive, Enforcement(_settings(node, settings)), settings)
+    return _plan(alive, CgroupPlanner(_settings(node, settings)), settings)
 
 
 def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
@@ -133,7 +133,7 @@ def _known(names: set[str]) -> str:
     return f"there are: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-def _plan(pods: list[Pod], enforcement: Enforcement, settings: PlanSettings) -> Planned:
+def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: PlanSettings) -> Planned:
     cgroups = plan_cgroups(ROOT, version=settings.version)
     cgroups.set_up()
     cgroups.apply_tiers(enforcement.tiers(pods))
@@ -145,7 +145,7 @@ def _plan(pods: list[Pod], enforcement: Enforcement, settings: PlanSettings) -> 
         uid = pod.metadata.uid or f"-{pod.metadata.namespace or 'default'}-{pod.metadata.name}".strip("-")
         cgroups.make_pod(uid, enforced.qos, enforced.pod)
         for plan in enforced.containers.values():
-            cgroups.make_container(uid, plan.name, resources_of(plan))
+            cgroups.make_container(uid, plan.name, resources_from_plan(plan))
         everything = dict(cgroups.plan())
         files = {file: value for file, value in everything.items() if file not in known}
         known = everything

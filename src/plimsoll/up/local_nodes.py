@@ -138,7 +138,7 @@ class _Running:
         await self.end()
         if self._settings.runtime == "process":
             for agent in agents:
-                await asyncio.to_thread(agent.equipment.cgroups.tear_down)
+                await asyncio.to_thread(agent.components.cgroups.tear_down)
 
     async def _end_pods(self, agents: Sequence[Agent]) -> None:
         client = self._server.client()
@@ -148,7 +148,7 @@ class _Running:
                     await client.delete(PODS, pod.metadata.name, pod.metadata.namespace, grace=0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_READY_SECONDS):
-                while any(agent.equipment.runtime.sandboxes() for agent in agents):
+                while any(agent.components.runtime.sandboxes() for agent in agents):
                     await asyncio.sleep(0.02)
 
     async def end(self) -> None:

@@ -109,7 +109,7 @@ def play(
         played = nodes[name]
         own = replace(settings, reservations=played.reserved)
         agent = make_agent(client, own, name, played.machine, metrics)
-        agent.admitter.remember(played.pods)
+        agent.admission_handler.add_recovered(played.pods)
         return agent
 
     settings = NodeSettings(

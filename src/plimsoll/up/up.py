@@ -33,7 +33,7 @@ from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
 from plimsoll.drivers.plugin.multi_node import Place
 from plimsoll.errors import ApiError, ConfigError
 from plimsoll.node.agent import Agent
-from plimsoll.node.containers import Phase
+from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.run import NodeProcess
@@ -451,13 +451,13 @@ async def _end_containers(agent: Agent) -> None:
 
     A root of cgroups that another process uses is not this node's: nothing in it is touched.
     """
-    own = agent.equipment
+    own = agent.components
     if await asyncio.to_thread(own.mark.take, own.cgroups.root_folders()):
         return
     try:
         await own.runtime.start(lambda _: None)
         try:
-            running = [each for each in own.runtime.containers() if each.phase is Phase.RUNNING]
+            running = [each for each in own.runtime.containers() if each.phase is ContainerPhase.RUNNING]
             await asyncio.gather(*(own.runtime.stop_container(each.id, _GRACE_SECONDS) for each in running))
         finally:
             await own.runtime.stop()

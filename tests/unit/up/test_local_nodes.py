@@ -95,7 +95,9 @@ def test_pods_run_and_are_gone_when_they_are_deleted(cluster: LocalCluster) -> N
     for number in range(6):
         cluster.wait_for("pods", f"p{number}", place, gone=True)
     for name in on:
-        assert cluster.ask_node(name, lambda agent: agent.admitter.ledger.requested.get("cpu", 0)) == 0
+        assert (
+            cluster.ask_node(name, lambda agent: agent.admission_handler.ledger.requested.get("cpu", 0)) == 0
+        )
 
 
 def test_what_does_not_fit_is_refused_on_the_node(cluster: LocalCluster) -> None:
@@ -114,17 +116,19 @@ def test_an_agent_that_comes_back_finds_its_pods(cluster: LocalCluster) -> None:
     place = cluster.new_namespace()
     cluster.apply(pod("first", "5", nodeName="node-1"), namespace=place)
     before = cluster.wait_for("pods", "first", place, is_running)
-    uid = cluster.agent("node-1").presence.uid
+    uid = cluster.agent("node-1").status_reporter.uid
     cluster.stop_node("node-1")
     cluster.apply(pod("second", "5", nodeName="node-1"), namespace=place)
     cluster.start_node("node-1")
-    assert cluster.agent("node-1").presence.uid == uid
+    assert cluster.agent("node-1").status_reporter.uid == uid
     assert cluster.wait_for("pods", "second", place, has_failed)["status"]["reason"] == "OutOfcpu"
     after = cluster.client.get("pods", "first", place)
     assert after["status"]["phase"] == "Running"
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     cluster.restart_node("node-1")
-    assert cluster.ask_node("node-1", lambda agent: agent.admitter.order) == (after["metadata"]["uid"],)
+    assert cluster.ask_node("node-1", lambda agent: agent.admission_handler.admitted_uids) == (
+        after["metadata"]["uid"],
+    )
     for name in ("first", "second"):
         cluster.client.delete("pods", name, place)
         cluster.wait_for("pods", name, place, gone=True)

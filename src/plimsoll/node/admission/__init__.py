@@ -1,5 +1,6 @@
-"""Which pods a node takes, what they are given, and who has to make room.
+"""Pod admission on the node: the kubelet's admission check, critical-pod preemption and in-place resize.
 
-`admit` keeps the node's own books; `allocation` is what a pod was given; `preemption` chooses who has to go
-for a critical pod; `resize` judges and plans changes of running pods, `resizing` puts them on the books.
+`admission_handler` charges admitted pods to the node's own ledger; `allocation` is what a pod was allocated;
+`preemption` selects victims for a critical pod; `resize` checks and plans resizes of running pods,
+`resize_manager` records them.
 """

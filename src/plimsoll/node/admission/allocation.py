@@ -1,7 +1,7 @@
-"""What a node has set aside for a pod: the resources of its spec, as they were when they were accepted.
+"""Resources a node has allocated to a pod: those of its spec at the time they were accepted.
 
-Owns `Allocation`. A pod's spec says what is wanted; while a resize waits or is refused, the allocation holds.
-It can be kept in a file, and read back from a pod's status where no file has it.
+The spec holds the desired resources; while a resize is pending or was rejected, the allocation applies. It is
+allocated in the checkpoint, and can be read from a pod's status if there is none.
 """
 
 from __future__ import annotations
@@ -16,97 +16,103 @@ from plimsoll.api import codec
 from plimsoll.api.core import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from plimsoll.errors import InputError
 
-#: All that can be changed in place.
+#: Resources that can be resized in place.
 RESIZABLE = ("cpu", "memory")
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
-    """Resources by container, and those of the pod as a whole."""
+class PodAllocation:
+    """Allocated resources by container, and pod-level resources."""
 
     containers: Mapping[str, ResourceRequirements] = field(default_factory=dict)
-    whole: ResourceRequirements | None = None
+    pod_level: ResourceRequirements | None = None
 
     @staticmethod
-    def of(pod: Pod) -> Allocation:
-        """What a pod's spec asks for."""
+    def from_spec(pod: Pod) -> PodAllocation:
+        """Return the resources of a pod's spec."""
         every = (*pod.spec.init_containers, *pod.spec.containers)
-        return Allocation({c.name: c.resources for c in every}, pod.spec.resources)
+        return PodAllocation({c.name: c.resources for c in every}, pod.spec.resources)
 
     @staticmethod
-    def in_status(pod: Pod) -> Allocation:
-        """What a pod's status says is set aside; where it says nothing, what the spec asks for."""
+    def from_status(pod: Pod) -> PodAllocation:
+        """Return the allocated resources of a pod's status; where it has none, those of the spec."""
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         known = {status.name: status for status in statuses}
         every = (*pod.spec.init_containers, *pod.spec.containers)
-        whole = pod.spec.resources
-        if whole is not None and pod.status.resources is not None and pod.status.allocated_resources:
-            requests = _put(whole.requests, pod.status.allocated_resources)
-            limits = _put(whole.limits, pod.status.resources.limits)
-            whole = msgspec.structs.replace(whole, requests=requests, limits=limits)
-        return Allocation({c.name: _reported(c, known.get(c.name)) for c in every}, whole)
+        pod_level = pod.spec.resources
+        if pod_level is not None and pod.status.resources is not None and pod.status.allocated_resources:
+            requests = _replace_reported(pod_level.requests, pod.status.allocated_resources)
+            limits = _replace_reported(pod_level.limits, pod.status.resources.limits)
+            pod_level = msgspec.structs.replace(pod_level, requests=requests, limits=limits)
+        return PodAllocation({c.name: _allocated_in_status(c, known.get(c.name)) for c in every}, pod_level)
 
-    def onto(self, pod: Pod) -> Pod:
-        """The pod with what is set aside in place of what it asks for."""
+    def apply_to(self, pod: Pod) -> Pod:
+        """Return the pod with the allocated resources in place of those of its spec."""
         spec = pod.spec
-        whole = spec.resources
-        if whole is not None and self.whole is not None:
-            whole = _resized(whole, self.whole)
+        pod_level = spec.resources
+        if pod_level is not None and self.pod_level is not None:
+            pod_level = _with_allocated(pod_level, self.pod_level)
         resized = msgspec.structs.replace(
             spec,
-            containers=tuple(map(self._onto, spec.containers)),
-            init_containers=tuple(map(self._onto, spec.init_containers)),
-            resources=whole,
+            containers=tuple(map(self._apply_to_container, spec.containers)),
+            init_containers=tuple(map(self._apply_to_container, spec.init_containers)),
+            resources=pod_level,
         )
         return msgspec.structs.replace(pod, spec=resized)
 
-    def _onto(self, container: Container) -> Container:
+    def _apply_to_container(self, container: Container) -> Container:
         known = self.containers.get(container.name)
         if known is None:
             return container
-        return msgspec.structs.replace(container, resources=_resized(container.resources, known))
+        return msgspec.structs.replace(container, resources=_with_allocated(container.resources, known))
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return the allocation as JSON for the checkpoint."""
         containers = {name: _amounts(resources) for name, resources in self.containers.items()}
-        return {"containers": containers} | ({"pod": _amounts(self.whole)} if self.whole is not None else {})
+        return {"containers": containers} | (
+            {"pod": _amounts(self.pod_level)} if self.pod_level is not None else {}
+        )
 
     @staticmethod
-    def from_json(value: object) -> Allocation:
-        """Read what was kept; InputError if it is none."""
+    def from_json(value: object) -> PodAllocation:
+        """Read an allocation from JSON; raise InputError if it is malformed."""
         if not isinstance(value, dict) or not isinstance(value.get("containers", {}), dict):
             raise InputError("an allocation is an object with containers")
         containers = value.get("containers", {})
-        return Allocation(
+        return PodAllocation(
             {str(name): codec.convert(one, ResourceRequirements) for name, one in containers.items()},
             codec.convert(value["pod"], ResourceRequirements) if "pod" in value else None,
         )
 
 
-def _resized(now: ResourceRequirements, kept: ResourceRequirements) -> ResourceRequirements:
-    """These, with the amounts of cpu and memory of those that were kept."""
+def _with_allocated(now: ResourceRequirements, allocated: ResourceRequirements) -> ResourceRequirements:
+    """Return resources with cpu and memory replaced by the allocated amounts."""
     return msgspec.structs.replace(
-        now, requests=_swap(now.requests, kept.requests), limits=_swap(now.limits, kept.limits)
+        now,
+        requests=_replace_resizable(now.requests, allocated.requests),
+        limits=_replace_resizable(now.limits, allocated.limits),
     )
 
 
-def _swap(now: ResourceList, kept: ResourceList) -> ResourceList:
+def _replace_resizable(now: ResourceList, allocated: ResourceList) -> ResourceList:
     rest = {name: amount for name, amount in now.items() if name not in RESIZABLE}
-    return rest | {name: amount for name, amount in kept.items() if name in RESIZABLE}
+    return rest | {name: amount for name, amount in allocated.items() if name in RESIZABLE}
 
 
-def _put(now: ResourceList, reported: ResourceList) -> ResourceList:
-    """Amounts with those in their place that are reported for them."""
+def _replace_reported(now: ResourceList, reported: ResourceList) -> ResourceList:
+    """Return amounts with those replaced that the status reports."""
     return {name: reported.get(name, amount) if name in RESIZABLE else amount for name, amount in now.items()}
 
 
-def _reported(container: Container, status: ContainerStatus | None) -> ResourceRequirements:
+def _allocated_in_status(container: Container, status: ContainerStatus | None) -> ResourceRequirements:
     own = container.resources
     if status is None or not status.allocated_resources:
         return own
-    limits = own.limits if status.resources is None else _put(own.limits, status.resources.limits)
+    limits = (
+        own.limits if status.resources is None else _replace_reported(own.limits, status.resources.limits)
+    )
     return msgspec.structs.replace(
-        own, requests=_put(own.requests, status.allocated_resources), limits=limits
+        own, requests=_replace_reported(own.requests, status.allocated_resources), limits=limits
     )
 
 

@@ -1,10 +1,10 @@
-"""Whom a critical pod may push off a node that has no room for it.
+"""Preemption on the node: select victims so that a critical pod can be admitted.
 
-Owns the kubelet's choice: the fewest pods that make up for what is short, guaranteed pods last, and among
-equals those with the smaller requests. Pure. What is short is told by the ledger, claims included.
+Follows the kubelet: the fewest pods that free what is missing, Guaranteed pods last, and among equals those
+with the smaller requests. Pure. The ledger reports what is missing, including what claims lack.
 
-DIFF: what claims charge counts as freed with their pods; upstream looks at the spec alone and may preempt
-more than it needs, or nobody (test_claims_count_as_freed).
+DIFF: what claims charge counts as freed with their pods; upstream considers only the spec and may preempt
+more pods than needed, or none (test_claims_count_as_freed).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.ledger.verdict import Reason
 
-#: Pods of this priority and above are those a node cannot do without.
+#: Pods of this priority and above are critical.
 CRITICAL = 2_000_000_000
-#: What is told of a pod that had to go.
+#: The kubelet's texts for a preempted pod.
 REASON = "Preempting"
 MESSAGE = "Preempted in order to admit critical pod"
 CONDITION_REASON = "TerminationByKubelet"
 CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
 
-#: A resource, and the claim whose pool it is of ("": the node's own).
+#: Resource, and the claim whose pool it belongs to ("": the node itself).
 Need = tuple[str, str]
 Needs = Mapping[Need, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod on the node, and what its going would free."""
+    """Pod on the node, and what terminating it would free."""
 
     pod: Pod
     qos: str
@@ -47,7 +47,7 @@ def is_critical(pod: Pod) -> bool:
 
 
 def may_preempt(preemptor: Pod, other: Pod) -> bool:
-    """Whether a pod may push off another: one that is not critical, or of a lower priority."""
+    """Return whether a pod may preempt another: one that is not critical, or has a lower priority."""
     if is_critical(preemptor) and not is_critical(other):
         return True
     if preemptor.spec.priority is None or other.spec.priority is None:
@@ -56,7 +56,7 @@ def may_preempt(preemptor: Pod, other: Pod) -> bool:
 
 
 def needs_of(shortages: Iterable[Reason]) -> dict[Need, int]:
-    """What has to be freed for what is short."""
+    """Return the amounts that have to be freed to resolve shortages."""
     found: dict[Need, int] = {}
     for reason in shortages:
         lacking = (reason.wanted or 0) - (reason.had or 0)
@@ -66,7 +66,7 @@ def needs_of(shortages: Iterable[Reason]) -> dict[Need, int]:
 
 
 def choose_victims(preemptor: Pod, candidates: Sequence[Candidate], needs: Needs) -> tuple[Pod, ...] | None:
-    """The pods that have to go, least important first; None if not even all of them would do."""
+    """Return the pods to preempt, least important first; None if not even all of them would suffice."""
     allowed = [each for each in candidates if may_preempt(preemptor, each.pod)]
     groups = {
         qos: [each for each in allowed if each.qos == qos] for qos in (BEST_EFFORT, BURSTABLE, GUARANTEED)
@@ -74,7 +74,7 @@ def choose_victims(preemptor: Pod, candidates: Sequence[Candidate], needs: Needs
     lowest, middle, highest = groups[BEST_EFFORT], groups[BURSTABLE], groups[GUARANTEED]
     if _left(needs, [*lowest, *middle, *highest]):
         return None
-    # Of each class only what is still needed when the classes below have given all they have.
+    # From each QoS class take only what is still missing after the lower classes have freed everything.
     from_highest = _nearest(highest, _left(needs, [*lowest, *middle]))
     from_middle = _nearest(middle, _left(needs, [*lowest, *from_highest]))
     from_lowest = _nearest(lowest, _left(needs, [*from_middle, *from_highest]))
@@ -82,7 +82,7 @@ def choose_victims(preemptor: Pod, candidates: Sequence[Candidate], needs: Needs
 
 
 def _left(needs: Needs, gone: Iterable[Candidate]) -> dict[Need, int]:
-    """What is still needed when these are gone."""
+    """Return what is still missing after these candidates are gone."""
     left = dict(needs)
     for each in gone:
         for need in left:
@@ -91,7 +91,7 @@ def _left(needs: Needs, gone: Iterable[Candidate]) -> dict[Need, int]:
 
 
 def _nearest(candidates: Sequence[Candidate], needs: Needs) -> list[Candidate]:
-    """Candidates one by one, always the one that leaves the least to be freed."""
+    """Pick candidates one by one, always the one that leaves the least missing."""
     pool, chosen = list(candidates), []
     while needs and pool:
         best = 0
@@ -100,7 +100,7 @@ def _nearest(candidates: Sequence[Candidate], needs: Needs) -> list[Candidate]:
             if place and (distance < least or (distance == least and _size(each) <= _size(pool[best]))):
                 best = place
         each = pool[best]
-        # The last takes the place of the one that goes: ties are decided as in Kubernetes.
+        # The last candidate moves into the free position: ties are broken as in Kubernetes.
         pool[best] = pool[-1]
         pool.pop()
         chosen.append(each)
@@ -109,7 +109,7 @@ def _nearest(candidates: Sequence[Candidate], needs: Needs) -> list[Candidate]:
 
 
 def _distance(candidate: Candidate, needs: Needs) -> float:
-    """How far a pod is from freeing all that is needed; every resource weighs the same."""
+    """Return the distance of a pod from freeing everything needed; all resources have the same weight."""
     total = 0.0
     for need, amount in needs.items():
         rest = amount - candidate.get(need)

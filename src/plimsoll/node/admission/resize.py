@@ -1,31 +1,32 @@
-"""Resizing a pod in place: whether it may be, and what is to be changed in which order.
+"""In-place pod resize: feasibility, and the ordered steps to apply it.
 
-Owns pure functions; nothing is applied here. The way of a resize through an agent:
+Pure functions; nothing is applied here. The sequence of a resize:
 
-1. A pod's spec differs from its `Allocation`: `judge_resize(pod, allocated, ledger)`.
-   - None: nothing is wanted. Accepted: the spec becomes the allocation (keep it, and `ledger.update`), and
-     the pod shows `PodResizeInProgress` (`in_progress(pod)`) until step 2 is done.
-   - Deferred, Infeasible: the allocation stays as it is; the pod shows `PodResizePending` (`pending(...)`).
-     A deferred one is judged again when the node's books or the spec change, in the order of `sort_pending`;
-     an infeasible one when the spec changes.
-2. `plan_resize(before, after, ...)` gives the steps: for each, `runtime.update_sandbox` (pod) or
-   `runtime.update` (container) with the plan of the step, in this order. A text instead of steps says why it
-   cannot be done now: the pod shows it (`in_progress(pod, error)`) and it is tried again. Containers named in
-   `restart` are stopped and started anew with their new plans after the steps; `rest` is for then.
-3. When all steps are done: no condition is left, and an event tells it (`event_text`).
+1. A pod's spec differs from its `PodAllocation`: `check_resize(pod, allocated, ledger)`.
+  - None: nothing to do. Accepted: the spec becomes the allocation (store it, and `ledger.update`), and
+    the pod shows `PodResizeInProgress` (`in_progress_condition(pod)`) until step 2 is done.
+  - Deferred, Infeasible: the allocation stays; the pod shows `PodResizePending` (`pending_condition(...)`).
+    A deferred resize is checked again when the node's ledger or the spec change, in the order of
+    `sort_pending`; an infeasible one when the spec changes.
+2. `plan_resize(before, after, ...)` returns the steps: for each, call `runtime.update_sandbox` (pod) or
+  `runtime.update` (container) with the plan of the step, in this order. If it returns a message instead,
+  the resize cannot be applied now: the pod shows it (`in_progress_condition(pod, error)`) and it is
+  retried. Containers named in `restart` are restarted with their new plans after the steps, then `rest`
+  is applied.
+3. When all steps are done, the conditions are removed and an event is emitted (`format_resize_event`).
 
-In the 1.36 form pods with claim charges are not resized at all, as document 000 has it ("Integration with
-In-Place Pod Vertical Scaling"); the API server refuses them too. In the 1.37 form what claims charge counts
-towards the budget of the pod as a whole and towards the node's line.
+In the 1.36 form pods with claim charges are not resized at all, as in KEP-5517, "Integration with In-Place
+Pod Vertical Scaling"; the API server rejects them too. In the 1.37 form claim charges count towards the
+pod-level budget and the node's allocatable amount.
 
-DIFF: what is more than the node has in all is infeasible; upstream defers it for ever, and meanwhile the
-scheduler takes the node for full (test_more_than_the_node_has_is_infeasible).
+DIFF: a resize beyond the node's allocatable amount is infeasible; upstream defers it indefinitely, and
+meanwhile the scheduler considers the node full (test_more_than_the_node_has_is_infeasible).
 
-DIFF: a resize that asks for no more than the pod has is not deferred, even on a node past its line
+DIFF: a resize that asks for no more than the pod has is not deferred, even on an overcommitted node
 (test_shrinking_is_never_deferred).
 
-DIFF: a container's memory limit that cannot be lowered is told with the container's usage; upstream tells the
-pod's (test_a_limit_below_usage_is_not_set).
+DIFF: a container's memory limit that cannot be lowered is reported with the container's usage; upstream
+reports the pod's (test_a_limit_below_usage_is_not_set).
 """
 
 from __future__ import annotations
@@ -51,74 +52,76 @@ from plimsoll.ledger.qos import GUARANTEED, qos_class
 from plimsoll.ledger.requests import before_running, pod_requests
 from plimsoll.ledger.texts import render, render_shortage
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.node.admission.allocation import RESIZABLE, Allocation
+from plimsoll.node.admission.allocation import RESIZABLE, PodAllocation
+from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.cgroups.values import PodUsage
-from plimsoll.node.enforcement import Enforced
 
 PENDING = "PodResizePending"
 IN_PROGRESS = "PodResizeInProgress"
 
 
-class Outcome(StrEnum):
-    """What becomes of a resize."""
+class ResizeOutcome(StrEnum):
+    """ResizeOutcome of a resize check."""
 
     ACCEPTED = "Accepted"
-    DEFERRED = "Deferred"  #: not now
-    INFEASIBLE = "Infeasible"  #: not on this node
+    DEFERRED = "Deferred"  #: cannot be granted now
+    INFEASIBLE = "Infeasible"  #: can never be granted on this node
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
-    """A judgement; `message` says why it is not accepted."""
+class ResizeDecision:
+    """Result of a resize check; `message` gives the reason if it was not accepted."""
 
-    outcome: Outcome
+    outcome: ResizeOutcome
     message: str = ""
 
     @property
     def accepted(self) -> bool:
-        return self.outcome is Outcome.ACCEPTED
+        return self.outcome is ResizeOutcome.ACCEPTED
 
 
-ACCEPTED = Resize(Outcome.ACCEPTED)
+ACCEPTED = ResizeDecision(ResizeOutcome.ACCEPTED)
 
 
-# -- whether
+# -- feasibility
 
 
-def judge_resize(
-    pod: Pod, allocated: Allocation, ledger: NodeLedger, *, form: Form | None = None
-) -> Resize | None:
-    """Whether what a pod's spec asks for now may take the place of what was set aside for it.
+def check_resize(
+    pod: Pod, allocated: PodAllocation, ledger: NodeLedger, *, form: Form | None = None
+) -> ResizeDecision | None:
+    """Check whether a pod can be allocated what its spec asks for now; None if it already is.
 
-    The ledger is that of the node, with the pod on it or not; it is not changed. Whether pods can be resized
-    at all follows from the gates the ledger was made with.
+    The ledger is the node's, with or without the pod on it; it is not changed. The ledger's feature gates
+    decide whether pods can be resized at all.
     """
-    before = allocated.onto(pod)
+    before = allocated.apply_to(pod)
     if not is_resized(pod, before):
         return None
-    refusal = _refuse(pod, before, ledger, form or ledger.options.form)
-    if refusal:
-        return Resize(Outcome.INFEASIBLE, refusal)
+    reason_text = _infeasible_reason(pod, before, ledger, form or ledger.options.form)
+    if reason_text:
+        return ResizeDecision(ResizeOutcome.INFEASIBLE, reason_text)
     reasons = [*_shortages(pod, before, ledger)]
     if not reasons:
         return ACCEPTED
-    hopeless = [reason for reason in reasons if not reason.resolvable]
-    reason = (hopeless or reasons)[0]
+    unresolvable = [reason for reason in reasons if not reason.resolvable]
+    reason = (unresolvable or reasons)[0]
     text = render_shortage(reason) if reason.cause is Cause.INSUFFICIENT else render(reason)
-    return Resize(Outcome.INFEASIBLE if hopeless else Outcome.DEFERRED, text)
+    return ResizeDecision(ResizeOutcome.INFEASIBLE if unresolvable else ResizeOutcome.DEFERRED, text)
 
 
 def is_resized(pod: Pod, before: Pod) -> bool:
-    """Whether cpu or memory of a container, or of the pod as a whole, differ."""
+    """Return whether cpu or memory of a container, or at pod level, differ."""
     pairs = zip(_containers(pod), _containers(before), strict=True)
-    return any(not _same(now.resources, was.resources) for now, was in pairs) or _whole_differs(pod, before)
+    return any(not _same(now.resources, was.resources) for now, was in pairs) or _pod_level_differs(
+        pod, before
+    )
 
 
 def _containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
 
-def _whole_differs(pod: Pod, before: Pod) -> bool:
+def _pod_level_differs(pod: Pod, before: Pod) -> bool:
     now, was = pod.spec.resources, before.spec.resources
     return now is not None and was is not None and not _same(now, was)
 
@@ -131,12 +134,12 @@ def _same(now: ResourceRequirements, was: ResourceRequirements) -> bool:
     )
 
 
-def _refuse(pod: Pod, before: Pod, ledger: NodeLedger, form: Form) -> str:
-    """Why a resize is out of the question, whatever room there is."""
+def _infeasible_reason(pod: Pod, before: Pod, ledger: NodeLedger, form: Form) -> str:
+    """Return why a resize is infeasible whatever is free, or ""."""
     options = ledger.options
     if not options.use_status:
         return "InPlacePodVerticalScaling is disabled"
-    if _whole_differs(pod, before) and not options.in_place_pod_level:
+    if _pod_level_differs(pod, before) and not options.in_place_pod_level:
         return "InPlacePodLevelResourcesVerticalScaling is disabled"
     bills = bills_in_status(pod, ledger.profile) if options.count_claims else ()
     if bills and form is Form.V1_36:
@@ -144,11 +147,13 @@ def _refuse(pod: Pod, before: Pod, ledger: NodeLedger, form: Form) -> str:
     pod_level = not options.skip_pod_level
     if qos_class(pod.spec, form, pod_level=pod_level) != qos_class(before.spec, form, pod_level=pod_level):
         return "the QoS class cannot be changed by a resize"
-    return _other_draw(pod, before, bills, ledger)
+    return _changed_draw(pod, before, bills, ledger)
 
 
-def _other_draw(pod: Pod, before: Pod, bills: Iterable[Bill], ledger: NodeLedger) -> str:
-    """What a pod draws from pools is settled when it is placed: only its scheduler can change that."""
+def _changed_draw(pod: Pod, before: Pod, bills: Iterable[Bill], ledger: NodeLedger) -> str:
+    """Return an error if the resize changes what the pod draws from pools; only the scheduler can change
+    that.
+    """
     charges = [bill.charge for bill in bills]
     options = before_running(ledger.options)
     drawn, was = (draw(each, charges, options, {}, overdraw=True) for each in (pod, before))
@@ -156,19 +161,21 @@ def _other_draw(pod: Pod, before: Pod, bills: Iterable[Bill], ledger: NodeLedger
     assert isinstance(was, dict)
     for (claim, resource), amount in drawn.items():
         if amount != was.get((claim, resource), ZERO):
-            return f"claim {claim}: what is drawn of {resource} was settled when the pod was placed"
+            return (
+                f"claim {claim}: the amount of {resource} drawn from it was fixed when the pod was scheduled"
+            )
     return ""
 
 
 def _shortages(pod: Pod, before: Pod, ledger: NodeLedger) -> Iterable[Reason]:
-    """What the pod as a whole, or the node, lacks for a resize."""
+    """Yield what the pod-level budget or the node lacks for a resize."""
     others = ledger.without(pod)
     options = before_running(others.options)
     bills = bills_in_status(pod, others.profile) if options.count_claims else ()
     charges = [bill.charge for bill in bills]
     limits = others.profile.budget_limits or options.form is not Form.V1_36
     yield from budget_breaches(pod, charges, options, limits)
-    # The pods that are there are there; only what grows can be too much.
+    # Pods that are admitted stay; only growth can be too much.
     demand = demand_of(others, pod, bills, options)
     had = demand_of(others, before, bills, options)
     grows = {name: amount for name, amount in demand.items() if amount > had.get(name, 0)}
@@ -177,16 +184,16 @@ def _shortages(pod: Pod, before: Pod, ledger: NodeLedger) -> Iterable[Reason]:
             yield reason
 
 
-# -- what is told
+# -- conditions and events
 
 
-def pending(pod: Pod, judged: Resize) -> Condition:
-    """The condition of a pod whose resize waits or cannot be."""
-    return _condition(PENDING, pod, judged.outcome.value, judged.message)
+def pending_condition(pod: Pod, decision: ResizeDecision) -> Condition:
+    """Return the condition of a pod whose resize is deferred or infeasible."""
+    return _condition(PENDING, pod, decision.outcome.value, decision.message)
 
 
-def in_progress(pod: Pod, error: str = "") -> Condition:
-    """The condition of a pod that is being resized, or cannot be at the moment."""
+def in_progress_condition(pod: Pod, error: str = "") -> Condition:
+    """Return the condition of a pod whose resize is being applied, or failed for now."""
     return _condition(IN_PROGRESS, pod, "Error" if error else "", error)
 
 
@@ -200,8 +207,8 @@ def _condition(type: str, pod: Pod, reason: str, message: str) -> Condition:
     )
 
 
-def event_text(pod: Pod, what: str, error: str = "") -> str:
-    """The text of an event about a resize; `what`: started, completed, error, Deferred or Infeasible."""
+def format_resize_event(pod: Pod, what: str, error: str = "") -> str:
+    """Format the message of a resize event; `what`: started, completed, error, Deferred or Infeasible."""
     summary: dict[str, object] = {}
     for name, containers in (
         ("initContainers", pod.spec.init_containers),
@@ -229,32 +236,32 @@ def _summary(resources: ResourceRequirements) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A pod whose resize waits, and since when."""
+class PendingResize:
+    """Pod with a pending resize, and since when it is pending."""
 
     pod: Pod
-    allocated: Allocation
+    allocated: PodAllocation
     since: float
 
 
-def sort_pending(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Who is tried first: what frees something, then by priority, QoS class and how long it has waited."""
-    return sorted(waiting, key=_turn)
+def sort_pending(waiting: Iterable[PendingResize]) -> list[PendingResize]:
+    """Sort pending resizes: those that free resources first, then by priority, QoS class and waiting time."""
+    return sorted(waiting, key=_pending_order)
 
 
-def _turn(one: Waiting) -> tuple[bool, int, bool, float]:
-    now, was = pod_requests(one.pod), pod_requests(one.allocated.onto(one.pod))
+def _pending_order(one: PendingResize) -> tuple[bool, int, bool, float]:
+    now, was = pod_requests(one.pod), pod_requests(one.allocated.apply_to(one.pod))
     grows = any(now.get(name, ZERO) > was.get(name, ZERO) for name in RESIZABLE)
     guaranteed = qos_class(one.pod.spec) == GUARANTEED
     return (grows, -(one.pod.spec.priority or 0), not guaranteed, one.since)
 
 
-# -- how
+# -- steps
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to apply: the plan of a container, or (without a name) of the pod's cgroup."""
+class ResizeStep:
+    """One step of a resize: the plan of a container, or (without a name) of the pod's cgroup."""
 
     container: str
     plan: ContainerPlan | PodPlan
@@ -262,56 +269,56 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ResizePlan:
-    """What is to be applied, in this order; then the containers that have to be started anew.
+    """Ordered steps of a resize, then the containers to restart.
 
-    `rest` is the pod's own last step where it has to wait until they were: what they run with until then may
-    be more than the pod is to have.
+    `rest` is the pod's own last step if it has to follow the restarts: until then containers may use more
+    than the pod is to have.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ResizeStep, ...] = ()
     restart: tuple[str, ...] = ()
-    rest: Step | None = None
+    rest: ResizeStep | None = None
 
 
 def plan_resize(
     pod: Pod,
-    allocated: Allocation,
-    before: Enforced,
-    after: Enforced,
+    allocated: PodAllocation,
+    before: PodCgroupPlans,
+    after: PodCgroupPlans,
     running: Collection[str],
     usage: PodUsage | None = None,
     usages: Mapping[str, PodUsage] | None = None,
 ) -> ResizePlan | str:
-    """The steps from one plan to another, or why they cannot be done now.
+    """Plan the steps from one plan to another; return a message if they cannot be applied now.
 
-    `allocated` is what was set aside before, `running` the containers that run. The pod's cgroup gets the
-    greater of both values first and its own values last, so that no container ever has more than its pod.
+    `allocated` is the allocation before the resize, `running` the running containers. The pod's cgroup first
+    gets the greater of both values and its final values last, so that no container ever exceeds its pod.
     """
     changed = [
         name
         for name, plan in after.containers.items()
         if name in running and plan != before.containers.get(name)
     ]
-    restart = tuple(name for name in changed if _needs_restart(name, pod, allocated.onto(pod)))
+    restart = tuple(name for name in changed if _needs_restart(name, pod, allocated.apply_to(pod)))
     updates = [name for name in changed if name not in restart]
     error = _below_usage(before, after, updates, None if restart else usage, usages or {})
     if error:
         return error
     steps = []
-    grown = _grown(before.pod, after.pod)
-    if grown != before.pod:
-        steps.append(Step("", grown))
+    widest = _widest(before.pod, after.pod)
+    if widest != before.pod:
+        steps.append(ResizeStep("", widest))
     shrinking = [name for name in updates if _shrinks(before.containers.get(name), after.containers[name])]
     for name in (*shrinking, *(name for name in updates if name not in shrinking)):
-        steps.append(Step(name, after.containers[name]))
-    last = Step("", after.pod) if after.pod != grown else None
+        steps.append(ResizeStep(name, after.containers[name]))
+    last = ResizeStep("", after.pod) if after.pod != widest else None
     if last is not None and not restart:
         steps.append(last)
     return ResizePlan(tuple(steps), restart, last if restart else None)
 
 
 def _needs_restart(name: str, pod: Pod, before: Pod) -> bool:
-    """Whether a resource that changes is one that the container has to be restarted for."""
+    """Return whether a changed resource requires a restart of the container."""
     now = next((c for c in _containers(pod) if c.name == name), None)
     was = next((c for c in _containers(before) if c.name == name), None)
     if now is None or was is None:
@@ -325,14 +332,14 @@ def _needs_restart(name: str, pod: Pod, before: Pod) -> bool:
 
 
 def _effective(container: Container, pod: Pod, resource: str) -> tuple[Quantity, Quantity]:
-    """Request and limit of a container; where it has no limit, that of the pod as a whole."""
-    whole = pod.spec.resources.limits.get(resource, ZERO) if pod.spec.resources is not None else ZERO
+    """Return request and limit of a container; without a limit, that of the pod level."""
+    pod_limit = pod.spec.resources.limits.get(resource, ZERO) if pod.spec.resources is not None else ZERO
     own = container.resources
-    return own.requests.get(resource, ZERO), own.limits.get(resource, ZERO) or whole
+    return own.requests.get(resource, ZERO), own.limits.get(resource, ZERO) or pod_limit
 
 
-def _grown(before: PodPlan, after: PodPlan) -> PodPlan:
-    """The pod's cgroup while its containers change: as before, and nothing smaller than it is to be."""
+def _widest(before: PodPlan, after: PodPlan) -> PodPlan:
+    """Return the pod's cgroup while its containers change: no value below the old or the new one."""
     return replace(
         before,
         cpu_shares=max(before.cpu_shares, after.cpu_shares),
@@ -342,7 +349,7 @@ def _grown(before: PodPlan, after: PodPlan) -> PodPlan:
 
 
 def _wider(before: int | None, after: int | None) -> int | None:
-    """The greater of two limits; no limit is the greatest, but one that is there is never taken away."""
+    """Return the greater of two limits; unlimited is the greatest, but an existing limit is never removed."""
     if before is None or before == UNLIMITED or after is None:
         return before
     return after if after == UNLIMITED else max(before, after)
@@ -355,18 +362,18 @@ def _shrinks(before: ContainerPlan | None, after: ContainerPlan) -> bool:
 
 
 def _is_lower(after: int, before: int) -> bool:
-    """Whether a limit is new or lower; 0 and -1 are no limit."""
+    """Return whether a limit is new or lower; 0 and -1 mean no limit."""
     return after > 0 and (before <= 0 or after < before)
 
 
 def _below_usage(
-    before: Enforced,
-    after: Enforced,
+    before: PodCgroupPlans,
+    after: PodCgroupPlans,
     updates: Iterable[str],
     usage: PodUsage | None,
     usages: Mapping[str, PodUsage],
 ) -> str:
-    """Why memory limits cannot be lowered: the kernel would kill somebody, or refuse."""
+    """Return why memory limits cannot be lowered (the kernel would kill a process, or refuse), or ""."""
     found = []
     limit = after.pod.memory or 0
     if _is_lower(limit, before.pod.memory or 0) and usage is not None:

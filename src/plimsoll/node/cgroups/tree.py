@@ -27,7 +27,7 @@ from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from plimsoll.node.cgroups.kernel import Kernel
 from plimsoll.node.cgroups.values import CgroupFault, PodUsage
 from plimsoll.node.cgroups.writes import Write, resources_of_pod
-from plimsoll.node.layout import part
+from plimsoll.node.layout import path_component
 from plimsoll.node.resources import LinuxResources
 
 _TIERS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
@@ -57,7 +57,7 @@ class Hierarchies(Protocol):
 
 def root_parts(name: str) -> tuple[str, ...]:
     """The parts of a root's name (`plimsoll`, `/plimsoll/node-a`); InputError if it is none."""
-    parts = tuple(part(name) for name in name.strip("/").split("/"))
+    parts = tuple(path_component(name) for name in name.strip("/").split("/"))
     for name in parts:
         if name in _TIERS.values() or name.startswith((_POD, _OWNER)):
             raise InputError(f"{name!r} cannot be part of the root of cgroups: pods and tiers are called so")
@@ -67,7 +67,7 @@ def root_parts(name: str) -> tuple[str, ...]:
 def _is_name(text: str) -> bool:
     """Whether this can be a UID or an id; others may have made folders that are neither."""
     try:
-        return bool(part(text))
+        return bool(path_component(text))
     except InputError:
         return False
 
@@ -90,7 +90,7 @@ class Tree:
         self._root = "/".join(self._parts)
         self._hierarchies = hierarchies
         self._kernel = kernel
-        self._owner = _OWNER + part(owner)
+        self._owner = _OWNER + path_component(owner)
         self._patience = patience
         self._tiers: dict[str, str] = {}
         #: This agent has made the root: it stays ours if somebody removes the mark.
@@ -150,7 +150,7 @@ class Tree:
     def make_pod(self, uid: str, qos: str, plan: PodPlan) -> tuple[CgroupFault, ...]:
         if qos not in _TIERS:
             raise InputError(f"{qos!r} is no QoS class")
-        pod = _POD + part(uid)
+        pod = _POD + path_component(uid)
         foreign = self._foreign()
         if foreign is not None:
             return (foreign,)
@@ -181,7 +181,7 @@ class Tree:
         return self._remove(self._cgroup(pod, id))
 
     def remove_pod(self, uid: str) -> bool:
-        name = _POD + part(uid)
+        name = _POD + path_component(uid)
         # Everywhere: a pod may have been left behind in another tier.
         places = ["/".join(filter(None, (self._root, tier, name))) for tier in _TIERS.values()]
         gone = [self._remove(place) for place in places]
@@ -267,11 +267,11 @@ class Tree:
 
     def _cgroup(self, pod: str, id: str = "") -> str:
         """The cgroup of a pod or container, in the tier where the pod was made or else is found."""
-        name = _POD + part(pod)
+        name = _POD + path_component(pod)
         tier = self._tiers.get(pod)
         if tier is None:
             tier = next((tier for uid, tier in self._pods() if uid == pod), "")
-        return "/".join(filter(None, (self._root, tier, name, part(id) if id else "")))
+        return "/".join(filter(None, (self._root, tier, name, path_component(id) if id else "")))
 
     def _pods(self) -> Iterator[tuple[str, str]]:
         """Every pod that has a cgroup in any hierarchy, with its tier."""

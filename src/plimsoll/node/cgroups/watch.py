@@ -23,7 +23,7 @@ LOST, RESTORED = "CgroupsLost", "CgroupsRestored"
 
 
 class Reporter(Protocol):
-    """The part of `presence.Presence` that the watch needs."""
+    """The part of `status_reporter.NodeStatusReporter` that the watch needs."""
 
     def set_ready(self, problem: str = "") -> None: ...
 

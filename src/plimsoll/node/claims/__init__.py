@@ -1,4 +1,4 @@
-"""Claims in use on this node: who uses them, what their drivers have prepared, and the record of it all.
+"""Claims in use on this node: their pods, what drivers have prepared, and the checkpoint.
 
-Start at `book.py`.
+Start at `claim_info_cache.py`.
 """

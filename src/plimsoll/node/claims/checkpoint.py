@@ -1,8 +1,8 @@
-"""The record of prepared claims on disk.
+"""Checkpoint of prepared claims (kind `PreparedClaims`).
 
-Owns what the file says (kind `PreparedClaims`) and where claims come from when an agent starts: our own
-record, or the kubelet's if this folder was one's before. Promises: what is written reads back as the same
-claims; nothing that a file holds stops an agent from starting.
+On start an agent reads its own checkpoint, or the kubelet's if the directory was a kubelet's before.
+Guarantees that what is written reads back as the same claims, and that no file content stops an agent from
+starting.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from plimsoll.common.checkpoint import Finding, Loaded, RecordFile, Severity, read_plain
-from plimsoll.node.claims import kubelet_file
+from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef, PreparedDevice
+from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim, PreparedDevice
 
 KIND = "PreparedClaims"
 VERSION = 1
@@ -32,7 +32,7 @@ class _Device(msgspec.Struct, frozen=True, omit_defaults=True):
     share_id: str | None = msgspec.field(name="shareID", default=None)
 
 
-class _Held(msgspec.Struct, frozen=True, omit_defaults=True):
+class _AllocatedDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     pool: str
     device: str
     share_id: str | None = msgspec.field(name="shareID", default=None)
@@ -46,7 +46,7 @@ class _Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: tuple[str, ...]
     drivers: dict[str, tuple[_Device, ...]]
     pending: tuple[str, ...] = ()
-    allocated: dict[str, tuple[_Held, ...]] = {}
+    allocated: dict[str, tuple[_AllocatedDevice, ...]] = {}
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -55,29 +55,29 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What the record says; `boot` is the id of the machine's start in which it was written."""
+class ClaimCheckpoint:
+    """Content of the checkpoint; `boot` is the kernel boot ID at the time of writing."""
 
-    claims: tuple[PreparedClaim, ...] = ()
+    claims: tuple[ClaimInfo, ...] = ()
     boot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """What an agent starts with; `lost`: there was a record and it could not be read."""
+class RestoredClaims:
+    """Claims an agent starts with; `lost`: a checkpoint existed and could not be read."""
 
-    claims: tuple[PreparedClaim, ...] = ()
+    claims: tuple[ClaimInfo, ...] = ()
     findings: tuple[Finding, ...] = ()
     lost: bool = False
 
 
 def claims_file(layout: Layout, now: Callable[[], float] = time.time) -> RecordFile:
-    """Our record of prepared claims."""
+    """Return the file of the claim checkpoint."""
     return RecordFile(layout.claims, KIND, layout.quarantine, version=VERSION, check=decode_body, now=now)
 
 
-def encode_claim(claim: PreparedClaim) -> msgspec.Raw:
-    """A claim as the record has it, ready to be put into a body."""
+def encode_claim(claim: ClaimInfo) -> msgspec.Raw:
+    """Encode a claim as a row of the checkpoint."""
     row = _Claim(
         namespace=claim.ref.namespace,
         name=claim.ref.name,
@@ -90,35 +90,37 @@ def encode_claim(claim: PreparedClaim) -> msgspec.Raw:
         },
         pending=tuple(sorted(claim.pending)),
         allocated={
-            driver: tuple(sorted((_Held(d.pool, d.device, d.share_id) for d in devices), key=_held_key))
+            driver: tuple(
+                sorted((_AllocatedDevice(d.pool, d.device, d.share_id) for d in devices), key=_device_key)
+            )
             for driver, devices in claim.allocated.items()
         },
     )
     return msgspec.Raw(msgspec.json.encode(row, order="deterministic"))
 
 
-def _held_key(device: _Held) -> tuple[str, str, str]:
+def _device_key(device: _AllocatedDevice) -> tuple[str, str, str]:
     return device.pool, device.device, device.share_id or ""
 
 
 def encode_body(rows: Iterable[msgspec.Raw], boot: str = "") -> dict[str, Any]:
-    """The body of the record."""
+    """Return the body of the checkpoint."""
     return {"boot": boot, "claims": list(rows)}
 
 
-def decode_body(body: Any) -> Recorded:
-    """What a body says; ValueError if it is none."""
+def decode_body(body: Any) -> ClaimCheckpoint:
+    """Decode a checkpoint body; raise ValueError if it is malformed."""
     try:
         read = msgspec.convert(body, _Body)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(f"it holds no prepared claims: {error}") from None
     if len({row.uid for row in read.claims}) != len(read.claims):
         raise ValueError("it holds a claim twice")
-    return Recorded(tuple(map(_claim, read.claims)), read.boot)
+    return ClaimCheckpoint(tuple(map(_claim, read.claims)), read.boot)
 
 
-def _claim(row: _Claim) -> PreparedClaim:
-    return PreparedClaim(
+def _claim(row: _Claim) -> ClaimInfo:
+    return ClaimInfo(
         ref=ClaimRef(row.namespace, row.name, row.uid),
         pods=frozenset(row.pods),
         drivers={
@@ -128,68 +130,68 @@ def _claim(row: _Claim) -> PreparedClaim:
         ready=row.ready,
         pending=frozenset(row.pending),
         allocated={
-            driver: frozenset(HeldDevice(d.pool, d.device, d.share_id) for d in devices)
+            driver: frozenset(AllocatedDevice(d.pool, d.device, d.share_id) for d in devices)
             for driver, devices in row.allocated.items()
         },
     )
 
 
-def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = True) -> Restored:
-    """The claims an agent starts with; with `touch` off, nothing is moved into quarantine."""
+def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = True) -> RestoredClaims:
+    """Load the claims an agent starts with; with `touch` off, nothing is moved into quarantine."""
     loaded: Loaded = file.load() if touch else file.look()
     if loaded.finding is not None:
-        return Restored((), (loaded.finding,), lost=True)
+        return RestoredClaims((), (loaded.finding,), lost=True)
     if loaded.value is None:
-        return _take_over(layout)
-    recorded: Recorded = loaded.value
+        return _import_kubelet_checkpoint(layout)
+    recorded: ClaimCheckpoint = loaded.value
     if not recorded.claims or boot in ("", recorded.boot) or not recorded.boot:
-        return Restored(recorded.claims)
-    # CDI files and devices do not outlive the machine's memory.
-    what = f"the machine was started anew: {len(recorded.claims)} claims on record are prepared again"
-    return Restored(tuple(map(doubted, recorded.claims)), (Finding(Severity.INFO, what),))
+        return RestoredClaims(recorded.claims)
+    # CDI files and prepared devices do not survive a reboot.
+    what = f"the machine was rebooted: {len(recorded.claims)} checkpointed claims are prepared again"
+    return RestoredClaims(tuple(map(mark_unconfirmed, recorded.claims)), (Finding(Severity.INFO, what),))
 
 
-def examine(layout: Layout) -> Restored:
-    """What an agent would start with, without touching anything."""
-    return restore(layout, claims_file(layout), boot=read_boot(), touch=False)
+def inspect_checkpoint(layout: Layout) -> RestoredClaims:
+    """Return the claims an agent would start with, without changing any file."""
+    return restore(layout, claims_file(layout), boot=read_boot_id(), touch=False)
 
 
-def doubted(claim: PreparedClaim) -> PreparedClaim:
-    """A claim of which nobody knows whether its drivers still hold it."""
+def mark_unconfirmed(claim: ClaimInfo) -> ClaimInfo:
+    """Return a claim marked as possibly no longer held by its drivers."""
     return replace(claim, ready=False, pending=claim.pending | frozenset(claim.drivers))
 
 
-def read_boot(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """The id of the machine's start; empty where there is none."""
+def read_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
+    """Return the kernel boot ID, or "" if the kernel does not expose one."""
     try:
         return path.read_text().strip()
     except (OSError, ValueError):
         return ""
 
 
-def _take_over(layout: Layout) -> Restored:
-    """The claims of a kubelet that ran here before.
+def _import_kubelet_checkpoint(layout: Layout) -> RestoredClaims:
+    """Import the claims of a kubelet that ran here before.
 
-    They have to be prepared once more, as the kubelet itself does after every start: its file does not say
-    whether a driver was asked to release a claim in the meantime. The file is its own and stays as it is.
+    They have to be prepared once more, as the kubelet itself does after every start: its file does not record
+    whether a driver was asked to unprepare a claim in the meantime. The file is left unchanged.
     """
     path = layout.kubelet_claims
     raw, problem = read_plain(path)
     if raw is None:
-        return Restored()
+        return RestoredClaims()
     decoded = kubelet_file.decode(b"" if problem else raw)
     problem = problem or decoded.error or decoded.claims_error
     if problem:
-        what = f"the kubelet's record {path} cannot be used: {problem}"
+        what = f"the kubelet's checkpoint {path} cannot be read: {problem}"
         fix = f"the claims of the pods on this node are prepared again; remove {path} once they are"
-        return Restored((), (Finding(Severity.ERROR, what, fix, str(path)),), lost=True)
-    claims: dict[str, PreparedClaim] = {}
+        return RestoredClaims((), (Finding(Severity.ERROR, what, fix, str(path)),), lost=True)
+    claims: dict[str, ClaimInfo] = {}
     for state in decoded.claims or ():
         claim = kubelet_file.to_prepared(state)
-        # The kubelet goes by names, so that a UID stands twice only in a file that was tampered with.
+        # The kubelet keys claims by name, so a UID can occur twice only in a file that was tampered with.
         known = claims.get(claim.ref.uid)
         claims[claim.ref.uid] = claim if known is None else replace(claim, pods=claim.pods | known.pods)
     if not claims:
-        return Restored()
-    what = f"{len(claims)} prepared claims were taken over from the kubelet's record {path}"
-    return Restored(tuple(claims.values()), (Finding(Severity.INFO, what, "", str(path)),))
+        return RestoredClaims()
+    what = f"{len(claims)} prepared claims were imported from the kubelet's checkpoint {path}"
+    return RestoredClaims(tuple(claims.values()), (Finding(Severity.INFO, what, "", str(path)),))

@@ -1,8 +1,8 @@
-"""Which claims a pod may use on this node, before any driver is asked.
+"""Checks of a pod's claims before any driver is called.
 
-Owns the checks of a pod's claims, in the kubelet's order and words: generated yet, there, made for this pod,
-reserved for it, allocated. Pure. Promises: with a fault nothing has been changed, so that a pod that cannot
-be served can be deleted without anybody's help.
+The order and messages are the kubelet's: created yet, exists, created for this pod, reserved for it,
+allocated. Pure. Guarantees that nothing has changed if a check fails, so that a pod whose claims cannot be
+prepared can be deleted without a driver.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.meta import OwnerReference
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.node.claims.refusals import (
+from plimsoll.node.claim_info import AllocatedDevice, ClaimRef
+from plimsoll.node.claims.faults import (
     NOT_ALLOCATED,
     NOT_CREATED,
     NOT_FOUND,
@@ -22,31 +23,30 @@ from plimsoll.node.claims.refusals import (
     WRONG_POD,
     ClaimFault,
 )
-from plimsoll.node.prepared import ClaimRef, HeldDevice
 
 _SCHEDULING = "scheduling.k8s.io"
 
-#: The name inside a pod of the claim that was made for its extended resources, which has none.
+#: Pod-local name of the claim that was created for extended resources; it has none.
 EXTENDED = ""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A claim that is to be prepared: its drivers, and what each may answer with.
+class ClaimToPrepare:
+    """Claim to be prepared: its drivers, and the devices each may return.
 
-    `exclusive` are those devices that no other claim may hold at the same time: all but admin access.
+    `exclusive` are the devices that no other claim may hold at the same time: all but those of admin access.
     """
 
     ref: ClaimRef
-    drivers: Mapping[str, frozenset[HeldDevice]]
-    exclusive: Mapping[str, frozenset[HeldDevice]]
+    drivers: Mapping[str, frozenset[AllocatedDevice]]
+    exclusive: Mapping[str, frozenset[AllocatedDevice]]
 
 
 def read_claims(
     pod: Pod, claims: Mapping[str, ResourceClaim]
-) -> tuple[tuple[Wanted, ...], tuple[ClaimFault, ...]]:
-    """The claims of a pod, each once, and what is wrong with them; `claims` go by their names in the pod."""
-    wanted: dict[str, Wanted] = {}
+) -> tuple[tuple[ClaimToPrepare, ...], tuple[ClaimFault, ...]]:
+    """Return the claims of a pod, each once, and their faults; `claims` is keyed by pod-local name."""
+    wanted: dict[str, ClaimToPrepare] = {}
     faults: list[ClaimFault] = []
     for own, name, generated in named_claims(pod):
         if isinstance(name, ClaimFault):
@@ -61,8 +61,9 @@ def read_claims(
 
 
 def named_claims(pod: Pod) -> Iterator[tuple[str, str | ClaimFault | None, bool]]:
-    """A pod's names for its claims, the claims' own names (None: no claim is needed), and whether they were
-    generated; the claim made for extended resources comes last."""
+    """Yield the pod-local names of a pod's claims, the claim names (None: no claim is needed), and whether
+    they were generated; the claim created for extended resources comes last.
+    """
     for reference in pod.spec.resource_claims:
         yield reference.name, *_resolve(pod, reference)
     extended = pod.status.extended_resource_claim_status
@@ -87,7 +88,9 @@ def _resolve(pod: Pod, reference: PodResourceClaim) -> tuple[str | ClaimFault | 
     return ClaimFault(reference.name, NOT_CREATED, text), False
 
 
-def _read_claim(pod: Pod, claim: ResourceClaim | None, name: str, generated: bool) -> Wanted | ClaimFault:
+def _read_claim(
+    pod: Pod, claim: ResourceClaim | None, name: str, generated: bool
+) -> ClaimToPrepare | ClaimFault:
     if claim is None or claim.metadata.name != name:
         text = f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
         return ClaimFault(name, NOT_FOUND, text)
@@ -99,30 +102,30 @@ def _read_claim(pod: Pod, claim: ResourceClaim | None, name: str, generated: boo
         return ClaimFault(name, NOT_RESERVED, text)
     if claim.status.allocation is None:
         return ClaimFault(name, NOT_ALLOCATED, f"ResourceClaim {name}: not allocated")
-    return wanted_of(claim)
+    return claim_to_prepare(claim)
 
 
-def wanted_of(claim: ResourceClaim) -> Wanted:
-    """An allocated claim as what its drivers are to prepare, results with admin access too."""
-    drivers: dict[str, set[HeldDevice]] = {}
-    exclusive: dict[str, set[HeldDevice]] = {}
+def claim_to_prepare(claim: ResourceClaim) -> ClaimToPrepare:
+    """Return what the drivers of an allocated claim are to prepare, results with admin access included."""
+    drivers: dict[str, set[AllocatedDevice]] = {}
+    exclusive: dict[str, set[AllocatedDevice]] = {}
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
-        device = HeldDevice(result.pool, result.device, result.share_id)
+        device = AllocatedDevice(result.pool, result.device, result.share_id)
         drivers.setdefault(result.driver, set()).add(device)
         own = exclusive.setdefault(result.driver, set())
         if not result.admin_access:
             own.add(device)
     ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-    return Wanted(ref, _frozen(drivers), _frozen(exclusive))
+    return ClaimToPrepare(ref, _frozen(drivers), _frozen(exclusive))
 
 
-def _frozen(devices: Mapping[str, set[HeldDevice]]) -> dict[str, frozenset[HeldDevice]]:
+def _frozen(devices: Mapping[str, set[AllocatedDevice]]) -> dict[str, frozenset[AllocatedDevice]]:
     return {driver: frozenset(devices[driver]) for driver in sorted(devices)}
 
 
 def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:
-    """Why a claim is not the one that was made for this pod or for its group."""
+    """Return why a claim was not created for this pod or its pod group, or ""."""
     mine = f"{pod.metadata.namespace}/{pod.metadata.name}"
     theirs = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if claim.metadata.namespace != pod.metadata.namespace:
@@ -144,7 +147,7 @@ def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:
 
 
 def is_reserved_for(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether a claim is reserved for a pod or for its group."""
+    """Return whether a claim is reserved for a pod or its pod group."""
     group = _group_of(pod)
     return any(
         user.uid == pod.metadata.uid

@@ -1,9 +1,8 @@
-"""The claims in use on this node: prepared for the first pod that needs them, released after the last.
+"""Claim info cache: claims are prepared for the first pod that needs them and unprepared after the last.
 
-Owns `ClaimBook`, the order of the steps: a claim is on the disk before a driver is asked for it, and what the
-driver answered is on the disk before anybody uses it; it is on the disk that a claim is being released before
-a driver is asked to let go. So a crash at any point forgets nothing and trusts nothing that may not hold.
-Section 2 of the node protocols, "Kubelet flow".
+A claim is checkpointed before a driver is called for it, and the driver's response before the claim is used;
+an unprepare is checkpointed before the driver is called. A crash at any point therefore neither forgets a
+claim nor trusts one that a driver may not hold. See docs/spec/node-protocols.md, "DRA plugin".
 """
 
 from __future__ import annotations
@@ -16,46 +15,65 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.checkpoint import Finding, RecordFile, Severity
 from plimsoll.common.keyed_lock import KeyedLock
-from plimsoll.node.claims import views
-from plimsoll.node.claims.checkpoint import Restored, claims_file, read_boot, restore
-from plimsoll.node.claims.checks import Wanted, read_claims, wanted_of
-from plimsoll.node.claims.holders import device_in_use, find_conflicts, find_replaced, releases_devices
-from plimsoll.node.claims.refusals import NOT_SAVED, PREPARE, UNPREPARE, ClaimFault, by_driver, not_saved
-from plimsoll.node.claims.steps import answered, is_reallocated, joined, judged, left, released
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, Devices, DriverFault, Drivers
+from plimsoll.node.claims import container_claims
+from plimsoll.node.claims.checkpoint import RestoredClaims, claims_file, read_boot_id, restore
+from plimsoll.node.claims.checks import ClaimToPrepare, claim_to_prepare, read_claims
+from plimsoll.node.claims.device_conflicts import (
+    conflict_fault,
+    find_conflicts,
+    find_replaced,
+    releases_devices,
+)
+from plimsoll.node.claims.faults import (
+    NOT_SAVED,
+    PREPARE,
+    UNPREPARE,
+    ClaimFault,
+    from_driver_fault,
+    not_saved,
+)
 from plimsoll.node.claims.store import ClaimStore
+from plimsoll.node.claims.transitions import (
+    add_pod,
+    apply_prepare_responses,
+    apply_unprepare_responses,
+    find_reallocation,
+    remove_pods,
+    validate_response,
+)
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, Drivers, PreparedClaim
 
-__all__ = ["ClaimBook", "ClaimFault"]
+__all__ = ["ClaimFault", "ClaimInfoCache"]
 
-#: The name under which claims of any driver are counted.
+#: Label under which claims of all drivers are counted.
 ANY_DRIVER = "<any>"
 
-_NOTHING = Restored()
+_NO_CLAIMS = RestoredClaims()
 
 
-class ClaimBook:
-    """Which pods use which claims, and what drivers have prepared for them."""
+class ClaimInfoCache:
+    """Claims in use, their pods, and what drivers have prepared for them."""
 
     def __init__(
         self,
         drivers: Drivers,
-        restored: Restored = _NOTHING,
+        restored: RestoredClaims = _NO_CLAIMS,
         file: RecordFile | None = None,
         boot: str = "",
     ) -> None:
         self._drivers = drivers
         self._store = ClaimStore(restored.claims, file, boot)
-        self._store.on_release = self._released
+        self._store.on_release = self._report_released
         self._locks = KeyedLock()
-        #: Claims that are being prepared: what they hold counts before it is on the disk.
-        self._preparing: dict[str, PreparedClaim] = {}
-        #: Called with the UIDs of claims that no longer hold what others may be waiting for.
+        #: Claims being prepared: their devices count as held before they are checkpointed.
+        self._preparing: dict[str, ClaimInfo] = {}
+        #: Called with the UIDs of claims that released devices other claims may wait for.
         self.on_release: Callable[[frozenset[str]], None] = lambda _: None
-        #: From loading the record.
+        #: Problems found while loading the checkpoint.
         self.findings = restored.findings
-        #: There was a record and it is lost: `rebuild` has not been called yet.
-        self.lost = restored.lost
+        #: The checkpoint was lost and `rebuild` has not succeeded yet.
+        self.needs_rebuild = restored.lost
 
     @staticmethod
     def open(
@@ -65,25 +83,25 @@ class ClaimBook:
         save: bool = True,
         now: Callable[[], float] = time.time,
         boot: str | None = None,
-    ) -> ClaimBook:
-        """The book as the last agent left it, or a kubelet. With `save` off it is kept in memory only.
+    ) -> ClaimInfoCache:
+        """Open the cache as the last agent, or a kubelet, left it. With `save` off it is kept in memory only.
 
-        `boot` is the id of the machine's start: what was ready before it has to be prepared again.
+        `boot` is the kernel boot ID: claims prepared before a reboot have to be prepared again.
         """
         if not save:
-            return ClaimBook(drivers)
-        file, boot = claims_file(layout, now), read_boot() if boot is None else boot
-        # DIFF: a kubelet with a damaged record does not start:
+            return ClaimInfoCache(drivers)
+        file, boot = claims_file(layout, now), read_boot_id() if boot is None else boot
+        # DIFF: a kubelet with a damaged checkpoint does not start:
         # test_a_damaged_record_is_set_aside_and_rebuilt.
-        return ClaimBook(drivers, restore(layout, file, boot=boot), file, boot)
+        return ClaimInfoCache(drivers, restore(layout, file, boot=boot), file, boot)
 
     # -- prepare
 
     async def prepare(self, pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ClaimFault, ...]:
-        """Have a pod's claims prepared; `claims` by their names inside the pod (the one made for extended
-        resources by the empty name). Nothing comes back once all are prepared, and that is on the disk.
+        """Prepare a pod's claims; `claims` is keyed by pod-local name (the claim created for extended
+        resources by the empty name). Returns no fault once all are prepared and checkpointed.
 
-        Can be called again at any time; only drivers that have not answered yet are asked.
+        Can be called again at any time; only drivers that have not responded yet are called.
         """
         wanted, faults = read_claims(pod, claims)
         if faults or not wanted:
@@ -92,22 +110,23 @@ class ClaimBook:
         async with self._locks.hold([_pod_key(uid), *(_claim_key(each.ref.uid) for each in wanted)]):
             return await self._prepare(uid, wanted)
 
-    async def _prepare(self, pod: str, wanted: tuple[Wanted, ...]) -> tuple[ClaimFault, ...]:
+    async def _prepare(self, pod: str, wanted: tuple[ClaimToPrepare, ...]) -> tuple[ClaimFault, ...]:
         before = {each.ref.uid: self._store.claims.get(each.ref.uid) for each in wanted}
-        claims: dict[str, PreparedClaim] = {}
-        calls: dict[str, list[Wanted]] = {}
+        claims: dict[str, ClaimInfo] = {}
+        calls: dict[str, list[ClaimToPrepare]] = {}
         faults: list[ClaimFault] = []
         for each in wanted:
-            # DIFF: what was ready before a restart is not prepared again: test_a_restart_asks_no_driver,
-            # unless the machine was started anew: test_a_machine_that_was_started_anew.
-            claim, to_ask = joined(before[each.ref.uid], each, pod)
+            # DIFF: claims that were ready before a restart are not prepared again:
+            # test_a_restart_asks_no_driver, unless the machine was rebooted:
+            # test_a_machine_that_was_started_anew.
+            claim, to_ask = add_pod(before[each.ref.uid], each, pod)
             faults += self._conflicts(each, to_ask, claims)
             claims[each.ref.uid] = claim
             for driver in sorted(to_ask):
                 calls.setdefault(driver, []).append(each)
         if faults:
             return tuple(faults)
-        # Nothing is awaited between the check and this, so that no other claim gets the devices.
+        # No await between the check and this line, so that no other claim gets the devices.
         self._preparing |= claims
         try:
             return await self._prepare_checked(wanted, before, claims, calls)
@@ -116,132 +135,143 @@ class ClaimBook:
 
     async def _prepare_checked(
         self,
-        wanted: tuple[Wanted, ...],
-        before: Mapping[str, PreparedClaim | None],
-        claims: Mapping[str, PreparedClaim],
-        calls: Mapping[str, Collection[Wanted]],
+        wanted: tuple[ClaimToPrepare, ...],
+        before: Mapping[str, ClaimInfo | None],
+        claims: Mapping[str, ClaimInfo],
+        calls: Mapping[str, Collection[ClaimToPrepare]],
     ) -> tuple[ClaimFault, ...]:
         changed = {uid: claim for uid, claim in claims.items() if claim != before[uid]}
         if problem := await self._store.commit(changed):
             return tuple(not_saved(each.ref, problem) for each in wanted)
         if not calls:
             return ()
-        answers = await self._ask(calls)
-        after, told = {}, []
+        responses = await self._call_prepare(calls)
+        after, faults = {}, []
         for each in wanted:
-            given = answers.get(each.ref.uid, {})
-            after[each.ref.uid] = answered(before[each.ref.uid], claims[each.ref.uid], each, given)
-            told += [by_driver(PREPARE, each.ref, a) for a in given.values() if isinstance(a, DriverFault)]
+            results = responses.get(each.ref.uid, {})
+            after[each.ref.uid] = apply_prepare_responses(
+                before[each.ref.uid], claims[each.ref.uid], each, results
+            )
+            faults += [
+                from_driver_fault(PREPARE, each.ref, a)
+                for a in results.values()
+                if isinstance(a, DriverFault)
+            ]
         changed = {uid: claim for uid, claim in after.items() if claim != claims[uid]}
         if problem := await self._store.commit(changed):
-            told += [not_saved(each.ref, problem) for each in wanted if each.ref.uid in changed]
-        return tuple(told)
+            faults += [not_saved(each.ref, problem) for each in wanted if each.ref.uid in changed]
+        return tuple(faults)
 
     def _conflicts(
-        self, wanted: Wanted, to_ask: Collection[str], same_pod: Mapping[str, PreparedClaim]
+        self, wanted: ClaimToPrepare, to_ask: Collection[str], same_pod: Mapping[str, ClaimInfo]
     ) -> Iterator[ClaimFault]:
-        """Yield why a claim cannot be prepared beside what is on record or being prepared."""
+        """Yield why a claim cannot be prepared while other claims are prepared or being prepared."""
         claims = {**self._store.claims, **self._preparing, **same_pod}
         if replaced := find_replaced(wanted, claims):
             yield replaced
         known = self._store.claims.get(wanted.ref.uid)
-        # DIFF: a kubelet hands out the devices of the earlier allocation:
+        # DIFF: a kubelet reuses the devices of the earlier allocation:
         # test_an_earlier_allocation_has_to_be_released_first.
-        if known is not None and (moved := is_reallocated(known, wanted)):
-            yield moved
+        if known is not None and (reallocated := find_reallocation(known, wanted)):
+            yield reallocated
         # DIFF: a kubelet compares names only, and prepares a device that a claim of another name still holds:
         # test_a_device_is_not_prepared_while_another_claim_holds_it.
         for conflict in find_conflicts(wanted, to_ask, known, claims.values()):
-            yield device_in_use(conflict)
+            yield conflict_fault(conflict)
 
-    def _end_preparing(self, claims: Mapping[str, PreparedClaim]) -> None:
-        """Stop counting claims as being prepared, and report those that hold less than it was assumed."""
+    def _end_preparing(self, claims: Mapping[str, ClaimInfo]) -> None:
+        """Stop counting claims as being prepared, and report those that hold released_uids than assumed."""
         for uid in claims:
             self._preparing.pop(uid, None)
-        less = {uid for uid, claim in claims.items() if releases_devices(claim, self._store.claims.get(uid))}
-        if less:
-            self._released(frozenset(less))
+        released_uids = {
+            uid for uid, claim in claims.items() if releases_devices(claim, self._store.claims.get(uid))
+        }
+        if released_uids:
+            self._report_released(frozenset(released_uids))
 
-    def _released(self, uids: frozenset[str]) -> None:
+    def _report_released(self, uids: frozenset[str]) -> None:
         self.on_release(uids)
 
-    async def _ask(
-        self, calls: Mapping[str, Collection[Wanted]]
+    async def _call_prepare(
+        self, calls: Mapping[str, Collection[ClaimToPrepare]]
     ) -> dict[str, dict[str, Devices | DriverFault]]:
-        """Ask every driver once, all at the same time; answers by claim and driver."""
-        # DIFF: a kubelet asks one driver after the other, none at all if one is absent, and stops at the
-        # first fault: test_the_rest_is_asked_for_after_a_partial_failure.
+        """Call every driver once, concurrently; return results by claim and driver."""
+        # DIFF: a kubelet calls one driver after the other, none at all if one is absent, and stops at the
+        # first failure: test_the_rest_is_asked_for_after_a_partial_failure.
 
-        async def ask(driver: str, wanted: Collection[Wanted]) -> Mapping[str, Devices | DriverFault]:
+        async def ask(driver: str, wanted: Collection[ClaimToPrepare]) -> Mapping[str, Devices | DriverFault]:
             return await self._drivers.prepare(driver, [each.ref for each in wanted])
 
-        given = await asyncio.gather(*(ask(driver, wanted) for driver, wanted in calls.items()))
-        answers: dict[str, dict[str, Devices | DriverFault]] = {}
-        for (driver, wanted), answer in zip(calls.items(), given, strict=True):
+        results = await asyncio.gather(*(ask(driver, wanted) for driver, wanted in calls.items()))
+        responses: dict[str, dict[str, Devices | DriverFault]] = {}
+        for (driver, wanted), response in zip(calls.items(), results, strict=True):
             for each in wanted:
-                found = answer.get(each.ref.uid, _skipped(driver, PREPARE))
-                answers.setdefault(each.ref.uid, {})[driver] = judged(each, driver, found)
-        return answers
+                found = response.get(each.ref.uid, _skipped_fault(driver, PREPARE))
+                responses.setdefault(each.ref.uid, {})[driver] = validate_response(each, driver, found)
+        return responses
 
     # -- release
 
     async def unprepare(self, pod_uid: str) -> tuple[ClaimFault, ...]:
-        """Let go of a pod's claims; drivers release those that no other pod uses. Nothing comes back once
-        nothing is left; otherwise the rest stays in the book and the call is to be repeated."""
-        return await self._leave({pod_uid})
+        """Release a pod's claims; drivers unprepare those that no other pod uses. Returns no fault once
+        nothing is left; otherwise the rest stays in the cache and the call has to be repeated.
+        """
+        return await self._remove_pods_from_claims({pod_uid})
 
     async def reconcile(self, known_pods: Collection[str]) -> tuple[ClaimFault, ...]:
-        """Let go of the claims of all pods but these."""
+        """Release the claims of all pods but these."""
         orphans = [uid for uid, claim in self._store.claims.items() if not claim.pods]
-        return await self._leave(self._store.pods - frozenset(known_pods), orphans)
+        return await self._remove_pods_from_claims(self._store.pods - frozenset(known_pods), orphans)
 
-    async def _leave(self, pods: Collection[str], orphans: Collection[str] = ()) -> tuple[ClaimFault, ...]:
+    async def _remove_pods_from_claims(
+        self, pods: Collection[str], orphans: Collection[str] = ()
+    ) -> tuple[ClaimFault, ...]:
         async with self._locks.hold(map(_pod_key, pods)):
-            uids = {uid for pod in pods for uid in self._store.of_pod(pod)} | set(orphans)
+            uids = {uid for pod in pods for uid in self._store.claims_of_pod(pod)} | set(orphans)
             async with self._locks.hold(map(_claim_key, uids)):
                 before = {uid: self._store.claims[uid] for uid in uids if uid in self._store.claims}
                 return await self._release(before, pods)
 
     async def _release(
-        self, before: Mapping[str, PreparedClaim], gone: Collection[str]
+        self, before: Mapping[str, ClaimInfo], gone: Collection[str]
     ) -> tuple[ClaimFault, ...]:
-        claims = {uid: left(claim, gone) for uid, claim in before.items()}
+        claims = {uid: remove_pods(claim, gone) for uid, claim in before.items()}
         last = {uid: claim for uid, claim in claims.items() if claim.pods <= frozenset(gone)}
-        changed: dict[str, PreparedClaim | None] = {
+        changed: dict[str, ClaimInfo | None] = {
             uid: claim for uid, claim in claims.items() if claim != before[uid]
         }
         if problem := await self._store.commit(changed):
             return tuple(not_saved(claim.ref, problem) for claim in claims.values())
         if not last:
             return ()
-        answers = await self._ask_to_release(last.values())
-        after = {uid: released(claim, answers.get(uid, {})) for uid, claim in last.items()}
+        responses = await self._call_unprepare(last.values())
+        after = {uid: apply_unprepare_responses(claim, responses.get(uid, {})) for uid, claim in last.items()}
         changed = {uid: claim for uid, claim in after.items() if claim != last[uid]}
         if problem := await self._store.commit(changed):
             return tuple(not_saved(claim.ref, problem) for claim in last.values())
         return tuple(
-            by_driver(UNPREPARE, last[uid].ref, fault)
-            for uid, given in answers.items()
-            for fault in given.values()
+            from_driver_fault(UNPREPARE, last[uid].ref, fault)
+            for uid, results in responses.items()
+            for fault in results.values()
             if fault is not None
         )
 
-    async def _ask_to_release(
-        self, claims: Iterable[PreparedClaim]
-    ) -> dict[str, dict[str, DriverFault | None]]:
-        """Ask every driver once, all at the same time; answers by claim and driver."""
+    async def _call_unprepare(self, claims: Iterable[ClaimInfo]) -> dict[str, dict[str, DriverFault | None]]:
+        """Call every driver once, concurrently; return results by claim and driver."""
         calls: dict[str, list[ClaimRef]] = {}
         for claim in sorted(claims, key=lambda each: each.ref.uid):
             for driver in sorted(claim.pending):
                 calls.setdefault(driver, []).append(claim.ref)
-        given = await asyncio.gather(
+        results = await asyncio.gather(
             *(self._drivers.unprepare(driver, refs) for driver, refs in calls.items())
         )
-        answers: dict[str, dict[str, DriverFault | None]] = {}
-        for (driver, refs), answer in zip(calls.items(), given, strict=True):
+        responses: dict[str, dict[str, DriverFault | None]] = {}
+        for (driver, refs), response in zip(calls.items(), results, strict=True):
             for ref in refs:
-                answers.setdefault(ref.uid, {})[driver] = answer.get(ref.uid, _skipped(driver, UNPREPARE))
-        return answers
+                responses.setdefault(ref.uid, {})[driver] = response.get(
+                    ref.uid, _skipped_fault(driver, UNPREPARE)
+                )
+        return responses
 
     async def rebuild(
         self,
@@ -249,57 +279,62 @@ class ClaimBook:
         *,
         leftovers: Iterable[ResourceClaim] = (),
     ) -> tuple[ClaimFault, ...]:
-        """Make up for a lost record: prepare the claims of the pods on this node again, which drivers take
-        for what it is, and let go of `leftovers`, allocated claims of this node that no pod here uses.
+        """Recover from a lost checkpoint: prepare the claims of the pods on this node again, which is
+        idempotent for drivers, and release `leftovers`, allocated claims of this node that no pod here
+        uses.
 
-        The record is `lost` until every driver has answered; the call is to be repeated.
+        The cache needs a rebuild until every driver has responded; the call has to be repeated.
         """
-        given = list(pods)
-        faults = [f for each in await asyncio.gather(*(self.prepare(*pair) for pair in given)) for f in each]
-        unused: dict[str, PreparedClaim | None] = {}
+        results = list(pods)
+        faults = [
+            f for each in await asyncio.gather(*(self.prepare(*pair) for pair in results)) for f in each
+        ]
+        unused: dict[str, ClaimInfo | None] = {}
         for claim in leftovers:
-            wanted = wanted_of(claim)
+            wanted = claim_to_prepare(claim)
             if wanted.ref.uid not in self._store.claims:
                 drivers = frozenset(wanted.drivers)
-                claim_left = PreparedClaim(wanted.ref, pending=drivers, allocated=wanted.exclusive)
-                unused[wanted.ref.uid] = claim_left
+                leftover = ClaimInfo(wanted.ref, pending=drivers, allocated=wanted.exclusive)
+                unused[wanted.ref.uid] = leftover
         if problem := await self._store.commit(unused):
             return (
                 *faults,
                 *(not_saved(claim.ref, problem) for claim in unused.values() if claim is not None),
             )
-        faults += await self._leave((), unused)
-        # What is wrong with a pod's claims will not get better by asking again; drivers come back.
-        self.lost = any(fault.driver or fault.code == NOT_SAVED for fault in faults)
+        faults += await self._remove_pods_from_claims((), unused)
+        # Faults of a pod's claims do not resolve by calling again; drivers may come back.
+        self.needs_rebuild = any(fault.driver or fault.code == NOT_SAVED for fault in faults)
         return tuple(faults)
 
     # -- read
 
     def cdi_ids(self, pod: Pod, container: Container) -> tuple[str, ...]:
-        """The CDI devices of a container whose pod is prepared; StateError if it is not."""
-        return views.cdi_ids(pod, container, self._find)
+        """Return the CDI device IDs of a container; raise StateError if a claim of its pod is not
+        prepared.
+        """
+        return container_claims.cdi_ids(pod, container, self._find)
 
-    def of_container(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None:
-        """The claims that a container names; None if one is not known for its pod."""
-        return views.claims_of(pod, container, self._find)
+    def claims_of_container(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
+        """Return the claims that a container references; None if one is not known for its pod."""
+        return container_claims.claims_of(pod, container, self._find)
 
-    def _find(self, pod: Pod, name: str) -> PreparedClaim | None:
+    def _find(self, pod: Pod, name: str) -> ClaimInfo | None:
         return self._store.find(pod.metadata.uid, pod.metadata.namespace, name)
 
-    def of_pod(self, uid: str) -> tuple[PreparedClaim, ...]:
-        """The claims that a pod uses, prepared or not."""
-        return tuple(self._store.of_pod(uid).values())
+    def claims_of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
+        """Return the claims that a pod uses, prepared or not."""
+        return tuple(self._store.claims_of_pod(uid).values())
 
-    def claims(self) -> tuple[PreparedClaim, ...]:
+    def claims(self) -> tuple[ClaimInfo, ...]:
         return tuple(self._store.claims.values())
 
     @property
     def revision(self) -> int:
-        """Changes with every change."""
+        """Counter that changes with every change."""
         return self._store.revision
 
-    def in_use(self) -> dict[str, int]:
-        """How many claims are prepared, by driver and in all (`dra_resource_claims_in_use`)."""
+    def count_in_use(self) -> dict[str, int]:
+        """Return the number of prepared claims by driver and in total (`dra_resource_claims_in_use`)."""
         counts = {ANY_DRIVER: 0}
         for claim in self._store.claims.values():
             if claim.ready:
@@ -308,30 +343,40 @@ class ClaimBook:
                     counts[driver] = counts.get(driver, 0) + 1
         return counts
 
-    def describe(self) -> tuple[Finding, ...]:
-        """What the owner of the node should know."""
-        return (*self.findings, *_describe(self._store))
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Return the findings of the checkpoint and of claims that are stuck."""
+        return (*self.findings, *_find_stuck_claims(self._store))
 
 
-def _describe(store: ClaimStore) -> Iterable[Finding]:
+def _find_stuck_claims(store: ClaimStore) -> Iterable[Finding]:
     if store.problem:
         yield Finding(
             Severity.ERROR,
             f"prepared claims cannot be saved: {store.problem}",
-            "make room on the disk, or mend its permissions; no claim is prepared or released until then",
+            "free space on the disk, or fix its permissions; no claim is prepared or released until then",
         )
     for claim in store.claims.values():
-        waiting = ", ".join(sorted(claim.pending))
+        pending_drivers = ", ".join(sorted(claim.pending))
         if not claim.pods:
-            what = f"claim {claim.ref} is used by no pod and not released by {waiting or 'anybody'}"
-            yield Finding(Severity.WARNING, what, f"see that these drivers run: {waiting}" if waiting else "")
+            what = (
+                f"claim {claim.ref} is used by no pod and not unprepared by {pending_drivers or 'any driver'}"
+            )
+            yield Finding(
+                Severity.WARNING,
+                what,
+                f"make sure that these drivers run: {pending_drivers}" if pending_drivers else "",
+            )
         elif not claim.ready:
             what = f"claim {claim.ref} of {len(claim.pods)} pods is not prepared"
-            fix = f"see that these drivers run: {waiting}" if waiting else "see what its drivers answered"
+            fix = (
+                f"make sure that these drivers run: {pending_drivers}"
+                if pending_drivers
+                else "check the responses of its drivers"
+            )
             yield Finding(Severity.WARNING, what, fix)
 
 
-def _skipped(driver: str, call: str) -> DriverFault:
+def _skipped_fault(driver: str, call: str) -> DriverFault:
     return DriverFault(driver, "skipped", f"{call} skipped 1 ResourceClaims")
 
 

@@ -1,8 +1,8 @@
-"""JSON as Go's encoding/json writes and reads it, for files that a kubelet shares with us.
+"""Go-compatible JSON (encoding/json), for files shared with a kubelet.
 
-Owns the escaping of texts, and decoding along a shape with Go's leniency (keys in any case, unknown keys,
-null for nothing, broken UTF-8 and lone surrogates replaced) and Go's words for what is wrong. Section 3 of
-the node protocols.
+Escapes strings and decodes along a schema with Go's leniency (case-insensitive keys, unknown keys, null as
+zero value, invalid UTF-8 and lone surrogates replaced) and Go's error messages. See
+docs/spec/node-protocols.md, "DRA manager checkpoint".
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ from plimsoll.node.claims.go_syntax import syntax_error
 
 _SPECIAL = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029\ud800-\udfff]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_LONE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def quote(text: str) -> str:
-    """A text as Go writes it, `<`, `>` and `&` escaped."""
+    """Quote a string as Go does, with `<`, `>` and `&` escaped."""
     return f'"{_SPECIAL.sub(_escape, text)}"'
 
 
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
-    code = 0xFFFD if _LONE.match(character) else ord(character)
+    code = 0xFFFD if _SURROGATE.match(character) else ord(character)
     return _SHORT.get(character) or f"\\u{code:04x}"
 
 
-# -- what a value should look like
+# -- schema
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text; `name` is the Go type that errors name."""
+class GoString:
+    """String; `name` is the Go type used in errors."""
 
     name: str = "string"
-    #: A pointer can be nil, and null makes it so.
+    #: A pointer can be nil, and null makes it nil.
     pointer: bool = False
-    #: The struct it is embedded with, if it is.
+    #: Name of the embedded struct the field belongs to, if any.
     embedded: str = ""
 
 
 @dataclass(frozen=True)
-class Uint32:
+class GoUint32:
     name: str = "uint32"
 
 
 @dataclass(frozen=True)
-class Listing:
+class GoList:
     item: Any
     name: str
 
 
 @dataclass(frozen=True)
-class Dictionary:
+class GoMap:
     value: Any
     name: str
 
 
 @dataclass(frozen=True)
-class Struct:
+class GoStruct:
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -73,22 +73,26 @@ class Struct:
 
 
 def zero(shape: Any) -> Any:
-    """What Go has where nothing was said."""
-    if isinstance(shape, Text):
+    """Return Go's zero value of a schema."""
+    if isinstance(shape, GoString):
         return None if shape.pointer else ""
-    if isinstance(shape, Uint32):
+    if isinstance(shape, GoUint32):
         return 0
-    if isinstance(shape, Struct):
+    if isinstance(shape, GoStruct):
         return {name: zero(each) for name, each in shape.fields.items()}
     return None
 
 
 def decode(raw: bytes, shape: Any) -> tuple[Any, str]:
-    """A document by its shape, and Go's words for what is wrong with it."""
+    """Decode a document by its schema; return the value and Go's error message."""
     text = raw.decode("utf-8", "surrogateescape")
     try:
         tree = json.loads(
-            text, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_refuse
+            text,
+            object_pairs_hook=_Pairs,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_reject_constant,
         )
     except RecursionError:
         return zero(shape), "exceeded max depth"
@@ -100,19 +104,19 @@ def decode(raw: bytes, shape: Any) -> tuple[Any, str]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object with its keys in order, repeated ones too."""
+    """Object with its keys in order, including repeated ones."""
 
 
 class _Number(str):
-    """A number as it was written."""
+    """Number as it was written."""
 
 
-def _refuse(word: str) -> Any:
+def _reject_constant(word: str) -> Any:
     raise ValueError(word)
 
 
 class _Reader:
-    """Goes on after a value of the wrong type and remembers the first, as Go does."""
+    """Decoder that continues after a value of the wrong type and keeps the first error, as Go does."""
 
     def __init__(self) -> None:
         self.error = ""
@@ -120,42 +124,44 @@ class _Reader:
         self._path: list[str] = []
 
     def read(self, shape: Any, tree: Any, prior: Any) -> Any:
-        """A value; `prior` is what an earlier key of the same name left there."""
+        """Read a value; `prior` is the value left by an earlier key of the same name."""
         if tree is None:
-            # null leaves texts, numbers and structs alone.
-            kept = isinstance(shape, (Uint32, Struct)) or (isinstance(shape, Text) and not shape.pointer)
+            # null leaves strings, numbers and structs unchanged.
+            kept = isinstance(shape, (GoUint32, GoStruct)) or (
+                isinstance(shape, GoString) and not shape.pointer
+            )
             return prior if kept else None
-        if isinstance(shape, Text):
+        if isinstance(shape, GoString):
             if type(tree) is str:
-                return _LONE.sub("\ufffd", tree)
-        elif isinstance(shape, Uint32):
+                return _SURROGATE.sub("\ufffd", tree)
+        elif isinstance(shape, GoUint32):
             return self._number(shape, tree, prior)
-        elif isinstance(shape, Listing):
+        elif isinstance(shape, GoList):
             if type(tree) is list:
                 return self._items(shape, tree, prior)
         elif isinstance(tree, _Pairs):
             return self._members(shape, tree, prior)
-        return self._wrong(_kind(tree), shape, prior)
+        return self._fail(_kind(tree), shape, prior)
 
-    def _number(self, shape: Uint32, tree: Any, prior: Any) -> Any:
+    def _number(self, shape: GoUint32, tree: Any, prior: Any) -> Any:
         if not isinstance(tree, _Number):
-            return self._wrong(_kind(tree), shape, prior)
+            return self._fail(_kind(tree), shape, prior)
         if not re.fullmatch("[0-9]{1,10}", tree) or int(tree) >= 1 << 32:
-            return self._wrong(f"number {tree}", shape, prior)
+            return self._fail(f"number {tree}", shape, prior)
         return int(tree)
 
-    def _items(self, shape: Listing, tree: list[Any], prior: Any) -> list[Any]:
+    def _items(self, shape: GoList, tree: list[Any], prior: Any) -> list[Any]:
         known = prior or []
         return [
             self.read(shape.item, item, known[place] if place < len(known) else zero(shape.item))
             for place, item in enumerate(tree)
         ]
 
-    def _members(self, shape: Struct | Dictionary, tree: _Pairs, prior: Any) -> Any:
-        if isinstance(shape, Dictionary):
+    def _members(self, shape: GoStruct | GoMap, tree: _Pairs, prior: Any) -> Any:
+        if isinstance(shape, GoMap):
             known = dict(prior or {})
             for key, value in tree:
-                known[_LONE.sub("\ufffd", key)] = self.read(shape.value, value, zero(shape.value))
+                known[_SURROGATE.sub("\ufffd", key)] = self.read(shape.value, value, zero(shape.value))
             return known
         outer, depth = self._struct, len(self._path)
         folded = {_fold(name): name for name in shape.fields}
@@ -166,14 +172,14 @@ class _Reader:
                 continue
             self._struct = shape.short
             part = shape.fields[name]
-            inside = part.embedded if isinstance(part, Text) else ""
+            inside = part.embedded if isinstance(part, GoString) else ""
             self._path += [inside, name] if inside else [name]
             values[name] = self.read(part, value, values[name])
             del self._path[depth:]
             self._struct = outer
         return values
 
-    def _wrong(self, found: str, shape: Any, prior: Any) -> Any:
+    def _fail(self, found: str, shape: Any, prior: Any) -> Any:
         if not self.error:
             place = f"struct field {self._struct}.{'.'.join(self._path)}" if self._path else "value"
             self.error = f"json: cannot unmarshal {found} into Go {place} of type {shape.name}"

@@ -1,6 +1,6 @@
-"""Go's words for a document that is no JSON.
+"""Go's error messages for invalid JSON.
 
-Owns `syntax_error`. It reads byte by byte and is only asked about documents that are known to be broken.
+`syntax_error` scans byte by byte and is called only for documents known to be invalid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 
 
 def syntax_error(raw: bytes) -> str:
-    """What Go says about the first byte that cannot be right; empty if all are."""
+    """Return Go's message for the first invalid byte; empty if the document is valid."""
     try:
         _Scan(raw).document()
     except DecodeError as broken:
@@ -35,13 +35,13 @@ class _Scan:
             self.fail("after top-level value")
 
     def blank(self) -> int | None:
-        """The next byte that is no blank; None at the end."""
+        """Return the next non-blank byte; None at the end."""
         while self.at < len(self.raw) and self.raw[self.at] in _BLANKS:
             self.at += 1
         return self.raw[self.at] if self.at < len(self.raw) else None
 
     def next(self) -> int:
-        """The next byte; Go sees a blank after the last."""
+        """Return the next byte; after the last, Go sees a blank."""
         self.at += 1
         return self.raw[self.at - 1] if self.at <= len(self.raw) else 0x20
 
@@ -160,7 +160,7 @@ _NAMES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\
 
 
 def _quoted(byte: int) -> str:
-    """A byte, taken for a character, in quotes."""
+    """Quote a byte, interpreted as a character."""
     if byte in _NAMES:
         return f"'{_NAMES[byte]}'"
     if byte < 0x20 or byte == 0x7F:

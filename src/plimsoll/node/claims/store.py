@@ -1,8 +1,8 @@
-"""The claims in memory, which are always those on the disk.
+"""Store of claims in memory that always matches the checkpoint.
 
-Owns `ClaimStore`: changes are written first and seen after that, and changes that come together are written
-together. Promises: what can be read here is on the disk; a save that fails changes nothing; a caller that is
-cancelled does not leave before its change is decided.
+Changes are written first and visible after that; concurrent changes are written together. Guarantees that
+everything readable here is on disk, that a failed save changes nothing, and that a canceled caller does not
+return before its change is decided.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import msgspec
 
 from plimsoll.common.checkpoint import RecordFile
 from plimsoll.errors import StoreError
+from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
-from plimsoll.node.claims.holders import releases_devices
-from plimsoll.node.prepared import PreparedClaim
+from plimsoll.node.claims.device_conflicts import releases_devices
 
-#: Changes by claim UID; None removes.
-Changes = Mapping[str, PreparedClaim | None]
+#: Changes by claim UID; None removes the claim.
+Changes = Mapping[str, ClaimInfo | None]
 
 
 class ClaimStore:
-    """Claims by UID and by pod. Without a file they are in memory only."""
+    """Claims by UID and by pod. Without a file they are kept in memory only."""
 
-    def __init__(self, claims: Iterable[PreparedClaim], file: RecordFile | None, boot: str = "") -> None:
-        self.claims: dict[str, PreparedClaim] = {}
+    def __init__(self, claims: Iterable[ClaimInfo], file: RecordFile | None, boot: str = "") -> None:
+        self.claims: dict[str, ClaimInfo] = {}
         self.revision = 0
-        #: Why the last save failed; empty if it did not.
+        #: Error of the last save; empty if it succeeded.
         self.problem = ""
         #: Called with the UIDs of claims that were removed or hold fewer devices than before.
         self.on_release: Callable[[frozenset[str]], None] = lambda _: None
-        self._by_pod: dict[str, dict[str, PreparedClaim]] = {}
+        self._by_pod: dict[str, dict[str, ClaimInfo]] = {}
         self._rows: dict[str, msgspec.Raw] = {}
         self._file = file
         self._boot = boot
@@ -40,24 +40,24 @@ class ClaimStore:
         self._writer: asyncio.Task[None] | None = None
         self._apply({claim.ref.uid: claim for claim in claims})
 
-    def of_pod(self, pod: str) -> Mapping[str, PreparedClaim]:
-        """The claims that a pod uses, by UID."""
+    def claims_of_pod(self, pod: str) -> Mapping[str, ClaimInfo]:
+        """Return the claims that a pod uses, by UID."""
         return self._by_pod.get(pod, {})
 
-    def find(self, pod: str, namespace: str, name: str) -> PreparedClaim | None:
-        """The claim that a pod uses under this name."""
-        for claim in self.of_pod(pod).values():
+    def find(self, pod: str, namespace: str, name: str) -> ClaimInfo | None:
+        """Return the claim that a pod uses under this name."""
+        for claim in self.claims_of_pod(pod).values():
             if claim.ref.name == name and claim.ref.namespace == namespace:
                 return claim
         return None
 
     @property
     def pods(self) -> frozenset[str]:
-        """The pods that use a claim."""
+        """UIDs of the pods that use a claim."""
         return frozenset(self._by_pod)
 
     async def commit(self, changes: Changes) -> str:
-        """Make changes; returns why they were not made, or nothing."""
+        """Apply changes; return an error message, or "" on success."""
         if not changes:
             return ""
         if self._file is None:
@@ -78,7 +78,7 @@ class ClaimStore:
         return future.result()
 
     async def _write(self, file: RecordFile) -> None:
-        """Write until nothing is queued; all that came in the meantime goes into one file."""
+        """Write until the queue is empty; all changes queued in the meantime are written together."""
         while self._queue:
             batch, self._queue = self._queue, []
             merged = {uid: claim for changes, _ in batch for uid, claim in changes.items()}
@@ -92,7 +92,7 @@ class ClaimStore:
             except asyncio.CancelledError:
                 self._settle([*batch, *self._queue], "the agent stops")
                 raise
-            except Exception as error:  # a bug; those who wait must hear of it
+            except Exception as error:  # a bug; the callers must see it
                 for _, future in batch:
                     future.set_exception(error)
             else:

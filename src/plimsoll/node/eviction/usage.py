@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plimsoll.node.cgroups.parse import number
 from plimsoll.node.cgroups.values import Cgroups
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.eviction.manager import Available, Measure, PodMeasure
 from plimsoll.node.eviction.thresholds import (
     ALLOCATABLE_MEMORY,
@@ -28,7 +28,7 @@ PROC = Path("/proc")
 
 def look(
     cgroups: Cgroups,
-    running: Mapping[str, Sequence[ContainerState]],
+    running: Mapping[str, Sequence[ContainerInfo]],
     *,
     folder: Path | None = None,
     pods_memory: int = 0,
@@ -40,7 +40,7 @@ def look(
     """
     pods: dict[str, PodMeasure] = {}
     for uid, states in running.items():
-        alive = [state for state in states if state.phase is Phase.RUNNING]
+        alive = [state for state in states if state.phase is ContainerPhase.RUNNING]
         measured = measure_pod(cgroups, uid, {state.name: state.id for state in alive})
         if measured is None and cgroups.version == 0:
             pids = {state.name: [state.pid] if state.pid > 0 else [] for state in alive}

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.ledger.cgroups.containers import RuntimeResources
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxSpec
 from plimsoll.node.hooks import DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 
 _PHASES = {
-    Phase.CREATED: nri.CONTAINER_CREATED,
-    Phase.RUNNING: nri.CONTAINER_RUNNING,
-    Phase.EXITED: nri.CONTAINER_STOPPED,
+    ContainerPhase.CREATED: nri.CONTAINER_CREATED,
+    ContainerPhase.RUNNING: nri.CONTAINER_RUNNING,
+    ContainerPhase.EXITED: nri.CONTAINER_STOPPED,
 }
 
 # Labels and annotations that other runtimes' containers have, and plugins look at.
@@ -128,7 +128,7 @@ def write_container(pod: SandboxSpec | None, spec: ContainerSpec, resources: Lin
     return message
 
 
-def write_state(message: nri.Container, state: ContainerState) -> nri.Container:
+def write_state(message: nri.Container, state: ContainerInfo) -> nri.Container:
     """The same container, as it is now."""
     message.state = _PHASES[state.phase]
     message.pid = max(0, state.pid)
@@ -141,7 +141,7 @@ def write_state(message: nri.Container, state: ContainerState) -> nri.Container:
     return message
 
 
-def bare_container(state: ContainerState) -> nri.Container:
+def bare_container(state: ContainerInfo) -> nri.Container:
     """What can be said of a container when no more than its state is known."""
     message = nri.Container(
         id=state.id,

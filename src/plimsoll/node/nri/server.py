@@ -25,8 +25,8 @@ from pathlib import Path
 from socket import socket as Socket
 from typing import Any, TypeVar
 
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import Adjusted, Inventory
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import AdjustedContainer, RuntimeState
 from plimsoll.node.nri import checks, messages
 from plimsoll.node.nri.listener import Doorway, read_config
 from plimsoll.node.nri.merge import Changes, Creation, Owners, put_resources
@@ -71,7 +71,7 @@ class PluginInfo:
 
 
 class NriServer:
-    """Hooks that ask NRI plugins.
+    """RuntimeHooks that ask NRI plugins.
 
     `inventory` is what the runtime has, for plugins that come late; `apply` changes a container that runs.
     `config` is a folder with a file for each plugin (INDEX-NAME.conf or NAME.conf), `required` names plugins
@@ -83,7 +83,7 @@ class NriServer:
         socket: Path,
         runtime_name: str,
         runtime_version: str,
-        inventory: Callable[[], Inventory],
+        inventory: Callable[[], RuntimeState],
         apply: Callable[[str, LinuxResources], Awaitable[RuntimeFault | None]],
         *,
         config: Path | None = None,
@@ -207,7 +207,7 @@ class NriServer:
         pods = {pod.uid: pod for pod in inventory.pods}
         containers = []
         for held in inventory.containers:
-            if held.state.phase is Phase.EXITED:
+            if held.state.phase is ContainerPhase.EXITED:
                 continue
             message = self._known.get(held.spec.id)
             if message is None:
@@ -234,7 +234,11 @@ class NriServer:
     async def _change(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> list[nri.ContainerUpdate]:
         """Carry out updates; those that failed. Containers that are not there are passed over."""
         failed = []
-        live = {held.spec.id for held in self._inventory().containers if held.state.phase is not Phase.EXITED}
+        live = {
+            held.spec.id
+            for held in self._inventory().containers
+            if held.state.phase is not ContainerPhase.EXITED
+        }
         for update in updates:
             if update.container_id not in live:
                 continue
@@ -310,7 +314,7 @@ class NriServer:
 
     async def create(
         self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
+    ) -> AdjustedContainer | RuntimeFault:
         async with self._events:
             creation = Creation(messages.write_container(pod, container, resources))
             text = await self._create(messages.write_pod(pod), creation)
@@ -324,7 +328,7 @@ class NriServer:
         for id, wish in creation.changes.resources.items():
             self._put(id, wish)
         env, unset = messages.read_env(adjust)
-        return Adjusted(
+        return AdjustedContainer(
             resources=resources.merged(messages.read_resources(adjust.linux.resources)),
             env=env,
             unset=unset,
@@ -399,19 +403,19 @@ class NriServer:
         # Not here: who makes a container may be what the change of another one waits for.
         self._spawn(self._change(changes.messages(), "undo"))
 
-    async def created(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._container_news(Event.POST_CREATE_CONTAINER, pod, container)
         self._pending.pop(container.id, None)
 
-    async def starting(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._container_news(Event.START_CONTAINER, pod, container)
 
-    async def started(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._container_news(Event.POST_START_CONTAINER, pod, container)
 
     async def update(
-        self, pod: SandboxSpec, container: ContainerState, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
+        self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
+    ) -> AdjustedContainer | RuntimeFault:
         async with self._events:
             requested = messages.write_resources(resources)
             changes = Changes(Owners(), container.id, requested)
@@ -434,12 +438,12 @@ class NriServer:
             self._put(id, wish)
         others = _read_changes(changes)
         others.pop(container.id, None)
-        return Adjusted(resources=messages.read_resources(requested), others=others)
+        return AdjustedContainer(resources=messages.read_resources(requested), others=others)
 
-    async def updated(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._container_news(Event.POST_UPDATE_CONTAINER, pod, container)
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerState) -> Mapping[str, LinuxResources]:
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
         async with self._events:
             changes = await self._stop(
                 nri.StopContainerRequest(pod=messages.write_pod(pod), container=self._message(container))
@@ -456,7 +460,7 @@ class NriServer:
                 logger.warning("NRI plugin %s: %s", plugin.name, text)
         return changes
 
-    async def removed(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._container_news(Event.REMOVE_CONTAINER, pod, container)
         self._known.pop(container.id, None)
         self._pending.pop(container.id, None)
@@ -467,11 +471,11 @@ class NriServer:
         """The plugins to ask, in order."""
         return [plugin for plugin in self._plugins if not plugin.closed]
 
-    def _message(self, container: ContainerState) -> nri.Container:
+    def _message(self, container: ContainerInfo) -> nri.Container:
         known = self._known.get(container.id)
         return messages.bare_container(container) if known is None else messages.write_state(known, container)
 
-    async def _container_news(self, event: Event, pod: SandboxSpec, container: ContainerState) -> None:
+    async def _container_news(self, event: Event, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._news(
             event, event.request(pod=messages.write_pod(pod), container=self._message(container))
         )

@@ -16,10 +16,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from plimsoll.node.claim_info import ClaimRef, DriverFault
 from plimsoll.node.plugins.metrics import DraMetrics, code_name
 from plimsoll.node.plugins.plugin_info import V1, V1BETA1, cut
 from plimsoll.node.plugins.responses import LONGEST_TEXT, PREPARE
-from plimsoll.node.prepared import ClaimRef, DriverFault
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1
 

@@ -16,13 +16,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from plimsoll.node.claim_info import ClaimRef
 from plimsoll.node.plugins.calls import ask
 from plimsoll.node.plugins.health import Report, read_reports
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.plugins.plugin_info import HEALTH_V1, HEALTH_V1ALPHA1
 from plimsoll.node.plugins.registration import Times
 from plimsoll.node.plugins.registry import Plugin
-from plimsoll.node.prepared import ClaimRef
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import health_v1, health_v1alpha1
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.errors import ConfigError
+from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins.connection import Link
 from plimsoll.node.plugins.health import Health, HealthBook, Report
@@ -28,7 +29,6 @@ from plimsoll.node.plugins.registration import Times, ask_info, conversation, no
 from plimsoll.node.plugins.registry import Plugin, Registry
 from plimsoll.node.plugins.responses import PREPARE, UNPREPARE, read_prepared, read_released
 from plimsoll.node.plugins.sockets import Socket, compare, scan
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault
 from plimsoll.protocols import rpc
 
 _log = logging.getLogger("plimsoll.plugins")

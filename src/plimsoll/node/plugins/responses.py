@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.node.plugins.plugin_info import cut, quote
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.protocols.cdi.names import parse_name
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
-from plimsoll.node.prepared import PreparedClaim
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
@@ -52,7 +52,7 @@ class ContainerView:
     cpus: tuple[int, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()
     devices: tuple[PluginDevices, ...] = ()
-    claims: tuple[PreparedClaim, ...] = ()
+    claims: tuple[ClaimInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ def view_pod(pod: Pod, holdings: Holdings, switches: Switches) -> PodView:
 
 
 def _claims(
-    pod: Pod, container: Container, known: tuple[PreparedClaim, ...] | None, switches: Switches
-) -> tuple[PreparedClaim, ...]:
+    pod: Pod, container: Container, known: tuple[ClaimInfo, ...] | None, switches: Switches
+) -> tuple[ClaimInfo, ...]:
     wanted = claim_names(pod, container, extended=switches.extended) if switches.claims else ()
     return choose_claims(wanted, known) if wanted else ()
 
@@ -158,9 +158,7 @@ def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tup
     return tuple(found)
 
 
-def choose_claims(
-    names: tuple[str, ...], known: tuple[PreparedClaim, ...] | None
-) -> tuple[PreparedClaim, ...]:
+def choose_claims(names: tuple[str, ...], known: tuple[ClaimInfo, ...] | None) -> tuple[ClaimInfo, ...]:
     """The claims of these names, in this order; none at all if one of them is not known."""
     by_name = {claim.ref.name: claim for claim in known or ()}
     if any(name not in by_name for name in names):
@@ -219,7 +217,7 @@ def write_pod_alpha(view: PodView) -> v1alpha1.PodResources:
     )
 
 
-def _claim(claim: PreparedClaim) -> v1.DynamicResource:
+def _claim(claim: ClaimInfo) -> v1.DynamicResource:
     # DIFF: upstream's devices of one driver also carry the CDI ids of the devices before them, so that a
     # monitoring agent cannot tell whose they are; here each has its own (document 004: each device maps to
     # zero or more CDI devices). Drivers come in the order of their names, upstream's in any

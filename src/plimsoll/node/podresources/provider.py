@@ -1,8 +1,8 @@
 """What PodResources is told about this node: the pods, their claims and their CPUs.
 
-Owns `Sights`, which puts the agent's books together. Claims come from the claim book, so that nothing is
-asked of drivers (document 004). A container's CPUs are its own if nobody else may run on them: drivers pin by
-NRI, and what they set is what the runtime knows.
+Owns `PodResourcesProvider`, which puts the agent's books together. Claims come from the claim book, so that
+nothing is asked of drivers (document 004). A container's CPUs are its own if nobody else may run on them:
+drivers pin by NRI, and what they set is what the runtime knows.
 
 DIFF: the kubelet lists CPUs of its own CPU manager only; here CPUs that a driver gave to one container alone
 are listed too (test_cpus_that_one_container_alone_has).
@@ -14,40 +14,40 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.node.claims.claim_info_cache import ClaimBook
-from plimsoll.node.containers import ContainerState, Phase, Runtime
+from plimsoll.node.claim_info import ClaimInfo
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, Runtime
 from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, Source
-from plimsoll.node.prepared import PreparedClaim
 
 
-class Sights(Source):
+class PodResourcesProvider(Source):
     """A node's pods and what they hold, from the books of its agent."""
 
     def __init__(
         self,
         pods: Callable[[], Sequence[Pod]],
         is_active: Callable[[Pod], bool],
-        book: ClaimBook,
+        claim_cache: ClaimInfoCache,
         runtime: Runtime,
         machine: Callable[[], Machine],
         reservations: Reservations,
     ) -> None:
         self._pods = pods
         self._is_active = is_active
-        self._book = book
+        self._claim_cache = claim_cache
         self._runtime = runtime
         self._machine = machine
         self._reservations = reservations
         self._changes = 0
         self._own: tuple[int, dict[tuple[str, str], tuple[int, ...]]] = (-1, {})
 
-    def stir(self) -> None:
+    def invalidate(self) -> None:
         """Something about pods or containers has changed."""
         self._changes += 1
 
     def revision(self) -> object:
-        return self._changes, self._book.revision
+        return self._changes, self._claim_cache.revision
 
     def pods(self) -> Sequence[Pod]:
         return self._pods()
@@ -55,8 +55,8 @@ class Sights(Source):
     def is_active(self, pod: Pod) -> bool:
         return self._is_active(pod)
 
-    def claims_of(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None:
-        return self._book.of_container(pod, container)
+    def claims_of(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
+        return self._claim_cache.claims_of_container(pod, container)
 
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
         changes, own = self._own
@@ -74,12 +74,12 @@ class Sights(Source):
         return Allocatable(cpus=cpus, memory=tuple(_memory_blocks(machine)))
 
 
-def own_cpus(states: Iterable[ContainerState]) -> dict[tuple[str, str], tuple[int, ...]]:
+def own_cpus(states: Iterable[ContainerInfo]) -> dict[tuple[str, str], tuple[int, ...]]:
     """The CPUs of containers, by pod and name, that are pinned to CPUs on which nobody else may run."""
     pinned: dict[tuple[str, str], tuple[int, ...]] = {}
     users: Counter[int] = Counter()
     for state in states:
-        if state.phase is Phase.EXITED:
+        if state.phase is ContainerPhase.EXITED:
             continue
         if not state.cpus:
             return {}  # somebody may run everywhere

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.node.prepared import PreparedClaim
+from plimsoll.node.claim_info import ClaimInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Source(Protocol):
         ...
 
     @abstractmethod
-    def claims_of(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None:
+    def claims_of(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
         """The claims a container names, whole; None if one of them is not known here."""
         ...
 

@@ -10,21 +10,21 @@ from typing import Protocol
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.node.admission.resize import Resize
+from plimsoll.node.admission.resize import ResizeDecision
+from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.cgroups.values import PodUsage
-from plimsoll.node.claims.refusals import ClaimFault
+from plimsoll.node.claim_info import ClaimInfo
+from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
-from plimsoll.node.enforcement import Enforced
 from plimsoll.node.pods.backoff import Timing
 from plimsoll.node.pods.checks import Commands
 from plimsoll.node.pods.environment import NodeFacts, Objects
 from plimsoll.node.pods.writer import Events, StatusWriter
-from plimsoll.node.prepared import PreparedClaim
 from plimsoll.node.security.policy import SecurityPolicy
 
 
 class Book(Protocol):
-    """The claims of this node: `claims.book.ClaimBook`."""
+    """The claims of this node: `claims.claim_cache.ClaimInfoCache`."""
 
     async def prepare(self, pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ClaimFault, ...]: ...
 
@@ -32,15 +32,15 @@ class Book(Protocol):
 
     def cdi_ids(self, pod: Pod, container: Container) -> tuple[str, ...]: ...
 
-    def of_container(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None: ...
+    def claims_of_container(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None: ...
 
-    def of_pod(self, uid: str) -> tuple[PreparedClaim, ...]: ...
+    def claims_of_pod(self, uid: str) -> tuple[ClaimInfo, ...]: ...
 
 
 class Plans(Protocol):
-    """What is set for pods: `enforcement.Enforcement`."""
+    """What is set for pods: `enforcement.CgroupPlanner`."""
 
-    def plan(self, pod: Pod) -> Enforced: ...
+    def plan(self, pod: Pod) -> PodCgroupPlans: ...
 
 
 class DeviceHealth(Protocol):
@@ -56,11 +56,11 @@ class DeviceHealth(Protocol):
 class Resizes(Protocol):
     """What pods were given, and whether they may have what they ask for now."""
 
-    def given(self, pod: Pod) -> Pod:
+    def allocated(self, pod: Pod) -> Pod:
         """The pod as if its spec asked for what it was given."""
         ...
 
-    async def judge(self, pod: Pod) -> Resize | None:
+    async def check(self, pod: Pod) -> ResizeDecision | None:
         """Whether a pod may have what its spec asks for; None: it has it. What is accepted is given from
         then on, and that is on the disk."""
         ...
@@ -88,7 +88,7 @@ class Parts:
     """The parts of an agent that the life of a pod needs."""
 
     runtime: Runtime
-    book: Book
+    claim_cache: Book
     plans: Plans
     objects: Objects
     writer: StatusWriter

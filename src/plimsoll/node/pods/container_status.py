@@ -12,7 +12,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Container, ResourceRequirements
 from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.pod_state import Probed
 from plimsoll.node.pods.restarts import should_restart, should_restart_init
 from plimsoll.node.pods.status_input import Seen, Tree, branch, items, number, text
@@ -64,7 +64,7 @@ def _is_final(seen: Seen, container: Container, told: Tree | None, *, init: bool
     return bool(ended) and not restarts(seen.pod, container, number(ended, "exitCode"))
 
 
-def _known(seen: Seen, container: Container, attempts: list[ContainerState], told: Tree) -> Tree:
+def _known(seen: Seen, container: Container, attempts: list[ContainerInfo], told: Tree) -> Tree:
     last = attempts[-1]
     status: Tree = {
         "name": container.name,
@@ -75,7 +75,7 @@ def _known(seen: Seen, container: Container, attempts: list[ContainerState], tol
         "state": _state(seen, last),
         "lastState": {},
     }
-    earlier = [state for state in attempts[:-1] if state.phase is Phase.EXITED]
+    earlier = [state for state in attempts[:-1] if state.phase is ContainerPhase.EXITED]
     if earlier:
         status["lastState"] = _state(seen, earlier[-1])
     elif text(told, "containerID") != status["containerID"] and branch(told, "state", "terminated"):
@@ -83,7 +83,7 @@ def _known(seen: Seen, container: Container, attempts: list[ContainerState], tol
     else:
         status["lastState"] = branch(told, "lastState")
     given = seen.allocated.get(container.name, container.resources)
-    actual = seen.actual.get(container.name, given) if last.phase is Phase.RUNNING else given
+    actual = seen.actual.get(container.name, given) if last.phase is ContainerPhase.RUNNING else given
     if given.requests:
         status["allocatedResources"] = codec.to_tree(given.requests)
     status["resources"] = _resources(actual)
@@ -94,10 +94,10 @@ def _resources(resources: ResourceRequirements) -> Any:
     return codec.to_tree(resources)
 
 
-def _state(seen: Seen, state: ContainerState) -> Tree:
-    if state.phase is Phase.RUNNING:
+def _state(seen: Seen, state: ContainerInfo) -> Tree:
+    if state.phase is ContainerPhase.RUNNING:
         return {"running": {"startedAt": format_time(state.started_at)}}
-    if state.phase is Phase.CREATED:
+    if state.phase is ContainerPhase.CREATED:
         return {"waiting": {"reason": CREATING}}
     ended: Tree = {
         "exitCode": state.exit_code,
@@ -149,7 +149,7 @@ def _rate(seen: Seen, container: Container, status: Tree, id: str, *, init: bool
         status["ready"] = bool(status["started"] and probed.ready)
 
 
-def _name_container(seen: Seen, state: ContainerState) -> str:
+def _name_container(seen: Seen, state: ContainerInfo) -> str:
     return f"{seen.runtime}://{state.id}"
 
 

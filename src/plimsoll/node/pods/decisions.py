@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.backoff import restart_at
 from plimsoll.node.pods.pod_state import (
     Action,
@@ -40,7 +40,7 @@ def decide(at: Situation) -> Decision:
     ending = judge_end(at, latest)
     if ending is not None:
         stops, wake = stops_of(at, ending)
-        created = tuple(Remove(state.id) for state in at.states if state.phase is Phase.CREATED)
+        created = tuple(Remove(state.id) for state in at.states if state.phase is ContainerPhase.CREATED)
         return Decision(actions=(*stops, *created), wake_at=wake, ending=ending)
     plan = _Plan(at, latest)
     plan.make()
@@ -49,9 +49,9 @@ def decide(at: Situation) -> Decision:
     )
 
 
-def latest_states(at: Situation) -> dict[str, ContainerState]:
+def latest_states(at: Situation) -> dict[str, ContainerInfo]:
     """The last attempt of each container."""
-    latest: dict[str, ContainerState] = {}
+    latest: dict[str, ContainerInfo] = {}
     for state in at.states:
         known = latest.get(state.name)
         if known is None or known.attempt <= state.attempt:
@@ -61,13 +61,13 @@ def latest_states(at: Situation) -> dict[str, ContainerState]:
 
 def _forgotten(at: Situation) -> tuple[Remove, ...]:
     """Attempts that nobody needs any more."""
-    attempts: dict[str, list[ContainerState]] = {}
+    attempts: dict[str, list[ContainerInfo]] = {}
     for state in at.states:
         attempts.setdefault(state.name, []).append(state)
     old = []
     for states in attempts.values():
         states.sort(key=lambda state: state.attempt)
-        old += [Remove(state.id) for state in states[:-_KEPT] if state.phase is Phase.EXITED]
+        old += [Remove(state.id) for state in states[:-_KEPT] if state.phase is ContainerPhase.EXITED]
     return tuple(old)
 
 
@@ -81,7 +81,7 @@ class _Plan:
     """The plan for a pod that goes on, while it is made."""
 
     at: Situation
-    latest: dict[str, ContainerState]
+    latest: dict[str, ContainerInfo]
     actions: list[Action] = field(default_factory=list)
     waiting: dict[str, Waiting] = field(default_factory=dict)
     wake: float | None = None
@@ -110,11 +110,11 @@ class _Plan:
         names = {c.name for c in (*spec.init_containers, *spec.containers)}
         for state in self.at.states:
             stray = state.name not in names or self.latest[state.name].id != state.id
-            if state.phase is Phase.RUNNING and stray:
+            if state.phase is ContainerPhase.RUNNING and stray:
                 self._stop(state, f"Stopping container {state.name}")
 
     def _renew_sandbox(self, *, stale: bool) -> None:
-        running = [state for state in self.at.states if state.phase is Phase.RUNNING]
+        running = [state for state in self.at.states if state.phase is ContainerPhase.RUNNING]
         for state in running:
             self._stop(state, f"Stopping container {state.name}")
         failure = self.at.failures.get("")
@@ -123,7 +123,7 @@ class _Plan:
         elif not running:
             self.actions.append(RunSandbox(stale))
 
-    def _initialise(self, current: dict[str, ContainerState]) -> bool:
+    def _initialise(self, current: dict[str, ContainerInfo]) -> bool:
         """Go on with init containers; True once regular containers may run."""
         spec = self.at.pod.spec
         inits = spec.init_containers
@@ -146,28 +146,28 @@ class _Plan:
         self._keep(inits[reached + 1], None)
         return False
 
-    def _is_done(self, container: Container, state: ContainerState) -> bool:
+    def _is_done(self, container: Container, state: ContainerInfo) -> bool:
         """Whether the container after this init container may start."""
         if is_sidecar(container):
-            return state.phase is Phase.RUNNING and self._probed(container, state).started
-        return state.phase is Phase.EXITED and state.exit_code == 0
+            return state.phase is ContainerPhase.RUNNING and self._probed(container, state).started
+        return state.phase is ContainerPhase.EXITED and state.exit_code == 0
 
     # -- one container
 
-    def _keep(self, container: Container, state: ContainerState | None) -> None:
+    def _keep(self, container: Container, state: ContainerInfo | None) -> None:
         """Have a container run, unless it has ended for good."""
         known = state or self.latest.get(container.name)
-        if known is not None and known.phase is Phase.RUNNING:
+        if known is not None and known.phase is ContainerPhase.RUNNING:
             failed = self._probed(container, known).failed
             if failed:
                 self._kill_unwell(container, known, failed)
         elif known is not None and any(
-            s.name == container.name and s.phase is Phase.RUNNING for s in self.at.states
+            s.name == container.name and s.phase is ContainerPhase.RUNNING for s in self.at.states
         ):
             pass  # an older attempt still runs: it is being stopped
         elif state is None and known is None:
             self._begin(container, None)
-        elif state is not None and state.phase is Phase.CREATED:
+        elif state is not None and state.phase is ContainerPhase.CREATED:
             if container.name in self.at.failures:
                 self._begin(container, state)
             else:
@@ -175,7 +175,7 @@ class _Plan:
         elif known is not None and self._restarts(container, known, renewed=state is None):
             self._restart(container, known)
 
-    def _restarts(self, container: Container, known: ContainerState, *, renewed: bool) -> bool:
+    def _restarts(self, container: Container, known: ContainerInfo, *, renewed: bool) -> bool:
         """In a new sandbox init containers run again, whatever they did in the one before."""
         if container.name in self.at.forced:
             return True
@@ -183,7 +183,7 @@ class _Plan:
             return renewed or should_restart_init(self.at.pod, container, known.exit_code)
         return should_restart(self.at.pod, container, known.exit_code)
 
-    def _restart(self, container: Container, ended: ContainerState) -> None:
+    def _restart(self, container: Container, ended: ContainerInfo) -> None:
         wait = self.at.waits.get(container.name)
         when = restart_at(wait, ended.finished_at, self.at.timing)
         if wait is not None and when > self.at.now and container.name not in self.at.forced:
@@ -193,7 +193,7 @@ class _Plan:
         else:
             self._begin(container, ended)
 
-    def _begin(self, container: Container, known: ContainerState | None) -> None:
+    def _begin(self, container: Container, known: ContainerInfo | None) -> None:
         failure = self.at.failures.get(container.name)
         if failure is not None:
             self.waiting[container.name] = Waiting(failure.reason, failure.message)
@@ -207,11 +207,11 @@ class _Plan:
         if container.name in self.at.forced and known is not None:
             # Told as ended, a container that was to run once could not be told to run again.
             self.waiting.setdefault(container.name, Waiting("ContainerCreating"))
-        ended = known.finished_at if known is not None and known.phase is Phase.EXITED else None
-        replaces = known.id if known is not None and known.phase is Phase.CREATED else ""
+        ended = known.finished_at if known is not None and known.phase is ContainerPhase.EXITED else None
+        replaces = known.id if known is not None and known.phase is ContainerPhase.CREATED else ""
         self.actions.append(Begin(container, attempt, ended, replaces))
 
-    def _kill_unwell(self, container: Container, state: ContainerState, probe: str) -> None:
+    def _kill_unwell(self, container: Container, state: ContainerInfo, probe: str) -> None:
         policy = container.restart_policy or self.at.pod.spec.restart_policy or ALWAYS
         kind = "Init container" if container in self.at.pod.spec.init_containers else "Container"
         message = f"{kind} {container.name} failed {probe} probe"
@@ -221,10 +221,10 @@ class _Plan:
         given = asked.termination_grace_period_seconds if asked is not None else None
         self._stop(state, message, None if given is None else float(given))
 
-    def _probed(self, container: Container, state: ContainerState) -> Probed:
+    def _probed(self, container: Container, state: ContainerInfo) -> Probed:
         return self.at.probes.get(state.id, Probed(started=container.startup_probe is None))
 
-    def _stop(self, state: ContainerState, message: str, grace: float | None = None) -> None:
+    def _stop(self, state: ContainerInfo, message: str, grace: float | None = None) -> None:
         if state.id in self.at.stopping:
             return
         if grace is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.core import ContainerStatus, Pod
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.status_input import branch, number
 
 LOST_CODE = 137
@@ -20,7 +20,7 @@ def restarts_of(pod: Pod) -> dict[str, int]:
     return {status.name: status.restart_count for status in _statuses(pod) if _has_run(status)}
 
 
-def lost_states(pod: Pod, known: Sequence[ContainerState], now: float) -> tuple[ContainerState, ...]:
+def lost_states(pod: Pod, known: Sequence[ContainerInfo], now: float) -> tuple[ContainerInfo, ...]:
     """The containers that ran by what the API says, and that the runtime knows nothing of."""
     names = {state.name for state in known}
     lost = []
@@ -31,12 +31,12 @@ def lost_states(pod: Pod, known: Sequence[ContainerState], now: float) -> tuple[
             continue
         code = LOST_CODE if "running" in status.state else number(ended, "exitCode")
         lost.append(
-            ContainerState(
+            ContainerInfo(
                 id=f"lost-{status.name}",
                 pod=pod.metadata.uid,
                 name=status.name,
                 attempt=max(0, status.restart_count),
-                phase=Phase.EXITED,
+                phase=ContainerPhase.EXITED,
                 finished_at=now,
                 exit_code=code,
             )

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.node.containers import ContainerState, SandboxState
+from plimsoll.node.containers import ContainerInfo, SandboxInfo
 from plimsoll.node.pods.backoff import Failure, Timing, Wait
 
 
@@ -29,7 +29,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TerminationRequest:
     """An order to end a pod as Failed; `disruption` is the reason for the condition DisruptionTarget."""
 
     reason: str
@@ -65,9 +65,9 @@ class Situation:
     pod: Pod
     now: float
     timing: Timing = field(default_factory=Timing)
-    sandbox: SandboxState | None = None
+    sandbox: SandboxInfo | None = None
     #: All attempts the runtime still knows, oldest first.
-    states: Sequence[ContainerState] = ()
+    states: Sequence[ContainerInfo] = ()
     #: Restarts the API knows of, by container: attempts are counted on from there.
     restarts: Mapping[str, int] = field(default_factory=dict)
     waits: Mapping[str, Wait] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Situation:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     #: By container id.
     probes: Mapping[str, Probed] = field(default_factory=dict)
-    order: Order | None = None
+    order: TerminationRequest | None = None
     vanished: bool = False
     started_at: float | None = None
     ending: Ending | None = None

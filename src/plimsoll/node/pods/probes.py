@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.containers import Probe
 from plimsoll.api.core import Container, ContainerStatus, Pod
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.checks import Outcome, run_check
 from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.pod_state import Probed
@@ -59,10 +59,10 @@ class Probing:
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._started: dict[str, asyncio.Event] = {}
 
-    def follow(self, pod: Pod, states: Sequence[ContainerState], *, ending: bool) -> None:
+    def follow(self, pod: Pod, states: Sequence[ContainerInfo], *, ending: bool) -> None:
         """Probe what runs, and only that; who ends is not judged by liveness any more."""
         self._pod = pod
-        running = {state.id: state for state in states if state.phase is Phase.RUNNING}
+        running = {state.id: state for state in states if state.phase is ContainerPhase.RUNNING}
         for id in list(self._tasks):
             if id not in running or ending:
                 for task in self._tasks.pop(id):
@@ -80,7 +80,7 @@ class Probing:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, state: ContainerState) -> None:
+    def _begin(self, state: ContainerInfo) -> None:
         spec = self._pod.spec
         container = next((c for c in (*spec.init_containers, *spec.containers) if c.name == state.name), None)
         probes = list(probes_of(container)) if container is not None else []
@@ -103,14 +103,14 @@ class Probing:
                 name = f"{kind} probe of {state.name}"
                 self._tasks[state.id].append(asyncio.create_task(work, name=name))
 
-    def _told(self, state: ContainerState) -> ContainerStatus | None:
+    def _told(self, state: ContainerInfo) -> ContainerStatus | None:
         """What the API was told of this very container before."""
         status = self._pod.status
         name = f"{self._parts.runtime.name}://{state.id}"
         every = (*status.init_container_statuses, *status.container_statuses)
         return next((each for each in every if each.container_id == name), None)
 
-    async def _probe(self, container: Container, state: ContainerState, kind: str, probe: Probe) -> None:
+    async def _probe(self, container: Container, state: ContainerInfo, kind: str, probe: Probe) -> None:
         second = self._parts.timing.second
         since = self._parts.clock() - state.started_at
         await asyncio.sleep(max(0.0, probe.initial_delay_seconds * second - since))
@@ -129,7 +129,7 @@ class Probing:
                     return
             await asyncio.sleep(max(1, probe.period_seconds or 10) * second)
 
-    async def _check(self, container: Container, state: ContainerState, probe: Probe) -> Outcome:
+    async def _check(self, container: Container, state: ContainerInfo, probe: Probe) -> Outcome:
         seconds = max(1, probe.timeout_seconds) * self._parts.timing.second
         host = pod_address(self._pod, self._parts)
         return await run_check(probe, container, state.id, host, self._parts.commands, seconds)

@@ -1,6 +1,6 @@
-"""The resize of one pod in place: judged, applied step by step, and told.
+"""The resize of one pod in place: decision, applied step by step, and told.
 
-Owns `PodResize`. What a pod was given may differ from what its spec asks for (then it is judged), and what
+Owns `PodResize`. What a pod was given may differ from what its spec asks for (then it is decision), and what
 its containers run with may differ from what it was given (then it is applied). Promises: nothing is applied
 that was not granted before, and a grant that was not applied when an agent died is applied by the next one.
 `resize.py` says how; the books (`parts.Resizes`) say whether.
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from plimsoll.api.core import Pod, ResourceRequirements
 from plimsoll.api.meta import Condition
 from plimsoll.ledger.cgroups import ContainerPlan
-from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import (
-    Outcome,
-    Resize,
+    ResizeDecision,
+    ResizeOutcome,
     ResizePlan,
-    Step,
-    event_text,
-    in_progress,
+    ResizeStep,
+    format_resize_event,
+    in_progress_condition,
     is_resized,
-    pending,
+    pending_condition,
     plan_resize,
 )
-from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.enforcement import Enforced
+from plimsoll.node.cgroup_planner import PodCgroupPlans
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.components import Parts, Resizes
 from plimsoll.node.pods.steps import sandbox_spec
 from plimsoll.node.pods.writer import WARNING
@@ -39,13 +39,13 @@ class PodResize:
         self.conditions: tuple[Condition, ...] = ()
         #: Containers to be started anew, whatever their restart policy says.
         self.restarting: set[str] = set()
-        #: What was granted is judged, or applied, again at this time.
+        #: What was granted is decision, or applied, again at this time.
         self.again_at: float | None = None
         self._parts = parts
         self._due = True
         #: What is left to apply when the containers that have to be started anew were.
-        self._rest: Step | None = None
-        self._judged: Resize | None = None
+        self._rest: ResizeStep | None = None
+        self._decision: ResizeDecision | None = None
         self._applied = _applied(pod)
 
     @property
@@ -56,19 +56,19 @@ class PodResize:
     @property
     def waits_for_room(self) -> bool:
         """Whether what is wanted cannot be given now, but perhaps when others have gone."""
-        return self._judged is not None and self._judged.outcome is Outcome.DEFERRED
+        return self._decision is not None and self._decision.outcome is ResizeOutcome.DEFERRED
 
-    def stir(self) -> None:
+    def invalidate(self) -> None:
         """Something may have changed that a judgement depends on."""
         self._due = True
 
-    def settle(self, pod: Pod, states: Sequence[ContainerState]) -> None:
+    def settle(self, pod: Pod, states: Sequence[ContainerInfo]) -> None:
         """Containers that do not run are started with what they are given."""
         running = _running(states)
         kept = {name: own for name, own in self._applied.containers.items() if name in running}
-        self._applied = Allocation(kept, self._applied.whole)
+        self._applied = PodAllocation(kept, self._applied.pod_level)
 
-    def wants(self, pod: Pod, states: Sequence[ContainerState], now: float) -> bool:
+    def wants(self, pod: Pod, states: Sequence[ContainerInfo], now: float) -> bool:
         """Whether there is something to judge or to apply now."""
         resizes = self._parts.resizes
         if resizes is None:
@@ -78,90 +78,90 @@ class PodResize:
             return True
         if not timely:
             return False
-        given = resizes.given(pod)
-        if is_resized(pod, given) or is_resized(given, self._applied.onto(given)):
+        given = resizes.allocated(pod)
+        if is_resized(pod, given) or is_resized(given, self._applied.apply_to(given)):
             return True
         self.conditions, self._due, self.again_at = (), False, None
         return False
 
-    async def work(self, pod: Pod, states: Sequence[ContainerState]) -> tuple[ContainerState, ...]:
+    async def work(self, pod: Pod, states: Sequence[ContainerInfo]) -> tuple[ContainerInfo, ...]:
         """Judge and apply; returns the containers to be stopped and started anew."""
         resizes = self._parts.resizes
         assert resizes is not None
         self._due, self.again_at = False, None
         if self._rest is not None and not self.restarting:
-            error = await self._apply(resizes.given(pod), ResizePlan((self._rest,)), states)
+            error = await self._apply(resizes.allocated(pod), ResizePlan((self._rest,)), states)
             if error:
                 self._fail(pod, error)
             else:
                 self._rest, self._due = None, True
             return ()
-        before = self._applied.onto(resizes.given(pod))
-        if is_resized(pod, resizes.given(pod)) and not await self._grant(pod, resizes):
+        before = self._applied.apply_to(resizes.allocated(pod))
+        if is_resized(pod, resizes.allocated(pod)) and not await self._grant(pod, resizes):
             return ()
-        given = resizes.given(pod)
-        self._applied = Allocation.of(before)
-        self.conditions = (in_progress(pod),)
+        given = resizes.allocated(pod)
+        self._applied = PodAllocation.from_spec(before)
+        self.conditions = (in_progress_condition(pod),)
         plan = self._plan(given, before, states)
         error = plan if isinstance(plan, str) else await self._apply(given, plan, states)
         if error:
             self._fail(pod, error)
             return ()
         assert isinstance(plan, ResizePlan)
-        self._applied = Allocation({}, given.spec.resources)
+        self._applied = PodAllocation({}, given.spec.resources)
         self.conditions = ()
-        self._parts.events.say(pod, "ResizeCompleted", event_text(given, "completed"))
+        self._parts.events.say(pod, "ResizeCompleted", format_resize_event(given, "completed"))
         self.restarting |= set(plan.restart)
         self._rest = plan.rest
         running = _running(states)
         return tuple(running[name] for name in plan.restart if name in running)
 
     async def _grant(self, pod: Pod, resizes: Resizes) -> bool:
-        judged = await resizes.judge(pod)
-        if judged is None or judged.accepted:
-            self._judged = None
-            self._parts.events.say(pod, "ResizeStarted", event_text(pod, "started"))
+        decision = await resizes.check(pod)
+        if decision is None or decision.accepted:
+            self._decision = None
+            self._parts.events.say(pod, "ResizeStarted", format_resize_event(pod, "started"))
             return True
-        if judged != self._judged:
-            text = event_text(pod, judged.outcome.value, judged.message)
-            self._parts.events.say(pod, f"Resize{judged.outcome.value}", text, type=WARNING)
-        self._judged = judged
-        self.conditions = (pending(pod, judged),)
-        if judged.outcome is Outcome.DEFERRED:
+        if decision != self._decision:
+            text = format_resize_event(pod, decision.outcome.value, decision.message)
+            self._parts.events.say(pod, f"ResizeDecision{decision.outcome.value}", text, type=WARNING)
+        self._decision = decision
+        self.conditions = (pending_condition(pod, decision),)
+        if decision.outcome is ResizeOutcome.DEFERRED:
             self.again_at = self._parts.clock() + self._parts.timing.retry_most
         return False
 
-    def _plan(self, given: Pod, before: Pod, states: Sequence[ContainerState]) -> ResizePlan | str:
+    def _plan(self, given: Pod, before: Pod, states: Sequence[ContainerInfo]) -> ResizePlan | str:
         plans = self._parts.plans
-        was = Allocation.of(before)
+        was = PodAllocation.from_spec(before)
         usage = self._parts.usage(given.metadata.uid)
         return plan_resize(given, was, plans.plan(before), plans.plan(given), _running(states), usage)
 
-    async def _apply(self, given: Pod, plan: ResizePlan, states: Sequence[ContainerState]) -> str:
+    async def _apply(self, given: Pod, plan: ResizePlan, states: Sequence[ContainerInfo]) -> str:
         running = _running(states)
         enforced = self._parts.plans.plan(given)
         for step in plan.steps:
             if isinstance(step.plan, ContainerPlan):
                 fault = await self._parts.runtime.update(running[step.container].id, step.plan)
             else:
-                whole = Enforced(enforced.qos, step.plan, enforced.sandbox, enforced.containers)
+                whole = PodCgroupPlans(enforced.qos, step.plan, enforced.sandbox, enforced.containers)
                 fault = await self._parts.runtime.update_sandbox(sandbox_spec(given, whole))
             if fault is not None:
                 return fault.message
         return ""
 
     def _fail(self, pod: Pod, error: str) -> None:
-        self.conditions = (in_progress(pod, error),)
-        self._parts.events.say(pod, "ResizeError", event_text(pod, "error", error), type=WARNING)
+        self.conditions = (in_progress_condition(pod, error),)
+        self._parts.events.say(pod, "ResizeError", format_resize_event(pod, "error", error), type=WARNING)
         self.again_at = self._parts.clock() + self._parts.timing.retry_most
 
 
-def _running(states: Sequence[ContainerState]) -> dict[str, ContainerState]:
-    return {state.name: state for state in states if state.phase is Phase.RUNNING}
+def _running(states: Sequence[ContainerInfo]) -> dict[str, ContainerInfo]:
+    return {state.name: state for state in states if state.phase is ContainerPhase.RUNNING}
 
 
-def _applied(pod: Pod) -> Allocation:
+def _applied(pod: Pod) -> PodAllocation:
     """What containers ran with when their status was told last."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     told = {s.name: s.resources for s in statuses if s.resources is not None and "running" in s.state}
-    return Allocation(told, None)
+    return PodAllocation(told, None)

@@ -15,13 +15,13 @@ from plimsoll.api.core import Container, Pod, ResourceRequirements
 from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.qos import pod_qos
-from plimsoll.node.containers import Phase
+from plimsoll.node.claim_info import ClaimInfo
+from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.pods.conditions import OWNED, RESIZE, conditions_of
 from plimsoll.node.pods.container_status import container_statuses
 from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
 from plimsoll.node.pods.pod_state import Cause
 from plimsoll.node.pods.status_input import Seen, Tree, items, text
-from plimsoll.node.prepared import PreparedClaim
 
 #: The fields of a status that are ours, beside conditions.
 FIELDS = (
@@ -83,7 +83,7 @@ def reject_status(pod: Pod, reason: str, message: str, now: float) -> Tree:
 def _phase(seen: Seen, inits: Sequence[Tree], regular: Sequence[Tree]) -> tuple[str, str, str]:
     pod, ending = seen.pod, seen.ending
     names = {container.name for container in pod.spec.containers}
-    initialized = any(s.name in names and s.phase is not Phase.CREATED for s in seen.states)
+    initialized = any(s.name in names and s.phase is not ContainerPhase.CREATED for s in seen.states)
     phase = phase_of(pod, inits, regular, terminal=seen.terminal, initialized=initialized)
     reason, message = text(seen.before, "reason"), text(seen.before, "message")
     told = text(seen.before, "phase") or PENDING
@@ -122,9 +122,7 @@ def _addresses(seen: Seen) -> Tree:
 # -- devices
 
 
-def device_health(
-    pod: Pod, container: Container, prepared: Iterable[PreparedClaim], health: Any
-) -> list[Tree]:
+def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo], health: Any) -> list[Tree]:
     """`allocatedResourcesStatus`: the health of each device of the claims that a container names."""
     names = claim_names(pod)
     by_name = {claim.ref.name: claim for claim in prepared if claim.ref.namespace == pod.metadata.namespace}

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.core import Pod, ResourceRequirements
 from plimsoll.api.meta import Condition
-from plimsoll.node.containers import ContainerState, SandboxState
+from plimsoll.node.containers import ContainerInfo, SandboxInfo
 from plimsoll.node.pods.pod_state import Ending, Probed, Waiting
 
 Tree: TypeAlias = "dict[str, Any]"
@@ -25,8 +25,8 @@ class Seen:
     now: float
     #: The status told last, or the one the API has.
     before: Mapping[str, Any] = field(default_factory=dict)
-    states: Sequence[ContainerState] = ()
-    sandbox: SandboxState | None = None
+    states: Sequence[ContainerInfo] = ()
+    sandbox: SandboxInfo | None = None
     probes: Mapping[str, Probed] = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     ending: Ending | None = None

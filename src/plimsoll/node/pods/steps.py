@@ -15,8 +15,8 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import InputError
 from plimsoll.ledger.claims import claim_names
+from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
-from plimsoll.node.enforcement import Enforced
 from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.environment import CONFIG_ERROR, build_surroundings
 from plimsoll.node.pods.pod_state import Begin
@@ -76,7 +76,7 @@ async def _prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
     if isinstance(claims, RuntimeFault):
         return claims
     # The book knows which claims the pod has to have, those not made yet included.
-    faults = await parts.book.prepare(pod, claims)
+    faults = await parts.claim_cache.prepare(pod, claims)
     if faults:
         holders = frozenset(fault.holder for fault in faults if fault.holder)
         return _unprepared("; ".join(dict.fromkeys(fault.message for fault in faults)), holders)
@@ -91,7 +91,7 @@ def _unprepared(message: str, waits_for: frozenset[str] = frozenset()) -> Runtim
 async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:
     """Let go of a pod's claims, after its containers are gone."""
     start = time.monotonic()
-    faults = await parts.book.unprepare(uid)
+    faults = await parts.claim_cache.unprepare(uid)
     parts.observe("UnprepareResources", time.monotonic() - start, bool(faults))
     if not faults:
         return None
@@ -99,7 +99,7 @@ async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:
     return RuntimeFault("FailedUnprepareDynamicResources", f"unprepare dynamic resources: {text}")
 
 
-def sandbox_spec(pod: Pod, enforced: Enforced) -> SandboxSpec:
+def sandbox_spec(pod: Pod, enforced: PodCgroupPlans) -> SandboxSpec:
     meta = pod.metadata
     return SandboxSpec(
         uid=meta.uid,
@@ -160,7 +160,7 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
         command=around.command,
         working_dir=container.working_dir,
         env=around.env,
-        cdi=parts.book.cdi_ids(pod, container),
+        cdi=parts.claim_cache.cdi_ids(pod, container),
         credentials=credentials,
         plan=plan,
     )
@@ -180,7 +180,7 @@ def judge_security(pod: Pod, container: Container, parts: Parts) -> Credentials 
 
 
 def _is_prepared(pod: Pod, container: Container, parts: Parts) -> bool:
-    claims = parts.book.of_container(pod, container)
+    claims = parts.claim_cache.claims_of_container(pod, container)
     return claims is not None and all(claim.ready for claim in claims)
 
 

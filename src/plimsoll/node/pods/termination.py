@@ -13,7 +13,7 @@ from dataclasses import replace
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import parse_time
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.phases import TERMINAL
 from plimsoll.node.pods.pod_state import Cause, Ending, Situation, Stop
 from plimsoll.node.pods.restarts import should_restart, should_restart_init
@@ -22,7 +22,7 @@ DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-def judge_end(at: Situation, latest: dict[str, ContainerState]) -> Ending | None:
+def judge_end(at: Situation, latest: dict[str, ContainerInfo]) -> Ending | None:
     """Whether a pod ends; what was judged before stays, with less time if less is given now."""
     known = at.ending
     if known is None:
@@ -36,7 +36,7 @@ def judge_end(at: Situation, latest: dict[str, ContainerState]) -> Ending | None
     return replace(known, deadline=min(known.deadline, known.since + _grace(at)))
 
 
-def _find_cause(at: Situation, latest: dict[str, ContainerState]) -> tuple[Cause, str, str] | None:
+def _find_cause(at: Situation, latest: dict[str, ContainerInfo]) -> tuple[Cause, str, str] | None:
     pod = at.pod
     if at.order is not None:
         return Cause.ORDERED, at.order.reason, at.order.message
@@ -63,16 +63,21 @@ def deadline_of(at: Situation) -> float | None:
     return None if seconds is None or started is None else started + seconds
 
 
-def _failed_for_good(pod: Pod, container: Container, latest: dict[str, ContainerState]) -> bool:
+def _failed_for_good(pod: Pod, container: Container, latest: dict[str, ContainerInfo]) -> bool:
     state = latest.get(container.name)
-    if state is None or state.phase is not Phase.EXITED or is_sidecar(container) or not state.exit_code:
+    if (
+        state is None
+        or state.phase is not ContainerPhase.EXITED
+        or is_sidecar(container)
+        or not state.exit_code
+    ):
         return False
     return not should_restart_init(pod, container, state.exit_code)
 
 
-def _ended_for_good(at: Situation, container: Container, latest: dict[str, ContainerState]) -> bool:
+def _ended_for_good(at: Situation, container: Container, latest: dict[str, ContainerInfo]) -> bool:
     state = latest.get(container.name)
-    if state is None or state.phase is not Phase.EXITED or container.name in at.forced:
+    if state is None or state.phase is not ContainerPhase.EXITED or container.name in at.forced:
         return False
     return not should_restart(at.pod, container, state.exit_code)
 
@@ -99,7 +104,7 @@ def _grace(at: Situation) -> float:
 
 def stops_of(at: Situation, ending: Ending) -> tuple[tuple[Stop, ...], float | None]:
     """Which containers to stop now, and when to look again for those whose turn has not come."""
-    running = [state for state in at.states if state.phase is Phase.RUNNING]
+    running = [state for state in at.states if state.phase is ContainerPhase.RUNNING]
     sidecars = [c.name for c in at.pod.spec.init_containers if is_sidecar(c)]
     stops: list[Stop] = []
     held = False
@@ -113,7 +118,7 @@ def stops_of(at: Situation, ending: Ending) -> tuple[tuple[Stop, ...], float | N
     return tuple(stops), ending.deadline if held else None
 
 
-def _waits(name: str, running: Iterable[ContainerState], sidecars: Sequence[str]) -> bool:
+def _waits(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str]) -> bool:
     """Whether a sidecar has to wait: for what is no sidecar, or for a sidecar that was started later."""
     if name not in sidecars:
         return False
@@ -124,7 +129,7 @@ def _waits(name: str, running: Iterable[ContainerState], sidecars: Sequence[str]
     )
 
 
-def stop_once(at: Situation, state: ContainerState, deadline: float, message: str) -> Stop | None:
+def stop_once(at: Situation, state: ContainerInfo, deadline: float, message: str) -> Stop | None:
     """A stop of a container by a time, unless one that is as strict is under way."""
     grace = max(deadline - at.now, at.timing.grace_least)
     known = at.stopping.get(state.id)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import parse_time
-from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, SandboxState
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, RuntimeFault, SandboxInfo
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
 from plimsoll.node.pods.components import Parts
@@ -32,11 +32,11 @@ from plimsoll.node.pods.pod_state import (
     Decision,
     Ending,
     Launch,
-    Order,
     Remove,
     RunSandbox,
     Situation,
     Stop,
+    TerminationRequest,
     Waiting,
 )
 from plimsoll.node.pods.probes import Probing
@@ -55,7 +55,7 @@ _REJECTED = "Pod was rejected: "
 class PodWorker:
     """The life of one pod on this node."""
 
-    def __init__(self, pod: Pod, parts: Parts, *, rejected: Order | None = None) -> None:
+    def __init__(self, pod: Pod, parts: Parts, *, rejected: TerminationRequest | None = None) -> None:
         self.pod = pod
         self.uid = pod.metadata.uid
         self.parts = parts
@@ -67,11 +67,11 @@ class PodWorker:
         #: The status told last; empty before the first.
         self.status: Tree = {}
         self._rejected = rejected
-        self._order: Order | None = rejected
+        self._order: TerminationRequest | None = rejected
         self._vanished = False
         self._ending: Ending | None = None
         self._closed = False
-        self._lost: tuple[ContainerState, ...] = ()
+        self._lost: tuple[ContainerInfo, ...] = ()
         self._waits: dict[str, Wait] = {}
         self._failures: dict[str, Failure] = {}
         self._trouble: Failure | None = None  #: of the end
@@ -108,7 +108,7 @@ class PodWorker:
         """The API has the pod like this."""
         self.pod = pod
         self.parts.writer.observe(pod)
-        self._resize.stir()
+        self._resize.invalidate()
         self._wake.set()
 
     def vanish(self) -> None:
@@ -118,7 +118,7 @@ class PodWorker:
 
     def poke(self) -> None:
         """Something may have changed: a container, the health of a device, room for a resize."""
-        self._resize.stir()
+        self._resize.invalidate()
         self._wake.set()
 
     def claims_released(self, uids: frozenset[str]) -> None:
@@ -129,10 +129,10 @@ class PodWorker:
         if waiting:
             self._wake.set()
 
-    def end(self, order: Order) -> None:
-        """The pod has to fail: an eviction. The first order counts."""
+    def terminate(self, request: TerminationRequest) -> None:
+        """The pod has to fail: an eviction. The first request counts."""
         if self._order is None:
-            self._order = order
+            self._order = request
             self._wake.set()
 
     @property
@@ -217,7 +217,7 @@ class PodWorker:
             stopping=self._stopping,
         )
 
-    def _sandbox(self) -> SandboxState | None:
+    def _sandbox(self) -> SandboxInfo | None:
         return next((each for each in self.parts.runtime.sandboxes() if each.uid == self.uid), None)
 
     def _announce(self, decision: Decision) -> None:
@@ -231,7 +231,7 @@ class PodWorker:
             if decision.others:
                 return partial(self._perform, decision.others)
             return self._next_resize(at)
-        if any(state.phase is Phase.RUNNING for state in at.states) or self._stops:
+        if any(state.phase is ContainerPhase.RUNNING for state in at.states) or self._stops:
             return None
         if self._trouble is not None:
             again = self._trouble.again_at(self.parts.timing)
@@ -362,7 +362,7 @@ class PodWorker:
 
     def _given(self) -> Pod:
         """The pod with what it was given, which a resize that waits does not change."""
-        return self.pod if self.parts.resizes is None else self.parts.resizes.given(self.pod)
+        return self.pod if self.parts.resizes is None else self.parts.resizes.allocated(self.pod)
 
     # -- stopping
 
@@ -390,7 +390,8 @@ class PodWorker:
             grace = max(deadline - self.parts.clock(), min(stop.grace, self.parts.timing.grace_least))
             await self.parts.runtime.stop_container(stop.id, grace)
             if any(
-                s.id == stop.id and s.phase is Phase.RUNNING for s in self.parts.runtime.containers(self.uid)
+                s.id == stop.id and s.phase is ContainerPhase.RUNNING
+                for s in self.parts.runtime.containers(self.uid)
             ):
                 LOG.warning("pod %s: container %s does not end", name_pod(self.pod), stop.name)
                 await asyncio.sleep(self.parts.timing.retry_first)
@@ -409,7 +410,7 @@ class PodWorker:
         """All containers are gone: take the sandbox down and release the claims."""
         states = self.parts.runtime.containers(self.uid)
         for state in states:
-            if state.phase is Phase.CREATED:
+            if state.phase is ContainerPhase.CREATED:
                 await self.parts.runtime.remove_container(state.id)
         await self.parts.runtime.stop_sandbox(self.uid)
         fault = await steps.release_claims(self.uid, self.parts)
@@ -495,7 +496,7 @@ class PodWorker:
         )
 
     def _health(self) -> dict[str, list[Tree]]:
-        prepared = self.parts.book.of_pod(self.uid)
+        prepared = self.parts.claim_cache.claims_of_pod(self.uid)
         if not prepared:
             return {}
         found = {
@@ -507,7 +508,7 @@ class PodWorker:
 def reject(pod: Pod, reason: str, message: str, parts: Parts) -> PodWorker:
     """Have a pod fail that the node does not take; the worker stays until the pod is gone from the API."""
     parts.events.say(pod, reason, message, type=WARNING)
-    return PodWorker(pod, parts, rejected=Order(reason, message)).start()
+    return PodWorker(pod, parts, rejected=TerminationRequest(reason, message)).start()
 
 
 def _containers(pod: Pod) -> tuple[Any, ...]:

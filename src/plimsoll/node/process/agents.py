@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from plimsoll.api.core import Pod
-from plimsoll.node.admission.admit import Admitter
-from plimsoll.node.status.reporter import Presence
+from plimsoll.node.admission.admission_handler import AdmissionHandler
+from plimsoll.node.status.reporter import NodeStatusReporter
 
 
 class AgentLike(Protocol):
     """One node's agent."""
 
     name: str
-    presence: Presence
-    admitter: Admitter
+    status_reporter: NodeStatusReporter
+    admission_handler: AdmissionHandler
 
     async def start(self) -> None:
         """Take over what is there, open the sockets, begin to register; pods come later."""

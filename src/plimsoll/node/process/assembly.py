@@ -24,14 +24,15 @@ from plimsoll.common.checkpoint import RecordFile
 from plimsoll.ledger.cgroups.conversions import page_size_text
 from plimsoll.ledger.cgroups.settings import Settings
 from plimsoll.ledger.profile import Profile
-from plimsoll.node.admission.admit import KIND, Admitter
-from plimsoll.node.admission.resizing import Resizing
-from plimsoll.node.agent import Agent, Equipment
+from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler
+from plimsoll.node.admission.resize_manager import ResizeManager
+from plimsoll.node.agent import Agent, Components
+from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.watch import CgroupWatch
-from plimsoll.node.claims.claim_info_cache import ClaimBook
-from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.eviction.manager import Available, PressureSettings, PressureWatch
 from plimsoll.node.eviction.usage import look
 from plimsoll.node.layout import Layout
@@ -40,19 +41,18 @@ from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.podresources import PodResourcesServer
-from plimsoll.node.podresources.provider import Sights
+from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.pods.commands import HostCommands
 from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.environment import NodeFacts
 from plimsoll.node.pods.writer import Events, StatusWriter
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
 from plimsoll.node.runtime.simulated import NoneRuntime
 from plimsoll.node.security.policy import SecurityPolicy
-from plimsoll.node.slices import Slices
-from plimsoll.node.status.reporter import Presence
+from plimsoll.node.slice_cleaner import SliceCleaner
+from plimsoll.node.status.reporter import NodeStatusReporter
 from plimsoll.protocols.cdi import CdiFolders
 
 #: Where CDI files of the machine are, least important first.
@@ -120,7 +120,7 @@ class _Bench:
         addresses = settings.addresses or machine.addresses
         if not any(address.type == "InternalIP" for address in addresses):
             addresses = (NodeAddress(type="InternalIP", address="127.0.0.1"), *addresses)
-        self.presence = Presence(
+        self.status_reporter = NodeStatusReporter(
             client,
             name,
             machine,
@@ -138,52 +138,52 @@ class _Bench:
         record = None
         if not self.bare:
             record = RecordFile(self.layout.admitted, KIND, self.layout.quarantine)
-        self.admitter = Admitter(
-            self.presence.node, gates=settings.gates, profile=profile_of(settings.form), record=record
+        self.admission_handler = AdmissionHandler(
+            self.status_reporter.node, gates=settings.gates, profile=profile_of(settings.form), record=record
         )
 
     def assemble(
         self, kept: NoneRuntime | None = None, available: Callable[[], Available] | None = None
     ) -> Agent:
-        settings, machine, pace = self.settings, self.presence.machine, self.settings.pace
+        settings, machine, pace = self.settings, self.status_reporter.machine, self.settings.pace
         cgroups = self._cgroups()
         mark = RootMark(self.layout.root)
         cdi = CdiFolders(settings.cdi or (*CDI_FOLDERS, self.layout.cdi))
         runtime = kept or self._runtime(cgroups, cdi)
-        self.presence.set_runtime(f"{runtime.name}://{runtime.version}")
+        self.status_reporter.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
         if not self.bare:
             plugins = Plugins(self.layout, times=pace.plugins, metrics=DraMetrics(self.registry))
-        book = ClaimBook.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
-        enforcement = Enforcement(
+        claim_cache = ClaimInfoCache.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
+        enforcement = CgroupPlanner(
             Settings(
                 memory_capacity=max(1, machine.memory),
                 form=settings.form,
                 count_claims=settings.gates.enabled("DRANodeAllocatableResources"),
                 pod_level=settings.gates.enabled("PodLevelResources"),
-                allocatable_memory=self.presence.facts.line["memory"].value(),
+                allocatable_memory=self.status_reporter.facts.line["memory"].value(),
                 cgroup_version=cgroups.version or 2,
                 huge_page_sizes=_page_sizes(machine),
             )
         )
-        sights = Sights(
+        pod_resources_provider = PodResourcesProvider(
             lambda: self._agent().pods(),
             lambda pod: self._agent().is_active(pod),
-            book,
+            claim_cache,
             runtime,
-            lambda: self.presence.machine,
+            lambda: self.status_reporter.machine,
             settings.reservations,
         )
         parts = Parts(
             runtime=runtime,
-            book=book,
+            claim_cache=claim_cache,
             plans=enforcement,
             objects=self.client,
             writer=StatusWriter(self.client, retry_first=pace.status_first, retry_most=pace.status_most),
             events=self.events,
             timing=pace.pods,
             facts=self._facts,
-            resizes=Resizing(self.admitter),
+            resizes=ResizeManager(self.admission_handler),
             usage=cgroups.usage,
             unprobed=settings.runtime == "none",
         )
@@ -195,25 +195,25 @@ class _Bench:
             parts.health = plugins.health
             parts.observe = plugins.metrics.operation
         self.agent = Agent(
-            Equipment(
-                presence=self.presence,
-                admitter=self.admitter,
-                book=book,
+            Components(
+                status_reporter=self.status_reporter,
+                admission_handler=self.admission_handler,
+                claim_cache=claim_cache,
                 runtime=runtime,
                 cgroups=cgroups,
                 enforcement=enforcement,
                 parts=parts,
-                sights=sights,
+                pod_resources_provider=pod_resources_provider,
                 plugins=plugins,
-                slices=self._slices() if plugins is not None else None,
+                slice_cleaner=self._slices() if plugins is not None else None,
                 nri=self._nri(runtime),
-                pod_resources=self._pod_resources(sights),
+                pod_resources=self._pod_resources(pod_resources_provider),
                 pressure=self._pressure(cgroups, available),
                 mark=mark,
                 cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
             ),
-            tidy=pace.tidy,
-            room=pace.room,
+            housekeeping_seconds=pace.tidy,
+            preemption_seconds=pace.room,
         )
         return self.agent
 
@@ -235,13 +235,13 @@ class _Bench:
             mark,
             restore_root=lambda: self._agent().restore_root(),
             restore=runtime.restore_cgroups,
-            reporter=self.presence,
+            reporter=self.status_reporter,
             emit=self._node_event,
             interval=self.settings.pace.cgroups,
         )
 
     def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> NoneRuntime | ProcessRuntime:
-        ip = self.presence.address or "127.0.0.1"
+        ip = self.status_reporter.address or "127.0.0.1"
         if self.settings.runtime == "none":
             return NoneRuntime(cdi=None if self.bare else cdi, ip=ip)
         images = {name: tuple(command) for name, command in self.settings.images.items()}
@@ -262,16 +262,18 @@ class _Bench:
         runtime.hooks = server
         return server
 
-    def _slices(self) -> Slices:
+    def _slices(self) -> SliceCleaner:
         pace = self.settings.pace
-        return Slices(self.client, self.name, patience=pace.slices, retry=pace.slices_retry)
+        return SliceCleaner(
+            self.client, self.name, grace_seconds=pace.slices, retry_seconds=pace.slices_retry
+        )
 
-    def _pod_resources(self, sights: Sights) -> PodResourcesServer | None:
+    def _pod_resources(self, pod_resources_provider: PodResourcesProvider) -> PodResourcesServer | None:
         if self.bare:
             return None
         return PodResourcesServer(
             self.layout.pod_resources,
-            sights,
+            pod_resources_provider,
             self.settings.gates,
             self.registry,
             self.settings.pod_resources,
@@ -286,7 +288,7 @@ class _Bench:
             available or (lambda: self._look(cgroups)),
             lambda: self._agent().running(),
             lambda pod, eviction: self._agent().evict(pod, eviction),
-            self.presence.set_condition,
+            self.status_reporter.set_condition,
             settings=PressureSettings(
                 thresholds=self.settings.thresholds,
                 interval=self.settings.pace.pressure,
@@ -298,9 +300,9 @@ class _Bench:
 
     async def _look(self, cgroups: Cgroups) -> Available:
         """What is known is gathered here, and measured in a thread."""
-        agent, machine = self._agent(), self.presence.machine
+        agent, machine = self._agent(), self.status_reporter.machine
         uids = [pod.metadata.uid for pod in agent.running()]
-        running = {uid: tuple(agent.equipment.runtime.containers(uid)) for uid in uids}
+        running = {uid: tuple(agent.components.runtime.containers(uid)) for uid in uids}
         rest = machine.memory - self.settings.reservations.of("memory").value()
         return await asyncio.to_thread(
             look, cgroups, running, folder=self.layout.root, pods_memory=max(0, rest)
@@ -313,7 +315,7 @@ class _Bench:
         return self.agent
 
     def _node_changed(self, node: Node) -> None:
-        self.admitter.set_node(node)
+        self.admission_handler.set_node(node)
 
     def _node_event(self, type: str, reason: str, message: str) -> None:
         # The UID of a node is its name where events are concerned, as with a kubelet.
@@ -321,8 +323,8 @@ class _Bench:
         self.events.tell(regarding, reason, message, type=type)
 
     def _facts(self) -> NodeFacts:
-        address = self.presence.address
-        return NodeFacts(self.name, (address,) if address else (), self.presence.facts.line)
+        address = self.status_reporter.address
+        return NodeFacts(self.name, (address,) if address else (), self.status_reporter.facts.line)
 
 
 def profile_of(form: Form) -> Profile:

@@ -43,7 +43,7 @@ class NodeMetrics(Collector):
         yield names
         desired = sum(len(agent.pods()) for agent in agents)
         yield GaugeMetricFamily("kubelet_desired_pods", "The number of pods the nodes know.", value=desired)
-        admitted = sum(len(agent.admitter) for agent in agents)
+        admitted = sum(len(agent.admission_handler) for agent in agents)
         yield GaugeMetricFamily("kubelet_running_pods", "Number of pods that were let in.", value=admitted)
         beats = CounterMetricFamily(
             "plimsoll_node_heartbeats",
@@ -52,11 +52,11 @@ class NodeMetrics(Collector):
         )
         sums = {"lease": 0, "status": 0, "registration": 0, "failure": 0}
         for agent in agents:
-            presence = agent.presence
-            sums["lease"] += presence.renewals
-            sums["status"] += presence.reports
-            sums["registration"] += presence.registrations
-            sums["failure"] += presence.failures
+            status_reporter = agent.status_reporter
+            sums["lease"] += status_reporter.renewals
+            sums["status"] += status_reporter.reports
+            sums["registration"] += status_reporter.registrations
+            sums["failure"] += status_reporter.failures
         for what, count in sums.items():
             beats.add_metric([what], count)
         yield beats
@@ -79,7 +79,7 @@ class NodeMetrics(Collector):
             ("reason",),
         )
         for agent in agents:
-            for reason, count in agent.admitter.refusals.items():
+            for reason, count in agent.admission_handler.rejections.items():
                 counter.add(reason, count=count)
         return counter.family()
 
@@ -94,7 +94,7 @@ class NodeMetrics(Collector):
                 await asyncio.sleep(0)
                 lines: list[str] = []
                 for agent in agents[start : start + _PIECE]:
-                    lines += _lines(metric, name, agent.admitter.ledger)
+                    lines += _lines(metric, name, agent.admission_handler.ledger)
                 yield "".join(lines).encode()
 
 

@@ -149,7 +149,7 @@ class NodeProcess:
             async with slots:
                 if not self._stop.is_set():
                     await agent.start()
-                    await self._or_stopped(_wait(agent.presence.registered))
+                    await self._or_stopped(_wait(agent.status_reporter.registered))
 
         async with asyncio.TaskGroup() as group:
             for agent in self.agents.values():
@@ -165,7 +165,7 @@ class NodeProcess:
             agent.pods_listed(by_node[name])
         self._listed.set()
         for agent in self.agents.values():
-            await agent.presence.registered.wait()
+            await agent.status_reporter.registered.wait()
         log_event(LOG, "ready", nodes=len(self.agents), pods=sum(map(len, by_node.values())))
         self._ready.set()
 
@@ -182,7 +182,7 @@ class NodeProcess:
                 LOG.error("stopping: %s: %s", type(result).__name__, result)
         if self.settings.leave:
             for agent in started:
-                await agent.presence.leave()
+                await agent.status_reporter.leave()
 
     # -- what runs beside
 
@@ -219,7 +219,7 @@ class NodeProcess:
                 problem = str(error)
                 continue
             for agent in self.agents.values():
-                agent.presence.set_machine(machine)
+                agent.status_reporter.set_machine(machine)
 
     async def _or_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -254,7 +254,9 @@ class NodeProcess:
         return "" if self._listed.is_set() else str(self._pods.error or "pods are not listed yet")
 
     def _missing_nodes(self) -> str:
-        missing = [agent.name for agent in self.agents.values() if not agent.presence.registered.is_set()]
+        missing = [
+            agent.name for agent in self.agents.values() if not agent.status_reporter.registered.is_set()
+        ]
         return f"not registered yet: {', '.join(missing[:5])}" if missing else ""
 
     def _show_pods(self) -> dict[str, Any]:
@@ -331,9 +333,9 @@ class _NodesOf(Handler[dict[str, Any]]):
         metadata = of.get("metadata")
         meta = metadata if isinstance(metadata, Mapping) else {}
         agent = self._process.agents.get(str(meta.get("name")))
-        if agent is None or (tree is None and meta.get("uid") != agent.presence.uid):
+        if agent is None or (tree is None and meta.get("uid") != agent.status_reporter.uid):
             return  # not ours, or the end of one that we have replaced already
-        agent.presence.heard(tree)
+        agent.status_reporter.heard(tree)
 
 
 async def _wait(event: asyncio.Event) -> None:

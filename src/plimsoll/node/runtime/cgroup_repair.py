@@ -6,7 +6,7 @@ import logging
 from collections.abc import Container, Iterator, Mapping
 
 from plimsoll.node.cgroups.values import Cgroups
-from plimsoll.node.containers import Phase
+from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.container_process import Life
 from plimsoll.node.runtime.state_dir import PodRecord
@@ -59,7 +59,7 @@ def restore_container(cgroups: Cgroups, life: Life) -> bool:
     for fault in cgroups.make_container(pod, id, life.record.resources):
         if not fault.absent:
             problem = problem or str(fault)
-    if life.run is not None and life.state.phase is Phase.RUNNING:
+    if life.run is not None and life.state.phase is ContainerPhase.RUNNING:
         problem = problem or shims.join(life.run.pid, cgroups.join_files(pod, id))
         if problem:
             _log.warning("container %s is killed: its cgroup was removed: %s", id, problem)

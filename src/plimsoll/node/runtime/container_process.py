@@ -20,7 +20,7 @@ import msgspec
 
 from plimsoll.common.checkpoint import Finding
 from plimsoll.errors import StoreError
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.state_dir import ContainerRecord, Exit, Run, load, put_aside, save, state_of
 
@@ -38,11 +38,11 @@ class Life:
         self.run: Run | None = None
         self.exit: Exit | None = None
         self.ended = asyncio.Event()
-        #: Held by whoever changes the container; waiting for its end needs none.
+        #: RuntimeContainer by whoever changes the container; waiting for its end needs none.
         self.busy = asyncio.Lock()
-        #: Held while its resources are changed, which hooks may do at any time.
+        #: RuntimeContainer while its resources are changed, which hooks may do at any time.
         self.changing = asyncio.Lock()
-        self.state: ContainerState = state_of(record, None, None, folder)
+        self.state: ContainerInfo = state_of(record, None, None, folder)
         self._pidfd = -1
         self._on_end: Callable[[], None] | None = None
 
@@ -218,7 +218,7 @@ class Life:
 
     def signal(self, number: int) -> None:
         """Send a signal to the container's first process."""
-        if self.run is not None and self.state.phase is Phase.RUNNING:
+        if self.run is not None and self.state.phase is ContainerPhase.RUNNING:
             shims.send(self.run.pid, self.run.pid_start, number)
 
     def kill(self) -> None:

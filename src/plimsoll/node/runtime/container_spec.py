@@ -1,7 +1,7 @@
 """A container as its spec, the CDI files it names and the hooks want it together.
 
 Owns the order: the pod's environment, then what CDI files say, then what hooks say; of two values for one
-thing the later counts. Hooks see what CDI files have added, as NRI plugins do elsewhere.
+thing the later counts. RuntimeHooks see what CDI files have added, as NRI plugins do elsewhere.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from plimsoll.node.containers import ContainerSpec, ContainerState, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import Adjusted, DeviceEdit, Hooks, MountEdit
+from plimsoll.node.containers import ContainerInfo, ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit, RuntimeHooks
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.cdi import CdiFault, CdiFolders, Edits
 
@@ -47,7 +47,7 @@ async def make(
     spec: ContainerSpec,
     resources: LinuxResources,
     cdi: CdiFolders | None,
-    hooks: Hooks,
+    hooks: RuntimeHooks,
 ) -> Made | Refusal:
     """Ask CDI files and hooks about a container."""
     edits = await _edits(cdi, spec.cdi)
@@ -65,7 +65,7 @@ async def make(
     return combine(replace(spec, cdi=names), edits, adjusted)
 
 
-def combine(spec: ContainerSpec, edits: Edits, adjusted: Adjusted) -> Made:
+def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> Made:
     """A container with edits and adjustments in it."""
     score = spec.plan.oom_score_adj if adjusted.oom_score_adj is None else adjusted.oom_score_adj
     env = {**spec.env, **edits.variables}
@@ -106,7 +106,7 @@ def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
     )
 
 
-async def undo(hooks: Hooks, pod: SandboxSpec, state: ContainerState) -> Mapping[str, LinuxResources]:
+async def undo(hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo) -> Mapping[str, LinuxResources]:
     """Tell hooks that a container they have agreed to is not made; changes of others."""
     changes = await hooks.stopped(pod, state)
     await hooks.removed(pod, state)

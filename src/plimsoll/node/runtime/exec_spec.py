@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.node.containers import ContainerSpec
-from plimsoll.node.resources import resources_of
+from plimsoll.node.resources import resources_from_plan
 from plimsoll.node.runtime.commands import Command, cpus_in
 from plimsoll.node.runtime.container_spec import Made
 from plimsoll.node.runtime.state_dir import ContainerRecord, Launch, Run
@@ -64,7 +64,7 @@ def record_of(made: Made, command: Command, now: float) -> ContainerRecord:
 
 def unmade(spec: ContainerSpec) -> Made:
     """A container that nobody has had a say in."""
-    return Made(spec=spec, resources=resources_of(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
+    return Made(spec=spec, resources=resources_from_plan(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
 
 
 def shim_spec(

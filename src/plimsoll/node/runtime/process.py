@@ -41,16 +41,16 @@ from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups
 from plimsoll.node.containers import (
+    ContainerInfo,
+    ContainerPhase,
     ContainerSpec,
-    ContainerState,
-    Phase,
     RuntimeFault,
+    SandboxInfo,
     SandboxSpec,
-    SandboxState,
 )
-from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
-from plimsoll.node.layout import Layout, part
-from plimsoll.node.resources import LinuxResources, resources_of
+from plimsoll.node.hooks import NO_HOOKS, RuntimeContainer, RuntimeHooks, RuntimeState
+from plimsoll.node.layout import Layout, path_component
+from plimsoll.node.resources import LinuxResources, resources_from_plan
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import look_around
 from plimsoll.node.runtime.cgroup_repair import restore_container, restore_pod, set_up_cgroups
@@ -93,7 +93,7 @@ class ProcessRuntime:
         layout: Layout,
         cgroups: Cgroups,
         cdi: CdiFolders,
-        hooks: Hooks = NO_HOOKS,
+        hooks: RuntimeHooks = NO_HOOKS,
         *,
         settings: ProcessSettings | None = None,
         clock: Callable[[], float] = time.time,
@@ -249,7 +249,7 @@ class ProcessRuntime:
         if spec.credentials is None:
             return RuntimeFault(CREATE_ERROR, f"container {spec.name!r} has no credentials")
         try:
-            part(spec.id)
+            path_component(spec.id)
             folder = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
         except InputError as error:
             return RuntimeFault(CREATE_ERROR, str(error))
@@ -269,7 +269,7 @@ class ProcessRuntime:
         self, folder: Path, pod: PodRecord, spec: ContainerSpec, command: Command
     ) -> RuntimeFault | None:
         wanted = replace(spec, command=command.argv)
-        made = await make(pod.spec, wanted, resources_of(spec.plan), self._cdi, self.hooks)
+        made = await make(pod.spec, wanted, resources_from_plan(spec.plan), self._cdi, self.hooks)
         if isinstance(made, Refusal):
             if made.told:
                 await self._undo(pod, Life(folder, record_of(unmade(wanted), command, self._clock())))
@@ -285,7 +285,7 @@ class ProcessRuntime:
         return None
 
     async def _undo(self, pod: PodRecord, life: Life) -> None:
-        """Hooks have given something away already: they get it back."""
+        """RuntimeHooks have given something away already: they get it back."""
         await self._apply_all(await undo(self.hooks, pod.spec, life.state))
 
     async def _build(self, life: Life) -> RuntimeFault | None:
@@ -315,7 +315,7 @@ class ProcessRuntime:
         if life is None:
             return RuntimeFault(RUN_ERROR, f"there is no container {id!r}")
         async with life.busy:
-            if life.state.phase is not Phase.CREATED:
+            if life.state.phase is not ContainerPhase.CREATED:
                 return None
             if life.record.spec.credentials is None:
                 # Of an earlier version of the agent, which asked for none: it is made anew.
@@ -339,7 +339,7 @@ class ProcessRuntime:
     def exec_spec(self, id: str) -> dict[str, Any] | None:
         """Return what a command in a running container starts with; None if the container does not run."""
         life = self._lives.get(id)
-        if life is None or life.run is None or life.state.phase is not Phase.RUNNING:
+        if life is None or life.run is None or life.state.phase is not ContainerPhase.RUNNING:
             return None
         pod = self._pods[life.state.pod]
         join = self._cgroups.join_files(life.state.pod, id)
@@ -358,7 +358,7 @@ class ProcessRuntime:
         if life is None:
             return RuntimeFault(UPDATE_ERROR, f"there is no container {id!r}")
         pod = self._pods[life.state.pod]
-        adjusted = await self.hooks.update(pod.spec, life.state, resources_of(plan))
+        adjusted = await self.hooks.update(pod.spec, life.state, resources_from_plan(plan))
         if isinstance(adjusted, RuntimeFault):
             return adjusted
         fault = await self._apply(id, adjusted.resources, plan)
@@ -383,7 +383,7 @@ class ProcessRuntime:
     async def _change(
         self, life: Life, resources: LinuxResources, plan: ContainerPlan | None
     ) -> RuntimeFault | None:
-        if life.state.phase is Phase.EXITED:
+        if life.state.phase is ContainerPhase.EXITED:
             return None
         id, old = life.state.id, life.record
         merged = old.resources.merged(resources)
@@ -428,11 +428,11 @@ class ProcessRuntime:
         if life is None:
             return
         async with life.busy:
-            if life.state.phase is Phase.CREATED:
+            if life.state.phase is ContainerPhase.CREATED:
                 text = "it was stopped before it was started"
                 life.lose(Exit(exit_code=KILLED, finished_at=time.time(), error=text))
                 await self._own(self._end(life))
-        if life.state.phase is Phase.RUNNING and grace > 0:
+        if life.state.phase is ContainerPhase.RUNNING and grace > 0:
             life.signal(stop_signal(life.record.spec.stop_signal))
             await _wait(life.ended, grace)
         while not life.ended.is_set():
@@ -512,7 +512,7 @@ class ProcessRuntime:
             if life.busy.locked():
                 continue  # it is being started or has ended; if need be, the next time
             async with life.busy:
-                exited = life.state.phase is Phase.EXITED
+                exited = life.state.phase is ContainerPhase.EXITED
                 if not exited and await self._call(restore_container, self._cgroups, life):
                     lost.append(f"container {life.state.id}")
         return tuple(lost)
@@ -522,27 +522,30 @@ class ProcessRuntime:
             self._report(await life.adopt(self.layout.quarantine, self.settings.adopt_patience))
         except (OSError, StoreError) as error:
             self._find(Severity.ERROR, f"container {life.state.id} cannot be adopted: {error}")
-        if life.state.phase is Phase.CREATED:
+        if life.state.phase is ContainerPhase.CREATED:
             await self._call(
                 self._cgroups.make_container, life.state.pod, life.state.id, life.record.resources
             )
-        if life.state.phase is Phase.RUNNING:
+        if life.state.phase is ContainerPhase.RUNNING:
             self._watch(life)
-        elif life.state.phase is Phase.EXITED:
+        elif life.state.phase is ContainerPhase.EXITED:
             await self._end(life)
 
     # -- looking
 
-    def sandboxes(self) -> Sequence[SandboxState]:
+    def sandboxes(self) -> Sequence[SandboxInfo]:
         return [pod.state for pod in self._pods.values()]
 
-    def containers(self, pod: str = "") -> Sequence[ContainerState]:
+    def containers(self, pod: str = "") -> Sequence[ContainerInfo]:
         return [life.state for life in (self._of(pod) if pod else self._lives.values())]
 
-    def inventory(self) -> Inventory:
-        return Inventory(
+    def inventory(self) -> RuntimeState:
+        return RuntimeState(
             tuple(pod.spec for pod in self._pods.values() if pod.running),
-            tuple(Held(life.record.spec, life.state, life.record.resources) for life in self._lives.values()),
+            tuple(
+                RuntimeContainer(life.record.spec, life.state, life.record.resources)
+                for life in self._lives.values()
+            ),
         )
 
     # -- inside

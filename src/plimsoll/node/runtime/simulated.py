@@ -24,15 +24,15 @@ from plimsoll.common.checkpoint import Finding
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.containers import Role
 from plimsoll.node.containers import (
+    ContainerInfo,
+    ContainerPhase,
     ContainerSpec,
-    ContainerState,
-    Phase,
     RuntimeFault,
+    SandboxInfo,
     SandboxSpec,
-    SandboxState,
 )
-from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
-from plimsoll.node.resources import LinuxResources, resources_of
+from plimsoll.node.hooks import NO_HOOKS, RuntimeContainer, RuntimeHooks, RuntimeState
+from plimsoll.node.resources import LinuxResources, resources_from_plan
 from plimsoll.node.runtime.container_spec import CREATE_ERROR, Refusal, make, undo
 from plimsoll.protocols.cdi import CdiFolders
 
@@ -78,13 +78,13 @@ def _number(text: str | None) -> float | None:
 @dataclass(slots=True)
 class _Pod:
     spec: SandboxSpec
-    state: SandboxState
+    state: SandboxInfo
     containers: dict[str, None]
 
 
 @dataclass(slots=True)
 class _Container:
-    held: Held
+    held: RuntimeContainer
     script: Script
 
 
@@ -97,7 +97,7 @@ class NoneRuntime:
 
     def __init__(
         self,
-        hooks: Hooks = NO_HOOKS,
+        hooks: RuntimeHooks = NO_HOOKS,
         clock: Callable[[], float] = time.time,
         *,
         cdi: CdiFolders | None = None,
@@ -135,7 +135,7 @@ class NoneRuntime:
         known = self._pods.get(spec.uid)
         if known is not None and known.state.running:
             return await self.update_sandbox(spec)
-        state = SandboxState(
+        state = SandboxInfo(
             uid=spec.uid,
             name=spec.name,
             namespace=spec.namespace,
@@ -189,13 +189,13 @@ class NoneRuntime:
         pod = self._pods.get(spec.pod)
         if pod is None or not pod.state.running:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
-        made = await make(pod.spec, spec, resources_of(spec.plan), self._cdi, self.hooks)
-        state = ContainerState(
+        made = await make(pod.spec, spec, resources_from_plan(spec.plan), self._cdi, self.hooks)
+        state = ContainerInfo(
             id=spec.id,
             pod=spec.pod,
             name=spec.name,
             attempt=spec.attempt,
-            phase=Phase.CREATED,
+            phase=ContainerPhase.CREATED,
             created_at=self._clock(),
         )
         if isinstance(made, Refusal):
@@ -204,7 +204,7 @@ class NoneRuntime:
             return made.fault
         state = replace(state, cpus=made.resources.cpus)
         script = script_of(pod.spec.annotations, spec.name, spec.plan.role)
-        self._containers[spec.id] = _Container(Held(made.spec, state, made.resources), script)
+        self._containers[spec.id] = _Container(RuntimeContainer(made.spec, state, made.resources), script)
         pod.containers[spec.id] = None
         await self._apply_all(made.others)
         await self.hooks.created(pod.spec, state)
@@ -214,12 +214,12 @@ class NoneRuntime:
         container = self._containers.get(id)
         if container is None:
             return RuntimeFault("RunContainerError", f"there is no container {id!r}")
-        if container.held.state.phase is not Phase.CREATED:
+        if container.held.state.phase is not ContainerPhase.CREATED:
             return None
         pod = self._pods[container.held.state.pod]
         await self.hooks.starting(pod.spec, container.held.state)
         now = self._clock()
-        state = self._set(container, phase=Phase.RUNNING, started_at=now)
+        state = self._set(container, phase=ContainerPhase.RUNNING, started_at=now)
         if container.script.seconds is not None:
             heapq.heappush(self._ends, (now + container.script.seconds, id))
             self._set_timer()
@@ -231,7 +231,7 @@ class NoneRuntime:
         if container is None:
             return RuntimeFault("UpdateContainerError", f"there is no container {id!r}")
         pod = self._pods[container.held.state.pod]
-        adjusted = await self.hooks.update(pod.spec, container.held.state, resources_of(plan))
+        adjusted = await self.hooks.update(pod.spec, container.held.state, resources_from_plan(plan))
         if isinstance(adjusted, RuntimeFault):
             return adjusted
         container.held = replace(container.held, spec=replace(container.held.spec, plan=plan))
@@ -243,7 +243,7 @@ class NoneRuntime:
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
         """Change what a container may use; one that is gone or has ended is no fault."""
         container = self._containers.get(id)
-        if container is not None and container.held.state.phase is not Phase.EXITED:
+        if container is not None and container.held.state.phase is not ContainerPhase.EXITED:
             merged = container.held.resources.merged(resources)
             container.held = replace(container.held, resources=merged)
             self._set(container, cpus=merged.cpus)
@@ -267,17 +267,17 @@ class NoneRuntime:
 
     # -- looking
 
-    def sandboxes(self) -> Sequence[SandboxState]:
+    def sandboxes(self) -> Sequence[SandboxInfo]:
         return [pod.state for pod in self._pods.values()]
 
-    def containers(self, pod: str = "") -> Sequence[ContainerState]:
+    def containers(self, pod: str = "") -> Sequence[ContainerInfo]:
         if not pod:
             return [container.held.state for container in self._containers.values()]
         known = self._pods.get(pod)
         return [self._containers[id].held.state for id in known.containers] if known else []
 
-    def inventory(self) -> Inventory:
-        return Inventory(
+    def inventory(self) -> RuntimeState:
+        return RuntimeState(
             tuple(pod.spec for pod in self._pods.values() if pod.state.running),
             tuple(container.held for container in self._containers.values()),
         )
@@ -304,7 +304,7 @@ class NoneRuntime:
 
     async def _end_itself(self, id: str) -> None:
         container = self._containers.get(id)
-        if container is None or container.held.state.phase is not Phase.RUNNING:
+        if container is None or container.held.state.phase is not ContainerPhase.RUNNING:
             return
         await self._end(id, container.script.exit_code)
         if self._changed is not None:
@@ -312,11 +312,11 @@ class NoneRuntime:
 
     async def _end(self, id: str, code: int) -> None:
         container = self._containers.get(id)
-        if container is None or container.held.state.phase is Phase.EXITED:
+        if container is None or container.held.state.phase is ContainerPhase.EXITED:
             return
         reason = "Completed" if code == 0 else "Error"
         state = self._set(
-            container, phase=Phase.EXITED, finished_at=self._clock(), exit_code=code, reason=reason
+            container, phase=ContainerPhase.EXITED, finished_at=self._clock(), exit_code=code, reason=reason
         )
         await self._apply_all(await self.hooks.stopped(self._pods[state.pod].spec, state))
 
@@ -324,7 +324,7 @@ class NoneRuntime:
         for id, resources in changes.items():
             await self.apply(id, resources)
 
-    def _set(self, container: _Container, **changes: object) -> ContainerState:
+    def _set(self, container: _Container, **changes: object) -> ContainerInfo:
         state = replace(container.held.state, **changes)  # type: ignore[arg-type]
         container.held = replace(container.held, state=state)
         return state

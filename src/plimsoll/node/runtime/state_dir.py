@@ -29,7 +29,7 @@ import msgspec
 
 from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.errors import StoreError
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec, SandboxState
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxInfo, SandboxSpec
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.security.credentials import Credentials
 
@@ -48,9 +48,9 @@ class PodRecord:
     ip: str = ""
 
     @property
-    def state(self) -> SandboxState:
+    def state(self) -> SandboxInfo:
         spec = self.spec
-        return SandboxState(
+        return SandboxInfo(
             uid=spec.uid,
             name=spec.name,
             namespace=spec.namespace,
@@ -109,15 +109,15 @@ class Exit:
     notes: tuple[str, ...] = ()
 
 
-def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder: Path) -> ContainerState:
+def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder: Path) -> ContainerInfo:
     """A container as others see it."""
     spec = record.spec
     if exit is not None:
-        phase = Phase.EXITED
+        phase = ContainerPhase.EXITED
     else:
-        phase = Phase.RUNNING if run is not None else Phase.CREATED
+        phase = ContainerPhase.RUNNING if run is not None else ContainerPhase.CREATED
     notes = (*record.notes, *(exit.notes if exit is not None else run.notes if run is not None else ()))
-    return ContainerState(
+    return ContainerInfo(
         id=spec.id,
         pod=spec.pod,
         name=spec.name,

@@ -1,9 +1,9 @@
 """A node's presence in the API: its Node object, its Lease, its heartbeats.
 
-Owns `Presence`. It creates the Node or adopts the one there is, renews the Lease every 10 s, and writes the
-status when something has changed, and every 5 minutes in any case. Promises: an API server that is away is
-waited for, with growing pauses; a Node that somebody deletes is registered again; nothing of what others
-wrote into the Node is undone. Everything it may write as `system:node:NAME` passes NodeRestriction.
+Owns `NodeStatusReporter`. It creates the Node or adopts the one there is, renews the Lease every 10 s, and
+writes the status when something has changed, and every 5 minutes in any case. Promises: an API server that is
+away is waited for, with growing pauses; a Node that somebody deletes is registered again; nothing of what
+others wrote into the Node is undone. Everything it may write as `system:node:NAME` passes NodeRestriction.
 
 DIFF: a Node that was deleted is registered again; a kubelet does so only after it is restarted
 (test_a_node_that_is_deleted_comes_back_with_its_lease).
@@ -63,7 +63,7 @@ class Timing:
     most: float = 7.0
 
 
-class Presence:
+class NodeStatusReporter:
     """One node in the API; `run` it until it is to go."""
 
     def __init__(

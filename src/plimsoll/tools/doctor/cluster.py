@@ -18,7 +18,7 @@ from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.client import Client
 from plimsoll.client.endpoints import LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
-from plimsoll.node.admission.admit import has_ended
+from plimsoll.node.admission.admission_handler import is_terminal
 from plimsoll.node.claims.checks import named_claims
 from plimsoll.node.status.node_object import LEASES_OF_NODES
 from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, Facts, ReservedClaim
@@ -100,14 +100,14 @@ class _Questions:
             BoundPod(
                 uid=pod.metadata.uid,
                 name=f"{pod.metadata.namespace}/{pod.metadata.name}",
-                ended=has_ended(pod),
+                ended=is_terminal(pod),
                 created=moment(pod.metadata.creation_timestamp) or 0.0,
             )
             for pod in pods
         )
         claims = []
         for pod in pods:
-            if not has_ended(pod):
+            if not is_terminal(pod):
                 claims += [claim async for claim in self._claims(pod)]
         self._found["claims"] = tuple(claims)
 

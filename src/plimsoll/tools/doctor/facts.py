@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from plimsoll.api.core import Node
+from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
-from plimsoll.node.prepared import PreparedClaim
 from plimsoll.protocols.cdi import CdiFault
 from plimsoll.tools.doctor.files import Entry
 
@@ -180,7 +180,7 @@ class RecordFacts:
     claims: RecordFact = field(default_factory=RecordFact)
     admitted: RecordFact = field(default_factory=RecordFact)
     kubelet: RecordFact = field(default_factory=RecordFact)
-    prepared: tuple[PreparedClaim, ...] = ()
+    prepared: tuple[ClaimInfo, ...] = ()
     #: UID -> namespace/name of the pods that were let in; empty where the record does not say.
     pods: Mapping[str, str] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from plimsoll.common.checkpoint import Finding as RecordFinding
 from plimsoll.errors import InputError
-from plimsoll.node.layout import Layout, part
+from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.state_dir import ContainerRecord, Exit, PodRecord, Run, load
 from plimsoll.tools.doctor.facts import ContainerFolder, Facts, PodFacts, PodFolder, Shim
@@ -113,7 +113,7 @@ def _temporary(layout: Layout, pods: Sequence[PodFolder], cdi: Sequence[Path]) -
 
 def _is_part(name: str) -> bool:
     try:
-        return bool(part(name))
+        return bool(path_component(name))
     except InputError:
         return False
 

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from plimsoll.common.checkpoint import SIZE_MAX, read
-from plimsoll.node.admission.admit import KIND as ADMITTED_KIND
-from plimsoll.node.admission.admit import read_order
-from plimsoll.node.claims import kubelet_file
+from plimsoll.node.admission.admission_handler import KIND as ADMITTED_KIND
+from plimsoll.node.admission.admission_handler import read_admitted_pods
+from plimsoll.node.claim_info import ClaimInfo
+from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS_KIND
 from plimsoll.node.claims.checkpoint import VERSION, decode_body
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import PreparedClaim
 from plimsoll.tools.doctor.facts import Facts, RecordFact, RecordFacts
 from plimsoll.tools.doctor.files import look_at, read_file, size_text
 from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
@@ -31,7 +31,7 @@ _OTHERS = 0o077
 
 def gather(layout: Layout) -> RecordFacts:
     body, claims = _record(layout.claims, CLAIMS_KIND, VERSION)
-    prepared: tuple[PreparedClaim, ...] = ()
+    prepared: tuple[ClaimInfo, ...] = ()
     if claims.entry.exists and not claims.problem:
         try:
             prepared = decode_body(body).claims
@@ -79,10 +79,10 @@ def _admitted(body: Any) -> dict[str, str]:
         if isinstance(row, Mapping) and isinstance(row.get("uid"), str):
             name = row.get("name")
             names[row["uid"]] = f"{row.get('namespace')}/{name}" if isinstance(name, str) else ""
-    return {uid: names.get(uid, "") for uid, _ in read_order(body)}
+    return {uid: names.get(uid, "") for uid, _ in read_admitted_pods(body)}
 
 
-def _kubelet(path: Path) -> tuple[RecordFact, tuple[PreparedClaim, ...]]:
+def _kubelet(path: Path) -> tuple[RecordFact, tuple[ClaimInfo, ...]]:
     entry = look_at(path)
     if not entry.exists:
         return RecordFact(entry=entry), ()

@@ -21,7 +21,7 @@ from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
 from plimsoll.drivers.cpu.stale_claims import StaleClaims
 from plimsoll.drivers.plugin import Health
 from plimsoll.node.agent import Agent
-from plimsoll.node.containers import Phase
+from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime.simulated import NoneRuntime
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
@@ -94,13 +94,13 @@ class Ward:
         """What the runtime has set, by pod and container."""
 
         def ask(agent: Any) -> dict[str, str]:
-            runtime = cast(NoneRuntime, cast(Agent, agent).equipment.runtime)
+            runtime = cast(NoneRuntime, cast(Agent, agent).components.runtime)
             inventory = runtime.inventory()
             names = {each.uid: each.name for each in inventory.pods}
             return {
                 f"{names[each.spec.pod]}/{each.spec.name}": each.resources.cpus or "-"
                 for each in inventory.containers
-                if each.state.phase is Phase.RUNNING and each.spec.pod in names
+                if each.state.phase is ContainerPhase.RUNNING and each.spec.pod in names
             }
 
         return self.cluster.ask_node("node-0", ask)

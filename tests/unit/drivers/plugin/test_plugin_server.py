@@ -25,9 +25,9 @@ from plimsoll.drivers.plugin import (
     Refusal,
 )
 from plimsoll.errors import ConfigError
+from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
-from plimsoll.node.prepared import DriverFault
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
 from tests.unit.drivers.plugin.world import (

@@ -1,4 +1,4 @@
-"""Resizing in place: what may be, what is told, and an order that the kernel takes."""
+"""ResizeManager in place: what may be, what is told, and an order that the kernel takes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.cgroups import ContainerPlan, PodPlan, Settings
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
-from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import (
-    Outcome,
-    Resize,
+    PendingResize,
+    ResizeDecision,
+    ResizeOutcome,
     ResizePlan,
-    Waiting,
-    event_text,
-    in_progress,
-    judge_resize,
-    pending,
+    check_resize,
+    format_resize_event,
+    in_progress_condition,
+    pending_condition,
     plan_resize,
     sort_pending,
 )
+from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroups import PodUsage, open_cgroups
-from plimsoll.node.enforcement import Enforcement
-from plimsoll.node.resources import resources_of
+from plimsoll.node.resources import resources_from_plan
 from tests.unit.node.cgroups.stand_in import V1StandIn
 
 GI = 1 << 30
@@ -62,8 +62,8 @@ def books(*others: Pod, cpu: str = "8", profile: Profile = V1_37, gates: Gates |
     return ledger
 
 
-def judge(before: Pod, after: Pod, ledger: NodeLedger | None = None, **more: Any) -> Resize | None:
-    return judge_resize(after, Allocation.of(before), ledger or books(before), **more)
+def judge(before: Pod, after: Pod, ledger: NodeLedger | None = None, **more: Any) -> ResizeDecision | None:
+    return check_resize(after, PodAllocation.from_spec(before), ledger or books(before), **more)
 
 
 SMALL = pod(one({"cpu": "1", "memory": "1Gi"}))
@@ -79,20 +79,20 @@ def test_nothing_to_do() -> None:
 
 
 def test_room_on_the_node() -> None:
-    assert judge(SMALL, pod(one({"cpu": "8", "memory": "1Gi"}))) == Resize(Outcome.ACCEPTED)
+    assert judge(SMALL, pod(one({"cpu": "8", "memory": "1Gi"}))) == ResizeDecision(ResizeOutcome.ACCEPTED)
 
 
 def test_no_room_now_is_deferred_with_the_kubelets_words() -> None:
     other = pod(one({"cpu": "5"}), uid="other")
     judged = judge(SMALL, pod(one({"cpu": "4", "memory": "1Gi"})), books(SMALL, other))
     text = "Node didn't have enough resource: cpu, requested: 4000, used: 5000, capacity: 8000"
-    assert judged == Resize(Outcome.DEFERRED, text)
+    assert judged == ResizeDecision(ResizeOutcome.DEFERRED, text)
 
 
 def test_more_than_the_node_has_is_infeasible() -> None:
     judged = judge(SMALL, pod(one({"cpu": "9", "memory": "1Gi"})))
     text = "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 8000"
-    assert judged == Resize(Outcome.INFEASIBLE, text)
+    assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, text)
 
 
 def test_shrinking_is_never_deferred() -> None:
@@ -100,7 +100,7 @@ def test_shrinking_is_never_deferred() -> None:
     other = pod(one({"cpu": "7"}), uid="other")
     before = pod(one({"cpu": "6", "memory": "1Gi"}))
     after = pod(one({"cpu": "5", "memory": "1Gi"}))
-    assert judge(before, after, books(before, other, cpu="4")) == Resize(Outcome.ACCEPTED)
+    assert judge(before, after, books(before, other, cpu="4")) == ResizeDecision(ResizeOutcome.ACCEPTED)
     # What grows beside it is looked at.
     after = pod(one({"cpu": "5", "memory": "17Gi"}))
     judged = judge(before, after, books(before, other, cpu="4"))
@@ -113,32 +113,36 @@ def test_pods_with_claim_charges_are_not_resized_in_1_36() -> None:
     after = pod(one({"cpu": "2"}), charged=True)
     judged = judge(before, after, books(before, profile=Profile()))
     text = "pods with node allocatable resource claims cannot be resized"
-    assert judged == Resize(Outcome.INFEASIBLE, text)
-    assert judge(before, after) == Resize(Outcome.ACCEPTED)
+    assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, text)
+    assert judge(before, after) == ResizeDecision(ResizeOutcome.ACCEPTED)
     assert judge(before, after, form=Form.V1_36) == judged
 
 
 def test_claims_count_towards_the_line_in_1_37() -> None:
     before = pod(one({"cpu": "1"}), charged=True)
-    assert judge(before, pod(one({"cpu": "6"}), charged=True)) == Resize(Outcome.ACCEPTED)
+    assert judge(before, pod(one({"cpu": "6"}), charged=True)) == ResizeDecision(ResizeOutcome.ACCEPTED)
     judged = judge(before, pod(one({"cpu": "7"}), charged=True))
     assert judged is not None
-    assert judged.outcome is Outcome.INFEASIBLE
+    assert judged.outcome is ResizeOutcome.INFEASIBLE
     assert "requested: 9000" in judged.message
 
 
 def test_the_budget_of_the_pod_covers_claims() -> None:
     whole = {"requests": {"cpu": "4"}}
     before = pod(one({"cpu": "1"}), charged=True, resources=whole)
-    assert judge(before, pod(one({"cpu": "2"}), charged=True, resources=whole)) == Resize(Outcome.ACCEPTED)
+    assert judge(before, pod(one({"cpu": "2"}), charged=True, resources=whole)) == ResizeDecision(
+        ResizeOutcome.ACCEPTED
+    )
     judged = judge(before, pod(one({"cpu": "3"}), charged=True, resources=whole))
-    assert judged == Resize(
-        Outcome.INFEASIBLE,
+    assert judged == ResizeDecision(
+        ResizeOutcome.INFEASIBLE,
         "pod level request for cpu is insufficient to cover the aggregated container and "
         "node-allocatable DRA requests",
     )
     wider = {"requests": {"cpu": "5"}}
-    assert judge(before, pod(one({"cpu": "3"}), charged=True, resources=wider)) == Resize(Outcome.ACCEPTED)
+    assert judge(before, pod(one({"cpu": "3"}), charged=True, resources=wider)) == ResizeDecision(
+        ResizeOutcome.ACCEPTED
+    )
 
 
 def test_limits_of_the_pod_cover_claims() -> None:
@@ -154,19 +158,21 @@ def test_the_class_stays() -> None:
     guaranteed = pod(one({"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}))
     after = pod(one({"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}))
     judged = judge(guaranteed, after)
-    assert judged == Resize(Outcome.INFEASIBLE, "the QoS class cannot be changed by a resize")
+    assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, "the QoS class cannot be changed by a resize")
 
 
 def test_gates() -> None:
     after = pod(one({"cpu": "2", "memory": "1Gi"}))
     off = Gates.parse("InPlacePodVerticalScaling=false,InPlacePodLevelResourcesVerticalScaling=false")
     judged = judge(SMALL, after, books(SMALL, gates=off))
-    assert judged == Resize(Outcome.INFEASIBLE, "InPlacePodVerticalScaling is disabled")
+    assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, "InPlacePodVerticalScaling is disabled")
     off = Gates.parse("InPlacePodLevelResourcesVerticalScaling=false")
     before = pod(one({}), resources={"requests": {"cpu": "1"}})
     after = pod(one({}), resources={"requests": {"cpu": "2"}})
     judged = judge(before, after, books(before, gates=off))
-    assert judged == Resize(Outcome.INFEASIBLE, "InPlacePodLevelResourcesVerticalScaling is disabled")
+    assert judged == ResizeDecision(
+        ResizeOutcome.INFEASIBLE, "InPlacePodLevelResourcesVerticalScaling is disabled"
+    )
 
 
 def test_what_is_drawn_from_a_pool_is_settled() -> None:
@@ -181,9 +187,9 @@ def test_what_is_drawn_from_a_pool_is_settled() -> None:
         return msgspec.structs.replace(made, status=status)
 
     judged = judge(drawing("1"), drawing("2"))
-    text = "claim x: what is drawn of cpu was settled when the pod was placed"
-    assert judged == Resize(Outcome.INFEASIBLE, text)
-    assert judge(drawing("1"), drawing("1", "2Gi")) == Resize(Outcome.ACCEPTED)
+    text = "claim x: the amount of cpu drawn from it was fixed when the pod was scheduled"
+    assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, text)
+    assert judge(drawing("1"), drawing("1", "2Gi")) == ResizeDecision(ResizeOutcome.ACCEPTED)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 12), st.integers(1, 12), st.booleans())
@@ -198,9 +204,9 @@ def test_a_resize_fits_if_the_sum_does(
     if before == after:
         expected = None
     elif after < before or after + claim + others <= line:
-        expected = Outcome.ACCEPTED
+        expected = ResizeOutcome.ACCEPTED
     else:
-        expected = Outcome.DEFERRED if after + claim <= line else Outcome.INFEASIBLE
+        expected = ResizeOutcome.DEFERRED if after + claim <= line else ResizeOutcome.INFEASIBLE
     assert (None if judged is None else judged.outcome) == expected
     assert ledger.verify() == []
 
@@ -209,7 +215,7 @@ def test_a_resize_fits_if_the_sum_does(
 
 
 def test_conditions() -> None:
-    condition = pending(SMALL, Resize(Outcome.DEFERRED, "not now"))
+    condition = pending_condition(SMALL, ResizeDecision(ResizeOutcome.DEFERRED, "not now"))
     assert (condition.type, condition.status, condition.reason, condition.message) == (
         "PodResizePending",
         "True",
@@ -217,19 +223,19 @@ def test_conditions() -> None:
         "not now",
     )
     assert condition.observed_generation == 3
-    condition = in_progress(SMALL)
+    condition = in_progress_condition(SMALL)
     assert (condition.type, condition.reason, condition.message) == ("PodResizeInProgress", "", "")
-    assert in_progress(SMALL, "no").reason == "Error"
+    assert in_progress_condition(SMALL, "no").reason == "Error"
 
 
 def test_events() -> None:
-    text = event_text(SMALL, "started")
+    text = format_resize_event(SMALL, "started")
     assert text.startswith("Pod resize started: ")
     assert json.loads(text.partition(": ")[2]) == {
         "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
         "generation": 3,
     }
-    assert '"error":"why"' in event_text(SMALL, "Infeasible", "why")
+    assert '"error":"why"' in format_resize_event(SMALL, "Infeasible", "why")
 
 
 def test_who_is_tried_first() -> None:
@@ -237,13 +243,13 @@ def test_who_is_tried_first() -> None:
     high = pod(one({"cpu": "2"}), priority=5)
     both = {"cpu": "2", "memory": "1Gi"}
     guaranteed = pod(one(both, both))
-    allocated = Allocation.of(shrink)
+    allocated = PodAllocation.from_spec(shrink)
     waiting = [
-        Waiting(grow, allocated, 5),
-        Waiting(grow, allocated, 1),
-        Waiting(guaranteed, allocated, 9),
-        Waiting(high, allocated, 9),
-        Waiting(shrink, Allocation.of(grow), 9),
+        PendingResize(grow, allocated, 5),
+        PendingResize(grow, allocated, 1),
+        PendingResize(guaranteed, allocated, 9),
+        PendingResize(high, allocated, 9),
+        PendingResize(shrink, PodAllocation.from_spec(grow), 9),
     ]
     assert [waiting.index(one) for one in sort_pending(waiting)] == [4, 3, 2, 1, 0]
 
@@ -255,10 +261,15 @@ SETTINGS = Settings(memory_capacity=16 * GI, cgroup_version=1)
 
 
 def steps(before: Pod, after: Pod, running: set[str] | None = None, **more: Any) -> ResizePlan | str:
-    enforcement = Enforcement(SETTINGS)
+    enforcement = CgroupPlanner(SETTINGS)
     names = {container.name for container in after.spec.containers} if running is None else running
     return plan_resize(
-        after, Allocation.of(before), enforcement.plan(before), enforcement.plan(after), names, **more
+        after,
+        PodAllocation.from_spec(before),
+        enforcement.plan(before),
+        enforcement.plan(after),
+        names,
+        **more,
     )
 
 
@@ -317,7 +328,7 @@ def test_a_pod_shrinks_when_the_last_container_that_had_more_is_gone() -> None:
     assert isinstance(plan, ResizePlan)
     assert (names(plan), plan.restart) == (["b"], ("a",))
     assert plan.rest is not None
-    assert plan.rest.plan == Enforcement(SETTINGS).plan(after).pod
+    assert plan.rest.plan == CgroupPlanner(SETTINGS).plan(after).pod
 
 
 def test_a_limit_of_the_pod_as_a_whole_is_one_of_its_containers() -> None:
@@ -362,12 +373,12 @@ def test_the_kernel_takes_every_step(
     after = pod(*(one(now, now, name=f"c{i}") for i, (_, now) in enumerate(sizes)))
     kernel = V1StandIn(tmp_path_factory.mktemp("v1") / "cgroup", ["cpu", "memory"])
     cgroups = open_cgroups("r", mount=kernel.mount, kernel=kernel)
-    enforcement = Enforcement(SETTINGS)
+    enforcement = CgroupPlanner(SETTINGS)
     cgroups.set_up()
     start, goal = enforcement.plan(before), enforcement.plan(after)
     assert cgroups.make_pod("u", start.qos, start.pod) == ()
     for name, container in start.containers.items():
-        assert cgroups.make_container("u", name, resources_of(container)) == ()
+        assert cgroups.make_container("u", name, resources_from_plan(container)) == ()
     plan = steps(before, after)
     assert isinstance(plan, ResizePlan)
     for step in plan.steps:
@@ -375,11 +386,11 @@ def test_the_kernel_takes_every_step(
             assert cgroups.make_pod("u", goal.qos, step.plan) == ()
         else:
             assert isinstance(step.plan, ContainerPlan)
-            assert cgroups.make_container("u", step.container, resources_of(step.plan)) == ()
+            assert cgroups.make_container("u", step.container, resources_from_plan(step.plan)) == ()
     fresh = open_cgroups("r", mount=kernel.mount, kernel=kernel)
     fresh.make_pod("u", goal.qos, goal.pod)
     for name, container in goal.containers.items():
-        fresh.make_container("u", name, resources_of(container))
+        fresh.make_container("u", name, resources_from_plan(container))
     assert {k: v for k, v in cgroups.plan().items() if k in fresh.plan()} == fresh.plan()
 
 
@@ -389,27 +400,27 @@ def test_the_kernel_takes_every_step(
 def test_an_allocation_goes_to_a_file_and_back() -> None:
     whole = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
     before = pod(one(LOW, LOW), initContainers=[one({"cpu": "3"}, name="i")], resources=whole)
-    kept = Allocation.of(before)
-    again = Allocation.from_json(json.loads(json.dumps(kept.to_json())))
+    kept = PodAllocation.from_spec(before)
+    again = PodAllocation.from_json(json.loads(json.dumps(kept.to_json())))
     after = pod(
         one(HIGH, HIGH), initContainers=[one({"cpu": "5"}, name="i")], resources={"requests": {"cpu": "9"}}
     )
-    assert again.onto(after).spec.containers == before.spec.containers
-    assert again.onto(after).spec.init_containers == before.spec.init_containers
-    assert again.onto(after).spec.resources == before.spec.resources
-    assert Allocation.from_json(Allocation().to_json()) == Allocation()
+    assert again.apply_to(after).spec.containers == before.spec.containers
+    assert again.apply_to(after).spec.init_containers == before.spec.init_containers
+    assert again.apply_to(after).spec.resources == before.spec.resources
+    assert PodAllocation.from_json(PodAllocation().to_json()) == PodAllocation()
 
 
 @pytest.mark.parametrize("value", [None, 5, [], {"containers": []}, {"containers": {"a": 5}}, {"pod": "x"}])
 def test_what_is_no_allocation_is_refused(value: object) -> None:
     with pytest.raises(InputError):
-        Allocation.from_json(value)
+        PodAllocation.from_json(value)
 
 
 def test_other_resources_and_claims_are_those_of_the_spec() -> None:
     before = pod(one({"cpu": "1", "example.com/x": "1"}))
     after = pod(one({"cpu": "2", "example.com/x": "2"}), one({"cpu": "7"}, name="new"))
-    kept = Allocation.of(before).onto(after)
+    kept = PodAllocation.from_spec(before).apply_to(after)
     amounts = {name: str(amount) for name, amount in kept.spec.containers[0].resources.requests.items()}
     assert amounts == {"cpu": "1", "example.com/x": "2"}
     assert kept.spec.containers[1] == after.spec.containers[1]
@@ -423,8 +434,8 @@ def test_an_allocation_in_a_status() -> None:
         "resources": {"requests": LOW, "limits": {"cpu": "1500m", "memory": "1Gi"}},
     }
     status = codec.convert({"status": {"containerStatuses": [reported]}}, Pod).status
-    told = Allocation.in_status(msgspec.structs.replace(wanted, status=status)).onto(wanted)
+    told = PodAllocation.from_status(msgspec.structs.replace(wanted, status=status)).apply_to(wanted)
     resources = told.spec.containers[0].resources
     assert {name: str(amount) for name, amount in resources.requests.items()} == LOW
     assert str(resources.limits["cpu"]) == "1500m"
-    assert Allocation.in_status(wanted) == Allocation.of(wanted)
+    assert PodAllocation.from_status(wanted) == PodAllocation.from_spec(wanted)

@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.common.checkpoint import Severity, read, render
-from plimsoll.node.claims import kubelet_file
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
+from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.claims.checkpoint import (
     KIND,
     VERSION,
-    Recorded,
+    ClaimCheckpoint,
     decode_body,
     encode_body,
     encode_claim,
-    examine,
+    inspect_checkpoint,
 )
-from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
 
 
@@ -36,7 +36,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)
 SOME = st.lists(TEXTS, max_size=2).map(tuple)
 DEVICES = st.builds(PreparedDevice, TEXTS, TEXTS, SOME, SOME, st.none() | TEXTS)
 CLAIMS = st.builds(
-    PreparedClaim,
+    ClaimInfo,
     st.builds(ClaimRef, TEXTS, TEXTS, TEXTS),
     st.frozensets(TEXTS, max_size=3),
     st.dictionaries(TEXTS, st.lists(DEVICES, max_size=2).map(tuple), max_size=2),
@@ -46,11 +46,11 @@ CLAIMS = st.builds(
 
 
 @given(st.lists(CLAIMS, max_size=3, unique_by=lambda claim: claim.ref.uid))
-def test_what_is_written_reads_back(claims: list[PreparedClaim]) -> None:
+def test_what_is_written_reads_back(claims: list[ClaimInfo]) -> None:
     raw = render(KIND, VERSION, encode_body(map(encode_claim, claims), "b"))
     body, problem = read(raw, KIND, VERSION, {})
     assert problem == ""
-    assert decode_body(body) == Recorded(tuple(claims), "b")
+    assert decode_body(body) == ClaimCheckpoint(tuple(claims), "b")
 
 
 ROW = {"namespace": "n", "name": "c", "uid": "u", "ready": True, "pods": [], "drivers": {}}
@@ -71,29 +71,29 @@ ROW = {"namespace": "n", "name": "c", "uid": "u", "ready": True, "pods": [], "dr
 )
 def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) -> None:
     layout.claims.write_bytes(render(KIND, VERSION, body))
-    book = ClaimBook.open(layout, World())
-    assert book.claims() == ()
-    assert book.lost
-    assert [finding.severity for finding in book.findings] == [Severity.ERROR]
+    cache = ClaimInfoCache.open(layout, World())
+    assert cache.claims() == ()
+    assert cache.needs_rebuild
+    assert [finding.severity for finding in cache.findings] == [Severity.ERROR]
     assert len(list(layout.quarantine.iterdir())) == 1
 
 
 def test_fields_of_a_later_day_are_no_damage(layout: Layout) -> None:
     layout.claims.write_bytes(render(KIND, VERSION, {"claims": [{**ROW, "more": 1}], "other": []}))
-    book = ClaimBook.open(layout, World())
-    assert book.claims() == (PreparedClaim(ClaimRef("n", "c", "u"), ready=True),)
-    assert book.findings == ()
+    cache = ClaimInfoCache.open(layout, World())
+    assert cache.claims() == (ClaimInfo(ClaimRef("n", "c", "u"), ready=True),)
+    assert cache.findings == ()
 
 
 def test_a_newer_record_is_kept_for_the_newer_program(layout: Layout) -> None:
     content = render(KIND, VERSION + 1, {"claims": {}})
     layout.claims.write_bytes(content)
-    book = ClaimBook.open(layout, World(), now=lambda: 0.0)
-    assert book.lost
+    cache = ClaimInfoCache.open(layout, World(), now=lambda: 0.0)
+    assert cache.needs_rebuild
     (place,) = layout.quarantine.iterdir()
     assert place.read_bytes() == content
     assert place.name == "claims.json.19700101T000000Z"
-    assert "newer" in book.describe()[0].what
+    assert "newer" in cache.list_findings()[0].what
 
 
 def kubelet(layout: Layout, *claims: kubelet_file.KubeletClaim) -> bytes:
@@ -120,27 +120,27 @@ def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
     world.held[GPU] = {"uid-a", "uid-b"}
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert not book.lost
-        assert [finding.severity for finding in book.findings] == [Severity.INFO]
-        assert {claim.ref.name: claim.ready for claim in book.claims()} == {
+        cache = ClaimInfoCache.open(layout, world)
+        assert not cache.needs_rebuild
+        assert [finding.severity for finding in cache.findings] == [Severity.INFO]
+        assert {claim.ref.name: claim.ready for claim in cache.claims()} == {
             "a": False,
             "b": False,
             "c": False,
         }
         # What the kubelet knew can be seen, but has to be prepared once more before it is used.
         pod = make_pod("p", "a")
-        known = book.of_container(pod, pod.spec.containers[0])
+        known = cache.claims_of_container(pod, pod.spec.containers[0])
         assert known is not None
         assert known[0].drivers[GPU][0].cdi == ("v/c=a",)
-        assert await book.prepare(pod, world.named("a")) == ()
+        assert await cache.prepare(pod, world.named("a")) == ()
         assert world.calls == [("prepare", GPU, ("uid-a",))]
-        assert await book.reconcile(["p"]) == ()
+        assert await cache.reconcile(["p"]) == ()
         assert world.held == {GPU: {"uid-a"}}
-        assert [claim.ref.name for claim in book.claims()] == ["a"]
+        assert [claim.ref.name for claim in cache.claims()] == ["a"]
         # From now on ours is the record, and theirs is left as it was.
-        again = ClaimBook.open(layout, world)
-        assert again.claims() == book.claims()
+        again = ClaimInfoCache.open(layout, world)
+        assert again.claims() == cache.claims()
         assert again.findings == ()
         assert layout.kubelet_claims.read_bytes() == raw
 
@@ -150,28 +150,28 @@ def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
 @pytest.mark.parametrize("raw", [b"", b"null", b"{", b'{"Data":"{}","Checksum":1}'])
 def test_a_damaged_record_of_a_kubelet_is_reported(layout: Layout, raw: bytes) -> None:
     layout.kubelet_claims.write_bytes(raw)
-    book = ClaimBook.open(layout, World())
-    assert book.lost
-    (finding,) = book.findings
+    cache = ClaimInfoCache.open(layout, World())
+    assert cache.needs_rebuild
+    (finding,) = cache.findings
     assert str(layout.kubelet_claims) in finding.what
     assert layout.kubelet_claims.read_bytes() == raw
 
 
 def test_an_empty_record_of_a_kubelet_is_nothing_to_speak_of(layout: Layout) -> None:
     layout.kubelet_claims.write_bytes(kubelet_file.encode(None))
-    book = ClaimBook.open(layout, World())
-    assert (book.claims(), book.findings, book.lost) == ((), (), False)
+    cache = ClaimInfoCache.open(layout, World())
+    assert (cache.claims(), cache.findings, cache.needs_rebuild) == ((), (), False)
 
 
 def test_a_kubelets_record_that_cannot_be_opened(layout: Layout) -> None:
     layout.kubelet_claims.mkdir()
-    (finding,) = ClaimBook.open(layout, World()).findings
+    (finding,) = ClaimInfoCache.open(layout, World()).findings
     assert "Is a directory" in finding.what
 
 
 def test_looking_changes_nothing(layout: Layout) -> None:
     layout.claims.write_bytes(b"damaged")
-    restored = examine(layout)
+    restored = inspect_checkpoint(layout)
     assert restored.lost
     assert "start the agent" in restored.findings[0].fix
     assert os.listdir(layout.root) == ["claims.json"]
@@ -187,21 +187,21 @@ def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: byte
     claims = [(pod, world.named(*(each.name for each in pod.spec.resource_claims))) for pod in pods]
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         for pod, named in [*claims, (make_pod("x", "c"), world.named("c"))]:
-            assert await book.prepare(pod, named) == ()
-        before = {claim.ref.uid: claim for claim in book.claims()}
+            assert await cache.prepare(pod, named) == ()
+        before = {claim.ref.uid: claim for claim in cache.claims()}
         # The record is damaged while the agent is down, and x is deleted by force.
         layout.claims.write_bytes(layout.claims.read_bytes()[:100] if content == b"half" else content)
-        again = ClaimBook.open(layout, world)
+        again = ClaimInfoCache.open(layout, world)
         assert [finding.severity for finding in again.findings] == [Severity.ERROR]
         assert again.claims() == ()
         assert await again.rebuild(claims, leftovers=world.claims.values()) == ()
         del before["uid-c"]
         assert {claim.ref.uid: claim for claim in again.claims()} == before
-        assert not again.lost
+        assert not again.needs_rebuild
         assert world.held == {GPU: {"uid-a"}, NIC: {"uid-b"}}
-        third = ClaimBook.open(layout, world)
+        third = ClaimInfoCache.open(layout, world)
         assert third.findings == ()
         assert {claim.ref.uid: claim for claim in third.claims()} == before
 
@@ -221,23 +221,23 @@ def test_rebuilding_goes_on_in_spite_of_faults(layout: Layout) -> None:
     pods = [(make_pod(pod, name), world.named(name)) for pod, name in (("p", "a"), ("q", "b"), ("r", "d"))]
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        faults = await book.rebuild(pods, leftovers=[world.claims["uid-c"]])
+        cache = ClaimInfoCache.open(layout, world)
+        faults = await cache.rebuild(pods, leftovers=[world.claims["uid-c"]])
         assert sorted((fault.claim, fault.code) for fault in faults) == [
             ("b", "absent"),
             ("c", "absent"),
             ("d", "NotReserved"),
         ]
-        assert book.lost
+        assert cache.needs_rebuild
         # A restart in between finds a record, and those of the drivers that were away are known to be out.
-        again = ClaimBook.open(layout, world)
+        again = ClaimInfoCache.open(layout, world)
         assert sorted(claim.ref.name for claim in again.claims() if not claim.ready) == ["b", "c"]
         world.absent.clear()
         world.calls.clear()
-        assert [fault.code for fault in await book.rebuild(pods)] == ["NotReserved"]
+        assert [fault.code for fault in await cache.rebuild(pods)] == ["NotReserved"]
         assert world.calls == [("prepare", NIC, ("uid-b",))]
-        assert await book.reconcile(["p", "q"]) == ()
-        assert sorted(claim.ref.name for claim in book.claims()) == ["a", "b"]
+        assert await cache.reconcile(["p", "q"]) == ()
+        assert sorted(claim.ref.name for claim in cache.claims()) == ["a", "b"]
 
     asyncio.run(story())
 
@@ -258,16 +258,16 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
 
     async def story() -> None:
         nonlocal full
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         full = True
-        (fault,) = await book.prepare(pod, world.named("a"))
+        (fault,) = await cache.prepare(pod, world.named("a"))
         assert fault.code == "NotSaved"
         assert fault.message == (
             f"checkpoint ResourceClaim state: cannot write {layout.claims}: No space left on device"
         )
         assert world.calls == []
-        assert book.claims() == ()
-        assert "No space left" in book.describe()[0].what
+        assert cache.claims() == ()
+        assert "No space left" in cache.list_findings()[0].what
 
         def fill(step: str) -> None:
             nonlocal full
@@ -275,27 +275,27 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
 
         # The disk is full when the answer comes: the driver holds the claim, but nobody may use it.
         full, world.hook = False, fill
-        (fault,) = await book.prepare(pod, world.named("a"))
+        (fault,) = await cache.prepare(pod, world.named("a"))
         assert fault.code == "NotSaved"
-        assert not book.claims()[0].ready
+        assert not cache.claims()[0].ready
         full, world.hook = False, lambda _: None
-        assert await book.prepare(pod, world.named("a")) == ()
+        assert await cache.prepare(pod, world.named("a")) == ()
         assert [call[0] for call in world.calls] == ["prepare", "prepare"]
-        assert book.describe() == ()
+        assert cache.list_findings() == ()
         full = True
-        (fault,) = await book.unprepare("p")
+        (fault,) = await cache.unprepare("p")
         assert fault.code == "NotSaved"
-        assert book.claims()[0].ready
+        assert cache.claims()[0].ready
         assert len(world.calls) == 2
         full = False
-        assert await book.unprepare("p") == ()
+        assert await cache.unprepare("p") == ()
 
     asyncio.run(story())
 
 
 def test_a_pipe_in_the_place_of_a_kubelets_record_is_not_waited_for(layout: Layout) -> None:
     os.mkfifo(layout.kubelet_claims)
-    restored = examine(layout)
+    restored = inspect_checkpoint(layout)
     assert restored.lost
     (finding,) = restored.findings
     assert "it is no plain file" in finding.what

@@ -15,8 +15,8 @@ from plimsoll.api.core import (
 )
 from plimsoll.api.meta import OwnerReference
 from plimsoll.api.resource import AllocationDevice, ClaimConsumer, ResourceClaim
+from plimsoll.node.claim_info import AllocatedDevice
 from plimsoll.node.claims.checks import read_claims
-from plimsoll.node.prepared import HeldDevice
 from tests.unit.node.claims.world import GPU, NIC, make_claim, make_pod
 
 replace = msgspec.structs.replace
@@ -190,10 +190,10 @@ def test_a_claim_is_wanted_once_with_every_driver_once() -> None:
     (wanted,), faults = read_claims(pod, {"one": claim, "two": claim})
     assert faults == ()
     assert wanted.drivers == {
-        GPU: {HeldDevice("n", "x", "s"), HeldDevice("n", "y")},
-        NIC: {HeldDevice("n", "x")},
+        GPU: {AllocatedDevice("n", "x", "s"), AllocatedDevice("n", "y")},
+        NIC: {AllocatedDevice("n", "x")},
     }
-    assert wanted.exclusive == {GPU: {HeldDevice("n", "x", "s")}, NIC: {HeldDevice("n", "x")}}
+    assert wanted.exclusive == {GPU: {AllocatedDevice("n", "x", "s")}, NIC: {AllocatedDevice("n", "x")}}
 
 
 def test_the_claim_for_extended_resources_has_no_name() -> None:

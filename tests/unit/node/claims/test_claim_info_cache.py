@@ -1,4 +1,4 @@
-"""The book of claims: what pods get, what drivers are asked, what stays on the disk."""
+"""The cache of claims: what pods get, what drivers are asked, what stays on the disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from plimsoll.api.core import (
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice
 from plimsoll.errors import StateError
-from plimsoll.node.claims.checkpoint import read_boot
-from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.claim_info import PreparedDevice
+from plimsoll.node.claims.checkpoint import read_boot_id
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import PreparedDevice
 from tests.unit.node.claims.world import GPU, NIC, World, cdi_of, make_claim, make_pod, on_disk
 
 
@@ -41,8 +41,8 @@ def disk(layout: Layout) -> tuple[object, ...]:
     return tuple(sorted(on_disk(layout).values(), key=lambda claim: claim.ref.uid))
 
 
-def memory(book: ClaimBook) -> tuple[object, ...]:
-    return tuple(sorted(book.claims(), key=lambda claim: claim.ref.uid))
+def memory(cache: ClaimInfoCache) -> tuple[object, ...]:
+    return tuple(sorted(cache.claims(), key=lambda claim: claim.ref.uid))
 
 
 def test_a_pod_gets_its_claims_prepared(layout: Layout, world: World) -> None:
@@ -50,31 +50,31 @@ def test_a_pod_gets_its_claims_prepared(layout: Layout, world: World) -> None:
     pod = make_pod("p", "a", "b")
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert book.of_container(pod, pod.spec.containers[0]) is None
-        assert await book.prepare(pod, world.named("a", "b")) == ()
+        cache = ClaimInfoCache.open(layout, world)
+        assert cache.claims_of_container(pod, pod.spec.containers[0]) is None
+        assert await cache.prepare(pod, world.named("a", "b")) == ()
         # All claims of one driver in one call.
         assert world.calls == [("prepare", GPU, ("uid-a", "uid-b")), ("prepare", NIC, ("uid-b",))]
-        assert book.cdi_ids(pod, pod.spec.containers[0]) == (
+        assert cache.cdi_ids(pod, pod.spec.containers[0]) == (
             cdi_of(GPU, "uid-a"),
             cdi_of(GPU, "uid-b"),
             cdi_of(NIC, "uid-b"),
         )
-        known = book.of_container(pod, pod.spec.containers[0])
+        known = cache.claims_of_container(pod, pod.spec.containers[0])
         assert known is not None
         assert [claim.ref.name for claim in known] == ["a", "b"]
         assert all(claim.ready for claim in known)
-        assert book.in_use() == {"<any>": 2, GPU: 2, NIC: 1}
-        assert disk(layout) == memory(book)
-        assert book.describe() == ()
+        assert cache.count_in_use() == {"<any>": 2, GPU: 2, NIC: 1}
+        assert disk(layout) == memory(cache)
+        assert cache.list_findings() == ()
 
-        assert await book.prepare(pod, world.named("a", "b")) == ()
+        assert await cache.prepare(pod, world.named("a", "b")) == ()
         assert len(world.calls) == 2
 
-        assert await book.unprepare("p") == ()
+        assert await cache.unprepare("p") == ()
         assert world.calls[2:] == [("unprepare", GPU, ("uid-a", "uid-b")), ("unprepare", NIC, ("uid-b",))]
-        assert book.claims() == disk(layout) == ()
-        assert await book.unprepare("p") == ()
+        assert cache.claims() == disk(layout) == ()
+        assert await cache.unprepare("p") == ()
         assert len(world.calls) == 4
 
     asyncio.run(story())
@@ -84,20 +84,20 @@ def test_a_shared_claim_is_prepared_once(layout: Layout, world: World) -> None:
     world.add(make_claim("a", users=["p", "q"]))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         pods = make_pod("p", "a"), make_pod("q", "a")
-        answers = await asyncio.gather(*(book.prepare(pod, world.named("a")) for pod in pods))
+        answers = await asyncio.gather(*(cache.prepare(pod, world.named("a")) for pod in pods))
         assert answers == [(), ()]
         assert world.calls == [("prepare", GPU, ("uid-a",))]
-        assert book.claims()[0].pods == {"p", "q"}
-        assert await book.unprepare("p") == ()
+        assert cache.claims()[0].pods == {"p", "q"}
+        assert await cache.unprepare("p") == ()
         assert len(world.calls) == 1
-        assert book.of_pod("p") == ()
-        assert len(book.of_pod("q")) == 1
-        assert disk(layout) == memory(book)
-        assert await book.unprepare("q") == ()
+        assert cache.claims_of_pod("p") == ()
+        assert len(cache.claims_of_pod("q")) == 1
+        assert disk(layout) == memory(cache)
+        assert await cache.unprepare("q") == ()
         assert world.calls[1:] == [("unprepare", GPU, ("uid-a",))]
-        assert not len(book._locks)
+        assert not len(cache._locks)
 
     asyncio.run(story())
 
@@ -106,11 +106,11 @@ def test_a_restart_asks_no_driver(layout: Layout, world: World) -> None:
     world.add(make_claim("a", GPU, NIC, users=["p", "q"]))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        await book.prepare(make_pod("p", "a"), world.named("a"))
+        cache = ClaimInfoCache.open(layout, world)
+        await cache.prepare(make_pod("p", "a"), world.named("a"))
         world.calls.clear()
-        again = ClaimBook.open(layout, world)
-        assert memory(again) == memory(book)
+        again = ClaimInfoCache.open(layout, world)
+        assert memory(again) == memory(cache)
         assert again.findings == ()
         assert await again.prepare(make_pod("p", "a"), world.named("a")) == ()
         assert await again.prepare(make_pod("q", "a"), world.named("a")) == ()
@@ -125,24 +125,24 @@ def test_a_machine_that_was_started_anew(layout: Layout, world: World) -> None:
     pod = make_pod("p", "a")
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world, boot="one")
-        await book.prepare(pod, world.named("a"))
+        cache = ClaimInfoCache.open(layout, world, boot="one")
+        await cache.prepare(pod, world.named("a"))
         for unknown in ("one", ""):
-            assert ClaimBook.open(layout, world, boot=unknown).claims() == book.claims()
+            assert ClaimInfoCache.open(layout, world, boot=unknown).claims() == cache.claims()
         world.held.clear()
         world.calls.clear()
-        again = ClaimBook.open(layout, world, boot="two")
+        again = ClaimInfoCache.open(layout, world, boot="two")
         (finding,) = again.findings
-        assert finding.what == "the machine was started anew: 1 claims on record are prepared again"
+        assert finding.what == "the machine was rebooted: 1 checkpointed claims are prepared again"
         assert not again.claims()[0].ready
         assert await again.prepare(pod, world.named("a")) == ()
         assert len(world.calls) == 2
-        assert again.claims() == book.claims()
-        third = ClaimBook.open(layout, world, boot="two")
-        assert third.claims() == book.claims()
+        assert again.claims() == cache.claims()
+        third = ClaimInfoCache.open(layout, world, boot="two")
+        assert third.claims() == cache.claims()
         assert third.findings == ()
         # Nobody came back for it: it is released all the same.
-        fourth = ClaimBook.open(layout, world, boot="three")
+        fourth = ClaimInfoCache.open(layout, world, boot="three")
         assert await fourth.reconcile([]) == ()
         assert fourth.claims() == ()
 
@@ -155,11 +155,11 @@ def test_answers_are_bounded(layout: Layout, world: World) -> None:
     world.answers[GPU, "uid-a"] = (PreparedDevice("node", "a-dev", (), names),)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        (fault,) = await book.prepare(make_pod("p", "a", "b"), world.named("a", "b"))
+        cache = ClaimInfoCache.open(layout, world)
+        (fault,) = await cache.prepare(make_pod("p", "a", "b"), world.named("a", "b"))
         assert (fault.claim, fault.code) == ("a", "malformed")
         assert "more than 65536 bytes" in fault.message
-        assert {claim.ref.name: claim.ready for claim in book.claims()} == {"a": False, "b": True}
+        assert {claim.ref.name: claim.ready for claim in cache.claims()} == {"a": False, "b": True}
 
     asyncio.run(story())
 
@@ -170,19 +170,19 @@ def test_the_rest_is_asked_for_after_a_partial_failure(layout: Layout, world: Wo
     pod = make_pod("p", "a", "b")
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        (fault,) = await book.prepare(pod, world.named("a", "b"))
+        cache = ClaimInfoCache.open(layout, world)
+        (fault,) = await cache.prepare(pod, world.named("a", "b"))
         assert (fault.claim, fault.code, fault.driver) == ("a", "refused", NIC)
         assert fault.message == "NodePrepareResources failed for ResourceClaim a: refused!"
         with pytest.raises(StateError, match="ResourceClaim a is not prepared"):
-            book.cdi_ids(pod, pod.spec.containers[0])
-        ready = {claim.ref.name: claim.ready for claim in book.claims()}
+            cache.cdi_ids(pod, pod.spec.containers[0])
+        ready = {claim.ref.name: claim.ready for claim in cache.claims()}
         assert ready == {"a": False, "b": True}
-        (finding,) = book.describe()
+        (finding,) = cache.list_findings()
         assert NIC in finding.fix
         world.calls.clear()
         world.faults.clear()
-        again = ClaimBook.open(layout, world)
+        again = ClaimInfoCache.open(layout, world)
         assert await again.prepare(pod, world.named("a", "b")) == ()
         assert world.calls == [("prepare", NIC, ("uid-a",))]
 
@@ -195,10 +195,10 @@ def test_whoever_may_hold_a_claim_is_asked_to_let_go(layout: Layout, world: Worl
     world.faults[("prepare", GPU)] = kind
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        (fault,) = await book.prepare(make_pod("p", "a"), world.named("a"))
+        cache = ClaimInfoCache.open(layout, world)
+        (fault,) = await cache.prepare(make_pod("p", "a"), world.named("a"))
         assert fault.code == kind
-        assert await book.unprepare("p") == ()
+        assert await cache.unprepare("p") == ()
         assert world.calls[-1] == ("unprepare", GPU, ("uid-a",))
         assert not world.held.get(GPU)
 
@@ -210,12 +210,12 @@ def test_a_pod_whose_driver_never_came_can_be_deleted(layout: Layout, world: Wor
     world.absent.add(GPU)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        (fault,) = await book.prepare(make_pod("p", "a"), world.named("a"))
+        cache = ClaimInfoCache.open(layout, world)
+        (fault,) = await cache.prepare(make_pod("p", "a"), world.named("a"))
         assert fault.code == "absent"
-        assert ClaimBook.open(layout, world).claims() == book.claims()
-        assert await book.unprepare("p") == ()
-        assert book.claims() == ()
+        assert ClaimInfoCache.open(layout, world).claims() == cache.claims()
+        assert await cache.unprepare("p") == ()
+        assert cache.claims() == ()
         assert [call[0] for call in world.calls] == ["prepare"]
 
     asyncio.run(story())
@@ -226,15 +226,15 @@ def test_a_driver_that_went_away_with_a_claim_is_not_forgotten(layout: Layout, w
     world.faults["prepare", GPU] = "timeout"
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         for absent in (False, True, True):
             world.absent = {GPU} if absent else set()
-            (fault,) = await book.prepare(make_pod("p", "a"), world.named("a"))
+            (fault,) = await cache.prepare(make_pod("p", "a"), world.named("a"))
             assert fault.code == ("absent" if absent else "timeout")
-            assert book.claims()[0].pending == {GPU}
-        assert [fault.code for fault in await book.unprepare("p")] == ["absent"]
+            assert cache.claims()[0].pending == {GPU}
+        assert [fault.code for fault in await cache.unprepare("p")] == ["absent"]
         world.absent.clear()
-        assert await book.unprepare("p") == ()
+        assert await cache.unprepare("p") == ()
         assert not world.held[GPU]
 
     asyncio.run(story())
@@ -244,23 +244,23 @@ def test_what_a_driver_keeps_stays_in_the_book(layout: Layout, world: World) -> 
     world.add(make_claim("a", GPU, NIC, users=["p", "q"]))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        await book.prepare(make_pod("p", "a"), world.named("a"))
+        cache = ClaimInfoCache.open(layout, world)
+        await cache.prepare(make_pod("p", "a"), world.named("a"))
         world.absent.add(NIC)
-        (fault,) = await book.unprepare("p")
+        (fault,) = await cache.unprepare("p")
         assert (fault.code, fault.driver) == ("absent", NIC)
         world.calls.clear()
-        (fault,) = await book.reconcile([])
+        (fault,) = await cache.reconcile([])
         assert world.calls == [("unprepare", NIC, ("uid-a",))]
         # Somebody else needs it in the meantime: the one who let go prepares it again, and so does the other.
         world.absent.clear()
         world.calls.clear()
-        assert await book.prepare(make_pod("q", "a"), world.named("a")) == ()
+        assert await cache.prepare(make_pod("q", "a"), world.named("a")) == ()
         assert world.calls == [("prepare", GPU, ("uid-a",)), ("prepare", NIC, ("uid-a",))]
-        assert await book.reconcile(["q"]) == ()
-        assert book.claims()[0].pods == {"q"}
-        assert await book.reconcile([]) == ()
-        assert book.claims() == ()
+        assert await cache.reconcile(["q"]) == ()
+        assert cache.claims()[0].pods == {"q"}
+        assert await cache.reconcile([]) == ()
+        assert cache.claims() == ()
         assert not any(world.held.values())
 
     asyncio.run(story())
@@ -271,16 +271,16 @@ def test_reconcile_releases_what_vanished_in_one_call(layout: Layout, world: Wor
     world.add(*(make_claim(name, users=[f"p{name}"]) for name in names))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         for name in names:
-            await book.prepare(make_pod(f"p{name}", name), world.named(name))
+            await cache.prepare(make_pod(f"p{name}", name), world.named(name))
         world.calls.clear()
-        assert await book.reconcile(["pc0"]) == ()
+        assert await cache.reconcile(["pc0"]) == ()
         assert world.calls == [("unprepare", GPU, tuple(f"uid-{name}" for name in names[1:]))]
-        assert [claim.ref.name for claim in book.claims()] == ["c0"]
-        revision = book.revision
-        assert await book.reconcile(["pc0"]) == ()
-        assert book.revision == revision
+        assert [claim.ref.name for claim in cache.claims()] == ["c0"]
+        revision = cache.revision
+        assert await cache.reconcile(["pc0"]) == ()
+        assert cache.revision == revision
 
     asyncio.run(story())
 
@@ -291,14 +291,14 @@ def test_an_earlier_allocation_has_to_be_released_first(layout: Layout, world: W
     world.add(first)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert await book.prepare(make_pod("p", "a"), {"a": first}) == ()
+        cache = ClaimInfoCache.open(layout, world)
+        assert await cache.prepare(make_pod("p", "a"), {"a": first}) == ()
         for claim in (second, moved):
-            (fault,) = await book.prepare(make_pod("q", "a"), {"a": claim})
+            (fault,) = await cache.prepare(make_pod("q", "a"), {"a": claim})
             assert (fault.code, fault.driver) == ("Reallocated", GPU)
-        assert await book.reconcile(["q"]) == ()
+        assert await cache.reconcile(["q"]) == ()
         world.add(second)
-        assert await book.prepare(make_pod("q", "a"), {"a": second}) == ()
+        assert await cache.prepare(make_pod("q", "a"), {"a": second}) == ()
         assert world.held == {GPU: set(), NIC: {"uid-a"}}
 
     asyncio.run(story())
@@ -319,12 +319,12 @@ def test_devices_of_others_are_refused(layout: Layout, world: World, answer: Pre
     world.answers[GPU, "uid-a"] = (device(share="s1"), answer)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        (fault,) = await book.prepare(make_pod("p", "a"), world.named("a"))
+        cache = ClaimInfoCache.open(layout, world)
+        (fault,) = await cache.prepare(make_pod("p", "a"), world.named("a"))
         assert (fault.code, fault.driver) == ("malformed", GPU)
         assert "not allocated" in fault.message
-        assert not book.claims()[0].ready
-        assert await book.unprepare("p") == ()
+        assert not cache.claims()[0].ready
+        assert await cache.unprepare("p") == ()
         assert not any(world.held.values())
 
     asyncio.run(story())
@@ -338,14 +338,14 @@ def test_a_share_may_be_left_unnamed_and_devices_left_out(layout: Layout, world:
     world.answers[GPU, "uid-b"] = ()
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         pod = make_pod("p", "a", "b", "none")
-        assert await book.prepare(pod, world.named("a", "b", "none")) == ()
-        assert all(claim.ready for claim in book.claims())
-        assert ClaimBook.open(layout, world).claims() == tuple(
-            sorted(book.claims(), key=lambda claim: claim.ref.uid)
+        assert await cache.prepare(pod, world.named("a", "b", "none")) == ()
+        assert all(claim.ready for claim in cache.claims())
+        assert ClaimInfoCache.open(layout, world).claims() == tuple(
+            sorted(cache.claims(), key=lambda claim: claim.ref.uid)
         )
-        assert await book.unprepare("p") == ()
+        assert await cache.unprepare("p") == ()
 
     asyncio.run(story())
 
@@ -372,14 +372,14 @@ def test_cdi_devices_are_given_once_and_in_order(layout: Layout, world: World) -
     )
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert await book.prepare(pod, world.named("a")) == ()
-        x, yx, everything, nothing = (book.cdi_ids(pod, each) for each in pod.spec.containers)
+        cache = ClaimInfoCache.open(layout, world)
+        assert await cache.prepare(pod, world.named("a")) == ()
+        x, yx, everything, nothing = (cache.cdi_ids(pod, each) for each in pod.spec.containers)
         assert x == ("v/c=x", "v/c=all", "v/c=z")
         assert yx == ("v/c=all", "v/c=y", "v/c=z", "v/c=x")
         assert everything == ("v/c=x", "v/c=all", "v/c=y", "v/c=z")
         assert nothing == ()
-        assert book.of_container(pod, pod.spec.containers[3]) == ()
+        assert cache.claims_of_container(pod, pod.spec.containers[3]) == ()
 
     asyncio.run(story())
 
@@ -410,17 +410,22 @@ def test_claims_for_extended_resources_follow_their_mappings(layout: Layout, wor
     pod = Pod(metadata=pod.metadata, spec=pod.spec, status=PodStatus(extended_resource_claim_status=status))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         one, two, unasked, other = pod.spec.containers
-        assert book.of_container(pod, one) is None
-        assert book.of_container(pod, other) == ()
-        assert await book.prepare(pod, {"": world.claims["uid-made"]}) == ()
-        assert book.cdi_ids(pod, one) == ("v/c=0",)
-        assert book.cdi_ids(pod, two) == ("v/c=1",)
-        assert book.cdi_ids(pod, unasked) == book.cdi_ids(pod, other) == ()
-        assert [len(book.of_container(pod, each) or ()) for each in pod.spec.containers] == [1, 1, 1, 0]
-        assert await book.unprepare("p") == ()
-        assert book.claims() == ()
+        assert cache.claims_of_container(pod, one) is None
+        assert cache.claims_of_container(pod, other) == ()
+        assert await cache.prepare(pod, {"": world.claims["uid-made"]}) == ()
+        assert cache.cdi_ids(pod, one) == ("v/c=0",)
+        assert cache.cdi_ids(pod, two) == ("v/c=1",)
+        assert cache.cdi_ids(pod, unasked) == cache.cdi_ids(pod, other) == ()
+        assert [len(cache.claims_of_container(pod, each) or ()) for each in pod.spec.containers] == [
+            1,
+            1,
+            1,
+            0,
+        ]
+        assert await cache.unprepare("p") == ()
+        assert cache.claims() == ()
 
     asyncio.run(story())
 
@@ -429,9 +434,9 @@ def test_without_saving_nothing_is_written(layout: Layout, world: World) -> None
     world.add(make_claim("a", users=["p"]))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world, save=False)
-        assert await book.prepare(make_pod("p", "a"), world.named("a")) == ()
-        assert await book.unprepare("p") == ()
+        cache = ClaimInfoCache.open(layout, world, save=False)
+        assert await cache.prepare(make_pod("p", "a"), world.named("a")) == ()
+        assert await cache.unprepare("p") == ()
         assert list(layout.root.iterdir()) == []
 
     asyncio.run(story())
@@ -447,12 +452,12 @@ def test_the_record_can_be_read(layout: Layout, world: World) -> None:
     )
 
     async def story() -> None:
-        await ClaimBook.open(layout, world).prepare(make_pod("p", "a"), world.named("a"))
+        await ClaimInfoCache.open(layout, world).prepare(make_pod("p", "a"), world.named("a"))
 
     asyncio.run(story())
     tree = json.loads(layout.claims.read_text())
     assert (tree["kind"], tree["version"]) == ("PreparedClaims", 1)
-    assert tree["body"].pop("boot") == read_boot()
+    assert tree["body"].pop("boot") == read_boot_id()
     assert tree["body"] == {
         "claims": [
             {

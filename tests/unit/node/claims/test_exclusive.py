@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.node.claims.claim_info_cache import ClaimBook
-from plimsoll.node.claims.refusals import HELD, REPLACED
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
+from plimsoll.node.claims.faults import HELD, REPLACED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
@@ -70,8 +70,8 @@ class Exclusive(RuleBasedStateMachine):
         self._reopen()
 
     def _reopen(self) -> None:
-        self.book = ClaimBook.open(self.layout, self.world)
-        self.book.on_release = self._on_release
+        self.cache = ClaimInfoCache.open(self.layout, self.world)
+        self.cache.on_release = self._on_release
         self.released: set[str] = set()
 
     def _on_release(self, uids: frozenset[str]) -> None:
@@ -123,26 +123,26 @@ class Exclusive(RuleBasedStateMachine):
         # Pods that come use the claims there are. A pod never uses another claim than before.
         calls = []
         for pod, names in pods.items():
-            if self.book.of_pod(pod) or not names <= set(self.current):
+            if self.cache.claims_of_pod(pod) or not names <= set(self.current):
                 continue
             order = sorted(names)
-            calls.append(self.book.prepare(make_pod(pod, *order), {n: self.current[n] for n in order}))
+            calls.append(self.cache.prepare(make_pod(pod, *order), {n: self.current[n] for n in order}))
         self.released.clear()
         for faults in self._do(calls, crash_at):
             for fault in faults:
                 if fault.code in (HELD, REPLACED):
-                    known = {claim.ref.uid for claim in self.book.claims()}
+                    known = {claim.ref.uid for claim in self.cache.claims()}
                     waited = fault.holder in known | self.released
                     # The other claim of the same pod is not on record: the pod has to be deleted.
                     assert waited or fault.holder in {c.metadata.uid for c in self.current.values()}
 
     @rule(pods=st.sets(st.sampled_from(PODS), min_size=1), crash_at=CRASHES)
     def unprepare(self, pods: set[str], crash_at: int) -> None:
-        self._do([self.book.unprepare(pod) for pod in sorted(pods)], crash_at)
+        self._do([self.cache.unprepare(pod) for pod in sorted(pods)], crash_at)
 
     @rule(left=st.sets(st.sampled_from(PODS)), crash_at=CRASHES)
     def reconcile(self, left: set[str], crash_at: int) -> None:
-        self._do([self.book.reconcile(left)], crash_at)
+        self._do([self.cache.reconcile(left)], crash_at)
 
     @rule(
         pod=st.sampled_from(PODS),
@@ -150,9 +150,9 @@ class Exclusive(RuleBasedStateMachine):
         leaving=st.sampled_from(PODS),
     )
     def prepare_while_another_leaves(self, pod: str, name: str, leaving: str) -> None:
-        if name in self.current and not self.book.of_pod(pod):
-            prepare = self.book.prepare(make_pod(pod, name), {name: self.current[name]})
-            self._do([self.book.unprepare(leaving), prepare], 0)
+        if name in self.current and not self.cache.claims_of_pod(pod):
+            prepare = self.cache.prepare(make_pod(pod, name), {name: self.current[name]})
+            self._do([self.cache.unprepare(leaving), prepare], 0)
 
     @rule()
     def restart(self) -> None:
@@ -184,7 +184,7 @@ class Exclusive(RuleBasedStateMachine):
 
     @invariant()
     def names_are_unique_on_record(self) -> None:
-        names = [claim.ref.name for claim in self.book.claims()]
+        names = [claim.ref.name for claim in self.cache.claims()]
         assert len(names) == len(set(names))
 
     def _results(self, uid: str, driver: str) -> list[AllocationDevice]:
@@ -196,13 +196,13 @@ class Exclusive(RuleBasedStateMachine):
         try:
             self.world.absent.clear()
             self.world.faults.clear()
-            assert self._do([self.book.reconcile([])], 0) == [()]
-            assert self.book.claims() == ()
+            assert self._do([self.cache.reconcile([])], 0) == [()]
+            assert self.cache.claims() == ()
             assert not any(self.world.held.values())
             # Nothing is in the way any more: every claim can be prepared alone.
             for name, claim in self.current.items():
-                assert self._do([self.book.prepare(make_pod("p", name), {name: claim})], 0) == [()]
-                assert self._do([self.book.unprepare("p")], 0) == [()]
+                assert self._do([self.cache.prepare(make_pod("p", name), {name: claim})], 0) == [()]
+                assert self._do([self.cache.unprepare("p")], 0) == [()]
         finally:
             self._end_tasks()
             self.loop.close()

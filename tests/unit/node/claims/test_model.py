@@ -1,4 +1,4 @@
-"""The book against a naive model: whatever happens in whatever order, nothing leaks and nothing is trusted
+"""The cache against a naive model: whatever happens in whatever order, nothing leaks and nothing is trusted
 that may not hold."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from plimsoll.node.claims.claim_info_cache import ClaimBook
-from plimsoll.node.claims.refusals import NOT_SAVED
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
+from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
@@ -63,7 +63,7 @@ class Books(RuleBasedStateMachine):
         self.specs: dict[str, tuple[str, ...]] = {}
         self.users: dict[str, set[str]] = {name: set() for name in CLAIMS}
         self.leaving: set[str] = set()
-        self.book = ClaimBook.open(self.layout, self.world)
+        self.cache = ClaimInfoCache.open(self.layout, self.world)
 
     @initialize(specs=st.tuples(*[st.sets(st.sampled_from(sorted(CLAIMS)), min_size=1)] * len(NAMES)))
     def choose(self, specs: tuple[set[str], ...]) -> None:
@@ -77,7 +77,7 @@ class Books(RuleBasedStateMachine):
             return
         method, driver, uids = self.world.calls[-1]
         for uid in uids:
-            claim = next(claim for claim in self.book.claims() if claim.ref.uid == uid)
+            claim = next(claim for claim in self.cache.claims() if claim.ref.uid == uid)
             assert driver in claim.pending, "nobody is asked before it is on the disk"
             assert not claim.ready, "nobody is asked without need"
             if method == "unprepare":
@@ -108,8 +108,8 @@ class Books(RuleBasedStateMachine):
         self.world.busy.clear()
 
     def _reopen(self) -> None:
-        self.book = ClaimBook.open(self.layout, self.world)
-        assert self.book.findings == ()
+        self.cache = ClaimInfoCache.open(self.layout, self.world)
+        assert self.cache.findings == ()
 
     CRASHES = st.just(0) | st.integers(1, 25)
 
@@ -121,17 +121,17 @@ class Books(RuleBasedStateMachine):
                 self.users[name].add(pod)
         answers = self._do(
             lambda: [
-                self.book.prepare(make_pod(pod, *self.specs[pod]), self.world.named(*self.specs[pod]))
+                self.cache.prepare(make_pod(pod, *self.specs[pod]), self.world.named(*self.specs[pod]))
                 for pod in order
             ],
             crash_at,
         )
         for pod, faults in zip(order, answers or (), strict=False):
-            known = {claim.ref.name: claim for claim in self.book.of_pod(pod)}
+            known = {claim.ref.name: claim for claim in self.cache.claims_of_pod(pod)}
             if not faults:
                 assert {name for name, claim in known.items() if claim.ready} >= set(self.specs[pod])
                 pod_object = make_pod(pod, *self.specs[pod])
-                devices = self.book.cdi_ids(pod_object, pod_object.spec.containers[0])
+                devices = self.cache.cdi_ids(pod_object, pod_object.spec.containers[0])
                 assert len(devices) == len({(n, d) for n in self.specs[pod] for d in CLAIMS[n]})
             else:
                 assert self.world.absent or self.world.faults or self.disk.full
@@ -146,17 +146,17 @@ class Books(RuleBasedStateMachine):
             assert self.world.absent or self.world.faults or self.disk.full
             return
         for pod in pods:
-            assert self.book.of_pod(pod) == ()
+            assert self.cache.claims_of_pod(pod) == ()
             for users in self.users.values():
                 users.discard(pod)
 
     @rule(pods=st.sets(st.sampled_from(NAMES), min_size=1), crash_at=CRASHES)
     def unprepare(self, pods: set[str], crash_at: int) -> None:
-        self._leave(pods, lambda: [self.book.unprepare(pod) for pod in sorted(pods)], crash_at)
+        self._leave(pods, lambda: [self.cache.unprepare(pod) for pod in sorted(pods)], crash_at)
 
     @rule(left=st.sets(st.sampled_from(NAMES)), crash_at=CRASHES)
     def reconcile(self, left: set[str], crash_at: int) -> None:
-        self._leave(set(NAMES) - left, lambda: [self.book.reconcile(left)], crash_at)
+        self._leave(set(NAMES) - left, lambda: [self.cache.reconcile(left)], crash_at)
 
     @rule()
     def restart(self) -> None:
@@ -188,17 +188,17 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def disk_is_memory(self) -> None:
-        assert on_disk(self.layout) == {claim.ref.uid: claim for claim in self.book.claims()}
+        assert on_disk(self.layout) == {claim.ref.uid: claim for claim in self.cache.claims()}
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
-        known = {claim.ref.uid: {*claim.drivers, *claim.pending} for claim in self.book.claims()}
+        known = {claim.ref.uid: {*claim.drivers, *claim.pending} for claim in self.cache.claims()}
         for driver, held in self.world.held.items():
             assert all(driver in known[uid] for uid in held)
 
     @invariant()
     def what_is_ready_is_held(self) -> None:
-        for claim in self.book.claims():
+        for claim in self.cache.claims():
             if claim.ready:
                 assert claim.pending == frozenset()
                 assert set(claim.drivers) == set(CLAIMS[claim.ref.name])
@@ -206,7 +206,7 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def users_are_those_of_the_model(self) -> None:
-        for claim in self.book.claims():
+        for claim in self.cache.claims():
             assert claim.pods <= self.users[claim.ref.name]
 
     def teardown(self) -> None:
@@ -214,8 +214,8 @@ class Books(RuleBasedStateMachine):
             self.world.absent.clear()
             self.world.faults.clear()
             self.disk.full = False
-            self._leave(set(NAMES), lambda: [self.book.reconcile([])], 0)
-            assert self.book.claims() == ()
+            self._leave(set(NAMES), lambda: [self.cache.reconcile([])], 0)
+            assert self.cache.claims() == ()
             assert not any(self.world.held.values())
             assert not any(self.users.values())
         finally:

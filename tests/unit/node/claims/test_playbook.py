@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod, on_disk
 
@@ -86,16 +86,16 @@ def new_world() -> World:
     return world
 
 
-async def do(book: ClaimBook, world: World, line: str) -> Collection[object]:
+async def do(cache: ClaimInfoCache, world: World, line: str) -> Collection[object]:
     """One line of a play: `+p q` prepare at the same time, `-p` unprepare, `=p` reconcile with these left,
     `!gpu` a driver goes, `?gpu` it comes back."""
     verb, names = line[0], line[1:].split()
     if verb == "+":
-        calls = [book.prepare(make_pod(name, *PODS[name]), world.named(*PODS[name])) for name in names]
+        calls = [cache.prepare(make_pod(name, *PODS[name]), world.named(*PODS[name])) for name in names]
     elif verb == "-":
-        calls = [book.unprepare(name) for name in names]
+        calls = [cache.unprepare(name) for name in names]
     elif verb == "=":
-        calls = [book.reconcile(names)]
+        calls = [cache.reconcile(names)]
     else:
         drivers = {f"{name}.example.com" for name in names}
         world.absent = world.absent | drivers if verb == "!" else world.absent - drivers
@@ -104,10 +104,10 @@ async def do(book: ClaimBook, world: World, line: str) -> Collection[object]:
     return [fault for answer in answers for fault in answer]
 
 
-def verify(book: ClaimBook, world: World, layout: Layout) -> None:
+def verify(cache: ClaimInfoCache, world: World, layout: Layout) -> None:
     """Nothing is forgotten, and nothing is trusted that may not hold."""
     recorded = on_disk(layout)
-    assert recorded == {claim.ref.uid: claim for claim in book.claims()}
+    assert recorded == {claim.ref.uid: claim for claim in cache.claims()}
     for driver, held in world.held.items():
         for uid in held:
             assert driver in {*recorded[uid].drivers, *recorded[uid].pending}, (
@@ -138,27 +138,27 @@ def test_an_agent_may_crash_at_any_step(
     async def perform(last: int, layout: Layout) -> bool:
         """Play, crash at a step, start again where it was; whether there was a crash."""
         world, steps = new_world(), Steps(last)
-        book, crashed = ClaimBook.open(layout, world), False
+        cache, crashed = ClaimInfoCache.open(layout, world), False
         world.hook = steps.step
         monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
         for line in play:
             try:
-                faults = await do(book, world, line)
+                faults = await do(cache, world, line)
             except Crash:
                 crashed = True
                 await asyncio.sleep(0.0)
                 world.busy.clear()  # calls end with those who made them
-                book = ClaimBook.open(layout, world)
-                verify(book, world, layout)
-                ready = {claim.ref.uid for claim in book.claims() if claim.ready}
+                cache = ClaimInfoCache.open(layout, world)
+                verify(cache, world, layout)
+                ready = {claim.ref.uid for claim in cache.claims() if claim.ready}
                 before = len(world.calls)
-                faults = await do(book, world, line)
+                faults = await do(cache, world, line)
                 if line[0] == "+":
                     again = {uid for call in world.calls[before:] for uid in call[2]}
                     assert not ready & again, "prepared again without need"
             assert bool(faults) <= bool(world.absent)
-            verify(book, world, layout)
-        assert book.claims() == ()
+            verify(cache, world, layout)
+        assert cache.claims() == ()
         assert not any(world.held.values())
         return crashed
 
@@ -181,9 +181,9 @@ def test_calls_may_be_cancelled_at_any_step(
     async def perform(after: int, layout: Layout) -> bool:
         """Play, cancel each call after so many turns of the loop and repeat it; whether one was cut."""
         world, cut = new_world(), False
-        book = ClaimBook.open(layout, world)
+        cache = ClaimInfoCache.open(layout, world)
         for line in play:
-            task = asyncio.create_task(do(book, world, line))
+            task = asyncio.create_task(do(cache, world, line))
             for _ in range(after):
                 await asyncio.sleep(0)
             task.cancel()
@@ -194,13 +194,13 @@ def test_calls_may_be_cancelled_at_any_step(
                 world.busy.clear()
                 while len(asyncio.all_tasks()) > 1:
                     await asyncio.sleep(0)
-            verify(book, world, layout)
-            faults = await do(book, world, line)
+            verify(cache, world, layout)
+            faults = await do(cache, world, line)
             assert bool(faults) <= bool(world.absent)
-            verify(book, world, layout)
-        assert book.claims() == ()
+            verify(cache, world, layout)
+        assert cache.claims() == ()
         assert not any(world.held.values())
-        assert not len(book._locks)
+        assert not len(cache._locks)
         return cut
 
     async def story() -> None:
@@ -228,10 +228,10 @@ def test_changes_that_come_together_are_written_together(
     monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
 
     async def story() -> None:
-        book = ClaimBook.open(Layout(folder), world)
-        await asyncio.gather(*(book.prepare(make_pod(p, f"c{p}"), world.named(f"c{p}")) for p in pods))
-        assert len(book.claims()) == 50
-        assert all(claim.ready for claim in book.claims())
+        cache = ClaimInfoCache.open(Layout(folder), world)
+        await asyncio.gather(*(cache.prepare(make_pod(p, f"c{p}"), world.named(f"c{p}")) for p in pods))
+        assert len(cache.claims()) == 50
+        assert all(claim.ready for claim in cache.claims())
         assert saves < 10
 
     asyncio.run(story())
@@ -241,16 +241,16 @@ def test_a_cancelled_call_does_not_leave_before_its_change_is_made(folder: Path)
     world = new_world()
 
     async def story() -> None:
-        book = ClaimBook.open(Layout(folder), world)
-        first = asyncio.create_task(do(book, world, "+p"))
+        cache = ClaimInfoCache.open(Layout(folder), world)
+        first = asyncio.create_task(do(cache, world, "+p"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        second = asyncio.create_task(do(book, world, "+q"))
+        second = asyncio.create_task(do(cache, world, "+q"))
         first.cancel()
         assert await second == []
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert {claim.ref.name: set(claim.pods) for claim in book.claims()} == {"a": {"p", "q"}, "b": {"p"}}
-        verify(book, world, Layout(folder))
+        assert {claim.ref.name: set(claim.pods) for claim in cache.claims()} == {"a": {"p", "q"}, "b": {"p"}}
+        verify(cache, world, Layout(folder))
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""Pods, claims and drivers to try a book of claims with."""
+"""Pods, claims and drivers to try a cache of claims with."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from plimsoll.node.claims.checkpoint import Recorded, claims_file
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, Devices, DriverFault, PreparedDevice
+from plimsoll.node.claims.checkpoint import ClaimCheckpoint, claims_file
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedClaim, PreparedDevice
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 
@@ -144,7 +144,7 @@ class World:
         self.hook(f"{method} answered")
 
 
-def on_disk(layout: Layout) -> dict[str, PreparedClaim]:
+def on_disk(layout: Layout) -> dict[str, ClaimInfo]:
     """The claims that the next agent would find, by UID."""
-    recorded: Recorded | None = claims_file(layout).look().value
+    recorded: ClaimCheckpoint | None = claims_file(layout).look().value
     return {claim.ref.uid: claim for claim in recorded.claims} if recorded is not None else {}

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.ledger.cgroups import PodPlan
 from plimsoll.node.cgroups import open_cgroups
-from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.eviction.manager import Measure, PodMeasure
 from plimsoll.node.eviction.usage import look, measure_machine, measure_pod, measure_processes
 from plimsoll.node.resources import LinuxResources
@@ -79,8 +79,8 @@ def test_a_look_at_everything(tmp_path: Path) -> None:
     cgroups.make_pod("u", "Guaranteed", PodPlan(cpu_shares=2))
     kernel.put(kernel.mount / "memory/r/podu/memory.usage_in_bytes", "900")
     states = [
-        ContainerState(id=name, pod="u", name=name, attempt=0, phase=phase, pid=os.getpid())
-        for name, phase in (("a", Phase.RUNNING), ("b", Phase.EXITED))
+        ContainerInfo(id=name, pod="u", name=name, attempt=0, phase=phase, pid=os.getpid())
+        for name, phase in (("a", ContainerPhase.RUNNING), ("b", ContainerPhase.EXITED))
     ]
     found = look(cgroups, {"u": states, "v": ()}, pods_memory=1000)
     assert found.pods["u"].used["memory"] == 900

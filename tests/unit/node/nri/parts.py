@@ -14,8 +14,8 @@ from typing import Any
 from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.ledger.containers import Role
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import Held, Inventory
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import RuntimeContainer, RuntimeState
 from plimsoll.node.nri import Eviction, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.nri import Event, NriPlugin
@@ -37,15 +37,19 @@ SPEC = ContainerSpec(
 RESOURCES = LinuxResources(cpu_shares=512, memory_limit=1 << 20)
 
 
-def state(spec: ContainerSpec = SPEC, phase: Phase = Phase.RUNNING, **changes: Any) -> ContainerState:
-    return ContainerState(
+def state(
+    spec: ContainerSpec = SPEC, phase: ContainerPhase = ContainerPhase.RUNNING, **changes: Any
+) -> ContainerInfo:
+    return ContainerInfo(
         id=spec.id, pod=spec.pod, name=spec.name, attempt=spec.attempt, phase=phase, **changes
     )
 
 
-def held(id: str, phase: Phase = Phase.RUNNING, env: Mapping[str, str] | None = None) -> Held:
+def held(
+    id: str, phase: ContainerPhase = ContainerPhase.RUNNING, env: Mapping[str, str] | None = None
+) -> RuntimeContainer:
     spec = replace(SPEC, id=id, name=id, env=env or {})
-    return Held(spec, state(spec, phase), RESOURCES)
+    return RuntimeContainer(spec, state(spec, phase), RESOURCES)
 
 
 class World:
@@ -54,7 +58,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pods: list[SandboxSpec] = [POD]
-        self.containers: dict[str, Held] = {}
+        self.containers: dict[str, RuntimeContainer] = {}
         self.applied: list[tuple[str, LinuxResources]] = []
         self.faults: dict[str, RuntimeFault] = {}
         self.evicted: list[Eviction] = []
@@ -62,8 +66,8 @@ class World:
         self.server: NriServer
         self._serving: list[asyncio.Task[None]] = []
 
-    def inventory(self) -> Inventory:
-        return Inventory(tuple(self.pods), tuple(self.containers.values()))
+    def inventory(self) -> RuntimeState:
+        return RuntimeState(tuple(self.pods), tuple(self.containers.values()))
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
         if self.before_apply is not None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.node.containers import RuntimeFault
-from plimsoll.node.hooks import Adjusted
+from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import encode_frame
 from plimsoll.protocols.nri import Event, NriPlugin, edits
@@ -118,7 +118,7 @@ class Party:
         spec = replace(SPEC, id=f"c{self.count}")
         result = await self.here.server.create(POD, spec, RESOURCES)
         if want == "ok":
-            assert isinstance(result, Adjusted), (result, self.guests)
+            assert isinstance(result, AdjustedContainer), (result, self.guests)
             assert result.env == marks
             assert result.resources.cpus == ("1" if pinned else "")
             await self.here.server.stopped(POD, state(spec))
@@ -219,7 +219,7 @@ def test_events_and_plugins_at_once() -> None:
                 for turn in range(6):
                     spec = replace(SPEC, id=f"c{number}-{turn}")
                     made = await here.server.create(POD, spec, RESOURCES)
-                    if isinstance(made, Adjusted):
+                    if isinstance(made, AdjustedContainer):
                         await here.server.created(POD, state(spec))
                         await here.server.update(POD, state(spec), RESOURCES)
                         await here.server.stopped(POD, state(spec))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.ledger.cgroups.containers import RuntimeResources
 from plimsoll.ledger.cgroups.pods import SandboxPlan
-from plimsoll.node.containers import Phase
+from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.hooks import DeviceEdit
 from plimsoll.node.nri import messages
 from plimsoll.node.resources import LinuxResources
@@ -65,7 +65,7 @@ def test_a_container() -> None:
     assert [device.name for device in message.CDI_devices] == ["v/c=d"]
     assert message.labels["io.kubernetes.pod.name"] == "web"
     assert message.annotations["io.kubernetes.container.restartCount"] == "3"
-    exited = state(phase=Phase.EXITED, pid=7, started_at=1.5, exit_code=137, reason="OOMKilled")
+    exited = state(phase=ContainerPhase.EXITED, pid=7, started_at=1.5, exit_code=137, reason="OOMKilled")
     messages.write_state(message, exited)
     assert message.state == nri.CONTAINER_STOPPED
     assert (message.pid, message.started_at, message.exit_code) == (7, 1_500_000_000, 137)

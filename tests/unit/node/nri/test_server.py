@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import ConfigError
-from plimsoll.node.containers import Phase, RuntimeFault
-from plimsoll.node.hooks import Adjusted, Hooks
+from plimsoll.node.containers import ContainerPhase, RuntimeFault
+from plimsoll.node.hooks import AdjustedContainer, RuntimeHooks
 from plimsoll.node.nri import Eviction, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
@@ -47,7 +47,7 @@ async def hang(request: Any) -> None:
     await asyncio.sleep(30)
 
 
-async def create(here: World, id: str = "c1") -> Adjusted | RuntimeFault:
+async def create(here: World, id: str = "c1") -> AdjustedContainer | RuntimeFault:
     return await here.server.create(POD, replace(SPEC, id=id), RESOURCES)
 
 
@@ -72,7 +72,7 @@ def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
 
 def test_the_server_is_a_runtimes_hooks() -> None:
     async def story(here: World) -> None:
-        hooks: Hooks = here.server
+        hooks: RuntimeHooks = here.server
         assert hooks is not None
 
     run(story)
@@ -102,7 +102,7 @@ def test_a_plugin_is_told_whom_it_works_for() -> None:
         (here.folder / "conf").mkdir()
         (here.folder / "conf" / "cpu.conf").write_text("general")
         (here.folder / "conf" / "10-cpu.conf").write_text("special")
-        here.containers = {"a": held("a"), "b": held("b", Phase.EXITED)}
+        here.containers = {"a": held("a"), "b": held("b", ContainerPhase.EXITED)}
         told: list[Any] = []
 
         async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
@@ -228,7 +228,7 @@ def test_adjustments_are_put_together_in_order() -> None:
         await here.add("b", "20", {Event.CREATE_CONTAINER: answering(late, seen)})
         await here.add("a", "10", {Event.CREATE_CONTAINER: answering(early, seen)})
         adjusted = await create(here)
-        assert isinstance(adjusted, Adjusted)
+        assert isinstance(adjusted, AdjustedContainer)
         assert adjusted.resources == LinuxResources(cpu_shares=512, memory_limit=77, cpus="0-1")
         assert adjusted.env == {"B": "9"}
         assert adjusted.unset == {"A"}
@@ -252,8 +252,8 @@ def _adjust(**fields: Any) -> nri.CreateContainerResponse:
 
 def test_without_plugins_nothing_changes() -> None:
     async def story(here: World) -> None:
-        assert await create(here) == Adjusted(resources=RESOURCES)
-        assert await here.server.update(POD, state(), RESOURCES) == Adjusted(resources=RESOURCES)
+        assert await create(here) == AdjustedContainer(resources=RESOURCES)
+        assert await here.server.update(POD, state(), RESOURCES) == AdjustedContainer(resources=RESOURCES)
         assert await here.server.stopped(POD, state()) == {}
 
     run(story)
@@ -299,10 +299,10 @@ def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
         await here.add("a", "10", {Event.CREATE_CONTAINER: hang})
         await here.add("b", "20", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
         adjusted = await create(here)
-        assert isinstance(adjusted, Adjusted)
+        assert isinstance(adjusted, AdjustedContainer)
         assert adjusted.resources.cpus == "1"
         assert [plugin.name for plugin in here.server.plugins()] == ["b"]
-        assert isinstance(await create(here, "c2"), Adjusted)
+        assert isinstance(await create(here, "c2"), AdjustedContainer)
 
     run(story, request_timeout=0.4)
 
@@ -314,7 +314,7 @@ def test_a_validator_that_hangs_fails_the_creation() -> None:
         assert await create(here) == RuntimeFault(
             "CreateContainerError", "validator plugin 10-a failed: ttrpc: closed"
         )
-        assert isinstance(await create(here, "c2"), Adjusted)
+        assert isinstance(await create(here, "c2"), AdjustedContainer)
         await here.add("b", "10", {Event.VALIDATE_CONTAINER_ADJUSTMENT: hang})
         assert await create(here) == RuntimeFault(
             "CreateContainerError", "validator plugin 10-b failed: context deadline exceeded"
@@ -329,7 +329,7 @@ def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
         verdict = nri.ValidateContainerAdjustmentResponse()
         await here.add("a", "10", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
         await here.add("v", "90", {Event.VALIDATE_CONTAINER_ADJUSTMENT: answering(verdict, seen)})
-        assert isinstance(await create(here), Adjusted)
+        assert isinstance(await create(here), AdjustedContainer)
         request = seen[0]
         assert request.container.linux.resources.cpu.cpus == ""
         assert request.adjust.linux.resources.cpu.cpus == "1"
@@ -356,7 +356,7 @@ def test_plugins_that_must_be_there() -> None:
             ' reason: validation error: required plugin "cpu" not present',
         )
         await here.add("cpu", "10", {})
-        assert isinstance(await create(here), Adjusted)
+        assert isinstance(await create(here), AdjustedContainer)
         pod = replace(POD, annotations={"required-plugins.noderesource.dev": "[gpu]"})
         fault = await here.server.create(pod, SPEC, RESOURCES)
         assert isinstance(fault, RuntimeFault)
@@ -369,7 +369,7 @@ def test_wishes_that_are_not_carried_out_are_told(caplog: pytest.LogCaptureFixtu
     async def story(here: World) -> None:
         answer = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
         await here.add("a", "10", {Event.CREATE_CONTAINER: answering(answer)})
-        assert isinstance(await create(here), Adjusted)
+        assert isinstance(await create(here), AdjustedContainer)
 
     with caplog.at_level(logging.WARNING):
         run(story)
@@ -402,13 +402,13 @@ def test_events_reach_those_that_asked_for_them() -> None:
         server = here.server
         await server.sandbox_run(POD)
         await server.create(POD, SPEC, RESOURCES)
-        await server.created(POD, state(phase=Phase.CREATED))
-        await server.starting(POD, state(phase=Phase.CREATED))
+        await server.created(POD, state(phase=ContainerPhase.CREATED))
+        await server.starting(POD, state(phase=ContainerPhase.CREATED))
         await server.started(POD, state(pid=7))
         await server.update(POD, state(), RESOURCES)
         await server.updated(POD, state())
-        await server.stopped(POD, state(phase=Phase.EXITED, exit_code=3))
-        await server.removed(POD, state(phase=Phase.EXITED))
+        await server.stopped(POD, state(phase=ContainerPhase.EXITED, exit_code=3))
+        await server.removed(POD, state(phase=ContainerPhase.EXITED))
         await server.sandbox_update(POD)
         await server.sandbox_updated(POD)
         await server.sandbox_stopped(POD)
@@ -464,7 +464,7 @@ def test_an_update_is_what_plugins_make_of_it() -> None:
         await here.add("a", "10", {Event.UPDATE_CONTAINER: answering(first)})
         await here.add("b", "20", {Event.UPDATE_CONTAINER: answering(second, seen)})
         adjusted = await here.server.update(POD, state(), LinuxResources(cpu_shares=2))
-        assert adjusted == Adjusted(
+        assert adjusted == AdjustedContainer(
             resources=LinuxResources(cpu_shares=2, cpus="2", mems="0"),
             others={"x": LinuxResources(cpus="3")},
         )
@@ -509,7 +509,7 @@ def test_evictions() -> None:
 
 def test_updates_are_applied_and_failures_told() -> None:
     async def story(here: World) -> None:
-        here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", Phase.EXITED)}
+        here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", ContainerPhase.EXITED)}
         here.faults = {id: RuntimeFault("x", "no") for id in ("b", "c")}
         plugin = await here.add("p", "10", {})
         updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b", "nobody", "e")]
@@ -541,7 +541,7 @@ def test_an_update_waits_for_the_creation_that_is_under_way() -> None:
         await asyncio.wait([updating], timeout=0.05)
         assert here.applied == []
         leave.set()
-        assert isinstance(await creating, Adjusted)
+        assert isinstance(await creating, AdjustedContainer)
         assert await updating == ()
         assert [id for id, _ in here.applied] == ["a"]
 
@@ -561,7 +561,7 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
                 raise
 
         plugin = await here.add("p", "10", {Event.CREATE_CONTAINER: foolish})
-        assert isinstance(await create(here), Adjusted)
+        assert isinstance(await create(here), AdjustedContainer)
         assert here.server.plugins() == ()
         await until(lambda: len(results) == 1)
         assert here.applied == [] or isinstance(results[0], Fault)
@@ -588,7 +588,7 @@ def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
                     plugin.update_containers([edits.update("c1", edits.cpu_resources("1"))])
                 )
                 await asyncio.sleep(0.002)
-                assert isinstance(await here.server.update(POD, state(), RESOURCES), Adjusted)
+                assert isinstance(await here.server.update(POD, state(), RESOURCES), AdjustedContainer)
             assert await updating == ()
 
     run(story)
@@ -619,7 +619,7 @@ def test_a_plugin_that_comes_during_a_creation_hears_of_the_container() -> None:
         await create(here)  # the runtime has not listed it yet
         await here.add("a", "10", {}, synchronize=synchronize)
         here.containers = {"c1": held("c1")}
-        await here.server.created(POD, state(phase=Phase.CREATED))
+        await here.server.created(POD, state(phase=ContainerPhase.CREATED))
         await here.add("b", "20", {}, synchronize=synchronize)
         await here.server.removed(POD, state())
         here.containers = {}

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
+from plimsoll.node.claim_info import ClaimRef, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins, Times
-from plimsoll.node.prepared import ClaimRef, PreparedDevice
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
 

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client import generate_latest as page
 
+from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.plugins import DraMetrics, Times
-from plimsoll.node.prepared import DriverFault
 from tests.unit.node.plugins.peers import (
     DRIVER,
     Peer,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
-from plimsoll.node.prepared import DriverFault
 from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short_folder, until
 
 

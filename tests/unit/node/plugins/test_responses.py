@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.plugins.plugin_info import (
     HEALTH_V1,
     HEALTH_V1ALPHA1,
@@ -19,7 +20,6 @@ from plimsoll.node.plugins.plugin_info import (
     judge_offer,
 )
 from plimsoll.node.plugins.responses import MOST_DEVICES, MOST_NAMES, read_prepared, read_released
-from plimsoll.node.prepared import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1
 from tests.unit.node.plugins.peers import DRIVER, claim
 

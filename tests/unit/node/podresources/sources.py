@@ -12,9 +12,9 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.podresources.pod_view import claim_names
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "default"
@@ -25,7 +25,7 @@ class Node(Source):
     """What is known of a node, by (UID of a pod, name of a container)."""
 
     known: list[Pod] = field(default_factory=list)
-    claims: dict[tuple[str, str], PreparedClaim] = field(default_factory=dict)
+    claims: dict[tuple[str, str], ClaimInfo] = field(default_factory=dict)
     cpus: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     memory: dict[tuple[str, str], tuple[MemoryBlock, ...]] = field(default_factory=dict)
     devices: dict[tuple[str, str], tuple[PluginDevices, ...]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Node(Source):
     def is_active(self, pod: Pod) -> bool:
         return pod.metadata.uid not in self.ended
 
-    def claims_of(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None:
+    def claims_of(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
         names = claim_names(pod, container)
         if names is None or any((pod.metadata.namespace, name) not in self.claims for name in names):
             return None
@@ -73,7 +73,7 @@ class Node(Source):
         self.changes += 1
         return pod
 
-    def prepare(self, claim: PreparedClaim) -> None:
+    def prepare(self, claim: ClaimInfo) -> None:
         self.claims[claim.ref.namespace, claim.ref.name] = claim
         self.changes += 1
 
@@ -116,9 +116,9 @@ def make_pod(
     return codec.convert(tree, Pod)
 
 
-def make_claim(name: str, *devices: PreparedDevice, driver: str = DRIVER) -> PreparedClaim:
+def make_claim(name: str, *devices: PreparedDevice, driver: str = DRIVER) -> ClaimInfo:
     ref = ClaimRef(NAMESPACE, name, f"uid-{name}")
-    return PreparedClaim(ref, drivers={driver: devices}, ready=True)
+    return ClaimInfo(ref, drivers={driver: devices}, ready=True)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, Limit, MemoryBlock, PodResourcesServer
-from plimsoll.node.prepared import PreparedDevice
 
 from .sources import DRIVER, Node, make_claim, make_pod, short_folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.core import Pod
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.podresources.pod_view import (
     PodView,
     Switches,
@@ -13,7 +14,6 @@ from plimsoll.node.podresources.pod_view import (
     write_pod,
 )
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 from plimsoll.protocols.messages import podresources_v1 as v1
 
 from .sources import DRIVER, NAMESPACE, Node, make_claim, make_pod
@@ -35,9 +35,7 @@ def test_each_device_has_its_own_cdi_ids() -> None:
     first = PreparedDevice("pool", "gpu-0", cdi=("x/gpu=0", "x/common=all"))
     second = PreparedDevice("pool", "gpu-1", cdi=("x/gpu=1",))
     ref = ClaimRef(NAMESPACE, "a", "uid-a")
-    node.prepare(
-        PreparedClaim(ref, drivers={"z.example": (PreparedDevice("p", "d"),), DRIVER: (first, second)})
-    )
+    node.prepare(ClaimInfo(ref, drivers={"z.example": (PreparedDevice("p", "d"),), DRIVER: (first, second)}))
     (claim,) = _claims(node)
     assert [
         (r.driver_name, r.device_name, [c.name for c in r.cdi_devices]) for r in claim.claim_resources
@@ -67,7 +65,7 @@ def test_one_unknown_claim_hides_all_of_a_container() -> None:
 def test_a_claim_is_listed_before_its_driver_has_answered() -> None:
     node = Node()
     node.add(make_pod("p", {"app": ["a"]}))
-    node.prepare(PreparedClaim(ClaimRef(NAMESPACE, "a", "u"), drivers={DRIVER: ()}))
+    node.prepare(ClaimInfo(ClaimRef(NAMESPACE, "a", "u"), drivers={DRIVER: ()}))
     (claim,) = _claims(node)
     assert (claim.claim_name, list(claim.claim_resources)) == ("a", [])
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
+from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources.pod_view import (
     PodView,
     Switches,
@@ -21,7 +22,6 @@ from plimsoll.node.podresources.pod_view import (
 from plimsoll.node.podresources.rate_limit import Limit, Tokens
 from plimsoll.node.podresources.response_cache import Answers, frame
 from plimsoll.node.podresources.source import MemoryBlock, PluginDevices
-from plimsoll.node.prepared import PreparedDevice
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 

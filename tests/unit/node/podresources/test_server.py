@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from plimsoll.api.gates import Gates
 from plimsoll.errors import ConfigError
+from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, Limit, MemoryBlock, PluginDevices, PodResourcesServer
-from plimsoll.node.prepared import PreparedDevice
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1

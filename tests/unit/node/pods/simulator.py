@@ -8,10 +8,19 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from plimsoll.api.core import Pod
-from plimsoll.node.containers import ContainerState, Phase, SandboxState
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
 from plimsoll.node.pods.backoff import Timing, Wait, next_wait
 from plimsoll.node.pods.decisions import decide
-from plimsoll.node.pods.pod_state import Begin, Ending, Launch, Order, Remove, RunSandbox, Situation, Stop
+from plimsoll.node.pods.pod_state import (
+    Begin,
+    Ending,
+    Launch,
+    Remove,
+    RunSandbox,
+    Situation,
+    Stop,
+    TerminationRequest,
+)
 
 FOREVER = float("inf")
 
@@ -50,12 +59,12 @@ class Simulation:
     news: list[tuple[float, Callable[[Simulation], None]]] = field(default_factory=list)
     now: float = 1000.0
     trace: list[Happening] = field(default_factory=list)
-    sandbox: SandboxState | None = None
-    states: dict[str, ContainerState] = field(default_factory=dict)
+    sandbox: SandboxInfo | None = None
+    states: dict[str, ContainerInfo] = field(default_factory=dict)
     ends: dict[str, tuple[float, int]] = field(default_factory=dict)
     waits: dict[str, Wait] = field(default_factory=dict)
     stopping: dict[str, float] = field(default_factory=dict)
-    order: Order | None = None
+    order: TerminationRequest | None = None
     vanished: bool = False
     ending: Ending | None = None
     started_at: float = 1000.0
@@ -117,7 +126,7 @@ class Simulation:
             for action in decision.actions:
                 self._act(action)
             if not decision.actions:
-                running = any(state.phase is Phase.RUNNING for state in self.states.values())
+                running = any(state.phase is ContainerPhase.RUNNING for state in self.states.values())
                 self.over = self.ending is not None and not running
                 return decision.wake_at
         raise AssertionError("decisions never settle")
@@ -126,7 +135,7 @@ class Simulation:
         match action:
             case RunSandbox():
                 self.trace.append(Happening(self.now, "sandbox"))
-                self.sandbox = SandboxState(
+                self.sandbox = SandboxInfo(
                     uid="u", name="p", namespace="d", running=True, created_at=self.now
                 )
             case Begin(container, attempt, ended_at, _):
@@ -136,12 +145,12 @@ class Simulation:
                 id = f"{container.name}-{attempt}"
                 assert id not in self.states
                 seconds, code = self.behaviours[container.name].of(attempt)
-                self.states[id] = ContainerState(
+                self.states[id] = ContainerInfo(
                     id=id,
                     pod="u",
                     name=container.name,
                     attempt=attempt,
-                    phase=Phase.RUNNING,
+                    phase=ContainerPhase.RUNNING,
                     created_at=self.now,
                     started_at=self.now,
                 )
@@ -154,13 +163,13 @@ class Simulation:
                 end = (self.now + heeds, 143) if heeds < grace else (self.now + grace, 137)
                 self.ends[id] = min(self.ends[id], end)
             case Remove(id):
-                assert self.states.pop(id).phase is not Phase.RUNNING
+                assert self.states.pop(id).phase is not ContainerPhase.RUNNING
             case Launch():
                 raise AssertionError("nothing is created without being started here")
 
     def _end(self, id: str, code: int) -> None:
         state = self.states[id]
-        self.states[id] = replace(state, phase=Phase.EXITED, finished_at=self.now, exit_code=code)
+        self.states[id] = replace(state, phase=ContainerPhase.EXITED, finished_at=self.now, exit_code=code)
         self.ends.pop(id)
         self.stopping.pop(id, None)
         self.trace.append(Happening(self.now, "end", state.name, state.attempt, code))

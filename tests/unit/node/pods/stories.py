@@ -32,7 +32,7 @@ def check_nothing_is_leaked(node: Node) -> None:
     if node.worker is not None and node.worker.finished:
         assert node.machine.sandboxes() == []
         assert node.machine.containers() == []
-        assert node.book.claims() == ()
+        assert node.claim_cache.claims() == ()
         assert not node.gpus.held
 
 

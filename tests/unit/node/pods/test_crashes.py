@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from plimsoll.api.core import Pod
-from plimsoll.node.containers import Phase, RuntimeFault
+from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.stories import (
     gone,
@@ -71,13 +71,13 @@ def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step
 
         await live()
         await until(died.is_set)
-        ran = [s.id for s in node.machine.containers() if s.phase is Phase.RUNNING]
+        ran = [s.id for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING]
         await node.crash()
         await node.begin(pod)
         if LIFE.index(step) < LIFE.index("stop c"):
             await until(lambda: is_phase(node, "Running"))
-            await until(lambda: any(s.phase is Phase.RUNNING for s in node.machine.containers()))
-            assert set(ran) <= {s.id for s in node.machine.containers() if s.phase is Phase.RUNNING}
+            await until(lambda: any(s.phase is ContainerPhase.RUNNING for s in node.machine.containers()))
+            assert set(ran) <= {s.id for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING}
             await node.delete()
         await gone(node)
         assert node.log.count("prepared") <= 2
@@ -88,7 +88,7 @@ def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step
 
 async def running(node: Node, attempt: int) -> bool:
     states = node.machine.containers()
-    ready = any(s.phase is Phase.RUNNING and s.attempt == attempt for s in states)
+    ready = any(s.phase is ContainerPhase.RUNNING and s.attempt == attempt for s in states)
     return ready and await is_phase(node, "Running")
 
 
@@ -145,7 +145,7 @@ def test_whatever_happens_nothing_is_left(cluster: LocalCluster, seed: int) -> N
 
     async def one_event(node: Node, pod: Pod) -> None:
         kind = dice.choice(["die", "die", "crash", "cut", "join", "refuse", "hold", "fault", "wait"])
-        running = [s for s in node.machine.containers() if s.phase is Phase.RUNNING]
+        running = [s for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING]
         if kind == "die" and running:
             await node.machine.crash(pod.metadata.uid, "c", dice.choice([1, 137]))
         elif kind == "crash":

@@ -11,13 +11,22 @@ from hypothesis import strategies as st
 from plimsoll.api.containers import ContainerRestartRule, ExitCodes, Probe
 from plimsoll.api.core import Container, Pod, PodSpec
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.node.containers import ContainerState, Phase, SandboxState
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
 from plimsoll.node.pods.backoff import Failure, Timing
 from plimsoll.node.pods.decisions import decide
-from plimsoll.node.pods.pod_state import Begin, Cause, Launch, Order, Probed, RunSandbox, Situation, Stop
+from plimsoll.node.pods.pod_state import (
+    Begin,
+    Cause,
+    Launch,
+    Probed,
+    RunSandbox,
+    Situation,
+    Stop,
+    TerminationRequest,
+)
 from tests.unit.node.pods.simulator import FOREVER, Behaviour, Happening, Simulation
 
-SANDBOX = SandboxState(uid="u", name="p", namespace="d", running=True, created_at=0.0)
+SANDBOX = SandboxInfo(uid="u", name="p", namespace="d", running=True, created_at=0.0)
 
 
 def pod_of(
@@ -29,8 +38,10 @@ def pod_of(
     )
 
 
-def state(name: str, phase: Phase = Phase.RUNNING, attempt: int = 0, **rest: object) -> ContainerState:
-    return ContainerState(
+def state(
+    name: str, phase: ContainerPhase = ContainerPhase.RUNNING, attempt: int = 0, **rest: object
+) -> ContainerInfo:
+    return ContainerInfo(
         id=f"{name}-{attempt}",
         pod="u",
         name=name,
@@ -92,7 +103,7 @@ def simulations(draw: st.DrawFn) -> Simulation:
             elif kind == "vanish":
                 sim.vanished = True
             elif sim.order is None:
-                sim.order = Order("Evicted", "low", float(grace))
+                sim.order = TerminationRequest("Evicted", "low", float(grace))
 
         simulation.news.append((when, news))
     return simulation
@@ -225,7 +236,7 @@ def test_init_containers_one_by_one_then_the_rest_together() -> None:
     )
     found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX))
     assert found.actions == (Begin(pod.spec.init_containers[0], 0),)
-    done = [state("i1", Phase.EXITED), state("i2", Phase.EXITED)]
+    done = [state("i1", ContainerPhase.EXITED), state("i2", ContainerPhase.EXITED)]
     assert decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=done[:1])).actions == (
         Begin(pod.spec.init_containers[1], 0),
     )
@@ -326,22 +337,22 @@ def test_a_lost_sandbox_is_made_anew_and_init_containers_run_again() -> None:
     pod = pod_of(Container(name="m"), Container(name="n"), inits=(Container(name="i"),), policy="OnFailure")
     gone = replace(SANDBOX, running=False)
     states = (
-        state("i", Phase.EXITED),
-        state("m", Phase.EXITED, exit_code=137, finished_at=2.0),
-        state("n", Phase.EXITED),
+        state("i", ContainerPhase.EXITED),
+        state("m", ContainerPhase.EXITED, exit_code=137, finished_at=2.0),
+        state("n", ContainerPhase.EXITED),
     )
     at = Situation(pod=pod, now=50.0, sandbox=gone, states=states)
     assert decide(at).actions == (RunSandbox(stale=True),)
     renewed = replace(at, sandbox=replace(SANDBOX, created_at=50.0))
     assert decide(renewed).actions == (Begin(pod.spec.init_containers[0], 1, 0.0),)
-    again = replace(state("i", Phase.EXITED, attempt=1), created_at=51.0)
+    again = replace(state("i", ContainerPhase.EXITED, attempt=1), created_at=51.0)
     found = decide(replace(renewed, states=(*states, again)))
     assert found.actions == (Begin(pod.spec.containers[0], 1, 2.0),), "n has succeeded and is not run again"
 
 
 def test_a_container_created_before_a_crash_of_the_agent_is_started() -> None:
     pod = pod_of(Container(name="m"))
-    at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m", Phase.CREATED),))
+    at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m", ContainerPhase.CREATED),))
     assert decide(at).actions == (Launch(pod.spec.containers[0], "m-0"),)
     failed = replace(at, failures={"m": Failure("RunContainerError", "no", 1, 4.5)})
     found = decide(failed)

@@ -7,9 +7,9 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.client.endpoints import PODS
-from plimsoll.node.admission.allocation import Allocation
-from plimsoll.node.admission.resize import ACCEPTED, Outcome, Resize
-from plimsoll.node.containers import Phase, RuntimeFault, SandboxSpec
+from plimsoll.node.admission.allocation import PodAllocation
+from plimsoll.node.admission.resize import ACCEPTED, ResizeDecision, ResizeOutcome
+from plimsoll.node.containers import ContainerPhase, RuntimeFault, SandboxSpec
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.stories import (
     condition,
@@ -25,15 +25,17 @@ class Room:
     """Books that grant a resize when they are told to."""
 
     def __init__(self) -> None:
-        self.allocations: dict[str, Allocation] = {}
-        self.answer: Resize | None = Resize(Outcome.DEFERRED, "Node didn't have enough capacity: cpu")
+        self.allocations: dict[str, PodAllocation] = {}
+        self.answer: ResizeDecision | None = ResizeDecision(
+            ResizeOutcome.DEFERRED, "Node didn't have enough capacity: cpu"
+        )
 
-    def given(self, pod: Pod) -> Pod:
-        return self.allocations.setdefault(pod.metadata.uid, Allocation.of(pod)).onto(pod)
+    def allocated(self, pod: Pod) -> Pod:
+        return self.allocations.setdefault(pod.metadata.uid, PodAllocation.from_spec(pod)).apply_to(pod)
 
-    async def judge(self, pod: Pod) -> Resize | None:
+    async def check(self, pod: Pod) -> ResizeDecision | None:
         if self.answer is not None and self.answer.accepted:
-            self.allocations[pod.metadata.uid] = Allocation.of(pod)
+            self.allocations[pod.metadata.uid] = PodAllocation.from_spec(pod)
         return self.answer
 
 
@@ -99,7 +101,7 @@ def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
         (own,) = (await node.status())["containerStatuses"]
         assert own["resources"]["limits"]["memory"] == "2Gi"
         assert own["lastState"]["terminated"]["exitCode"] == 0, "it succeeded, and runs again all the same"
-        running = [h for h in node.machine.inventory().containers if h.state.phase is Phase.RUNNING]
+        running = [h for h in node.machine.inventory().containers if h.state.phase is ContainerPhase.RUNNING]
         assert [h.resources.memory_limit for h in running] == [2 * 2**30]
 
     play(cluster, story)
@@ -114,7 +116,9 @@ def test_a_pod_shrinks_after_the_container_that_had_more_was_restarted(cluster: 
 
         async def noted(spec: SandboxSpec) -> RuntimeFault | None:
             updates.append(spec.plan.memory)
-            running = [h for h in node.machine.inventory().containers if h.state.phase is Phase.RUNNING]
+            running = [
+                h for h in node.machine.inventory().containers if h.state.phase is ContainerPhase.RUNNING
+            ]
             assert all((h.resources.memory_limit or 0) <= (spec.plan.memory or 0) for h in running)
             return await update(spec)
 
@@ -140,7 +144,7 @@ def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
         await node.crash()
         await resize(node, requests={"cpu": "2"})
         tree = await node.get()
-        room.allocations[pod.metadata.uid] = Allocation.of(codec.decode(codec.encode(tree), Pod))
+        room.allocations[pod.metadata.uid] = PodAllocation.from_spec(codec.decode(codec.encode(tree), Pod))
         node.parts.resizes = room
         await node.begin(pod)
         await until(lambda: node.machine.inventory().containers[0].resources.cpu_shares == 2048)

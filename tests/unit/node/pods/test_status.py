@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from plimsoll.api.meta import Condition, ObjectMeta
 from plimsoll.api.quantity import Quantity
-from plimsoll.node.containers import ContainerState, Phase, SandboxState
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
 from plimsoll.node.pods.phases import phase_of
 from plimsoll.node.pods.pod_state import Cause, Ending, Probed, Waiting
 from plimsoll.node.pods.status import build_status, merge_told, reject_status, status_patch
@@ -20,7 +20,7 @@ from plimsoll.node.pods.status_input import Seen
 
 NOW = 1_750_000_000.0
 WHEN = "2025-06-15T15:06:40Z"
-SANDBOX = SandboxState(uid="u", name="p", namespace="d", running=True, created_at=NOW, ip="10.1.0.1")
+SANDBOX = SandboxInfo(uid="u", name="p", namespace="d", running=True, created_at=NOW, ip="10.1.0.1")
 
 
 def pod_of(inits: tuple[Container, ...] = (), policy: str = "Always", **status: Any) -> Pod:
@@ -33,14 +33,16 @@ def pod_of(inits: tuple[Container, ...] = (), policy: str = "Always", **status: 
     )
 
 
-def state(name: str = "m", phase: Phase = Phase.RUNNING, attempt: int = 0, **rest: Any) -> ContainerState:
+def state(
+    name: str = "m", phase: ContainerPhase = ContainerPhase.RUNNING, attempt: int = 0, **rest: Any
+) -> ContainerInfo:
     known = {"created_at": NOW, "started_at": NOW, **rest}
-    if phase is Phase.EXITED:
+    if phase is ContainerPhase.EXITED:
         known.setdefault("finished_at", NOW)
-    return ContainerState(id=f"{name}{attempt}", pod="u", name=name, attempt=attempt, phase=phase, **known)
+    return ContainerInfo(id=f"{name}{attempt}", pod="u", name=name, attempt=attempt, phase=phase, **known)
 
 
-def see(pod: Pod, *states: ContainerState, **rest: Any) -> Seen:
+def see(pod: Pod, *states: ContainerInfo, **rest: Any) -> Seen:
     known = {"sandbox": SANDBOX, "runtime": "process", "host_ips": ("10.0.0.1",), **rest}
     return Seen(pod=pod, now=NOW, states=states, **known)
 
@@ -96,7 +98,7 @@ def test_initializing() -> None:
         "containers with incomplete status: [i]",
     )
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
-    done = build_status(see(pod, state("i", Phase.EXITED)))
+    done = build_status(see(pod, state("i", ContainerPhase.EXITED)))
     assert conditions(done)["Initialized"][0] == "True"
     assert done["initContainerStatuses"][0]["ready"] is True
     assert done["phase"] == "Pending"
@@ -104,7 +106,7 @@ def test_initializing() -> None:
 
 def test_an_init_container_that_failed_for_good() -> None:
     pod = pod_of((Container(name="i"),), "Never")
-    failed = see(pod, state("i", Phase.EXITED, exit_code=3))
+    failed = see(pod, state("i", ContainerPhase.EXITED, exit_code=3))
     assert build_status(failed)["phase"] == "Pending", "not before everything is stopped"
     status = build_status(replace(failed, terminal=True))
     assert status["phase"] == "Failed"
@@ -116,8 +118,8 @@ def test_an_init_container_that_failed_for_good() -> None:
 def test_crash_loop() -> None:
     waiting = {"m": Waiting("CrashLoopBackOff", "back-off 10s ...")}
     states = (
-        state(phase=Phase.EXITED, exit_code=1),
-        state(phase=Phase.EXITED, attempt=1, exit_code=2, reason="OOMKilled"),
+        state(phase=ContainerPhase.EXITED, exit_code=1),
+        state(phase=ContainerPhase.EXITED, attempt=1, exit_code=2, reason="OOMKilled"),
     )
     status = build_status(see(pod_of(), *states, waiting=waiting))
     assert status["phase"] == "Running"
@@ -129,7 +131,7 @@ def test_crash_loop() -> None:
 
 
 def test_the_attempt_before_is_the_last_state() -> None:
-    status = build_status(see(pod_of(), state(phase=Phase.EXITED, exit_code=9), state(attempt=1)))
+    status = build_status(see(pod_of(), state(phase=ContainerPhase.EXITED, exit_code=9), state(attempt=1)))
     (own,) = status["containerStatuses"]
     assert own["lastState"]["terminated"] == {
         "exitCode": 9,
@@ -143,14 +145,16 @@ def test_the_attempt_before_is_the_last_state() -> None:
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (1, "Failed")])
 def test_the_end_is_told_when_nothing_runs(code: int, phase: str) -> None:
     ended = see(
-        pod_of(policy="Never"), state(phase=Phase.EXITED, exit_code=code), before={"phase": "Running"}
+        pod_of(policy="Never"),
+        state(phase=ContainerPhase.EXITED, exit_code=code),
+        before={"phase": "Running"},
     )
     assert build_status(ended)["phase"] == "Running"
     assert build_status(replace(ended, terminal=True))["phase"] == phase
 
 
 def test_a_deleted_pod_that_always_restarts_ends_as_its_containers_did() -> None:
-    ended = see(pod_of(), state(phase=Phase.EXITED), before={"phase": "Running"}, terminal=True)
+    ended = see(pod_of(), state(phase=ContainerPhase.EXITED), before={"phase": "Running"}, terminal=True)
     assert build_status(ended)["phase"] == "Succeeded"
 
 
@@ -164,7 +168,7 @@ def test_deadline_and_eviction() -> None:
     ending = Ending(Cause.DEADLINE, NOW, NOW, "DeadlineExceeded", "too long")
     running = see(pod_of(), state(), ending=ending, before={"phase": "Running"})
     assert build_status(running)["phase"] == "Running"
-    ended = replace(running, states=(state(phase=Phase.EXITED),), terminal=True)
+    ended = replace(running, states=(state(phase=ContainerPhase.EXITED),), terminal=True)
     status = build_status(ended)
     assert (status["phase"], status["reason"], status["message"]) == (
         "Failed",
@@ -196,7 +200,7 @@ def test_sidecars_and_probes() -> None:
     pod = pod_of((side,))
     slow = see(pod, state("s"), probes={"s0": Probed(started=False)})
     assert build_status(slow)["phase"] == "Pending"
-    both = see(pod, state("s", Phase.EXITED, exit_code=1), state())
+    both = see(pod, state("s", ContainerPhase.EXITED, exit_code=1), state())
     status = build_status(both)
     assert status["phase"] == "Running"
     assert conditions(status)["ContainersReady"][2] == "containers with unready status: [s]"
@@ -286,8 +290,8 @@ def test_phases_of_plain_pods(states: list[dict[str, Any]], policy: str) -> None
 
 def test_the_api_lets_nobody_take_back_an_end() -> None:
     pod = pod_of((Container(name="i"),))
-    first = build_status(see(pod, state("i", Phase.EXITED), state()))
-    again = build_status(see(pod, state("i", Phase.EXITED), state("i", attempt=1), before=first))
+    first = build_status(see(pod, state("i", ContainerPhase.EXITED), state()))
+    again = build_status(see(pod, state("i", ContainerPhase.EXITED), state("i", attempt=1), before=first))
     assert again["initContainerStatuses"] == first["initContainerStatuses"]
 
 

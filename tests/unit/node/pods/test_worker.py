@@ -10,8 +10,8 @@ import pytest
 
 from plimsoll.api.resource import AllocationDevice
 from plimsoll.client.endpoints import CONFIG_MAPS, PODS
-from plimsoll.node.containers import Phase, RuntimeFault
-from plimsoll.node.pods.pod_state import Order
+from plimsoll.node.containers import ContainerPhase, RuntimeFault
+from plimsoll.node.pods.pod_state import TerminationRequest
 from plimsoll.node.pods.worker import reject
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.claims.world import make_claim, make_pod
@@ -179,8 +179,10 @@ def test_an_eviction(cluster: LocalCluster) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
         assert node.worker is not None
-        order = Order("Evicted", "The node was low on resource: memory.", 0.0, "TerminationByKubelet")
-        node.worker.end(order)
+        order = TerminationRequest(
+            "Evicted", "The node was low on resource: memory.", 0.0, "TerminationByKubelet"
+        )
+        node.worker.terminate(order)
         await until(lambda: is_phase(node, "Failed"))
         status = await node.status()
         assert (status["reason"], status["message"]) == ("Evicted", "The node was low on resource: memory.")
@@ -289,7 +291,7 @@ def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
         for attempt in range(1, 4):
             await node.machine.crash(pod.metadata.uid, "c", 1)
             await until(partial(node.log.count, f"create c {attempt}"))
-            await until(lambda: node.machine.latest(pod.metadata.uid, "c").phase is Phase.RUNNING)
+            await until(lambda: node.machine.latest(pod.metadata.uid, "c").phase is ContainerPhase.RUNNING)
         assert await restarted(node, 0), "nothing came through"
         written = node.parts.writer.written
         node.line.cut = False
@@ -333,9 +335,9 @@ def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: Local
         node.parts.timing = replace(QUICK, retry_first=3600.0, retry_most=3600.0)
         device = [AllocationDevice(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]
         earlier = make_claim("earlier", uid="old", users=["gone"], results=device)
-        assert await node.book.prepare(make_pod("gone", "earlier"), {"earlier": earlier}) == ()
+        assert await node.claim_cache.prepare(make_pod("gone", "earlier"), {"earlier": earlier}) == ()
         worker = await node.begin(await with_claim(node))
-        node.book.on_release = worker.claims_released
+        node.claim_cache.on_release = worker.claims_released
         await until(lambda: worker._failures)
         (failure,) = worker._failures.values()
         assert failure.reason == "FailedPrepareDynamicResources"
@@ -346,7 +348,7 @@ def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: Local
         worker.claims_released(frozenset({"another"}))
         await asyncio.sleep(0.05)
         assert node.log.count("prepared") == 1
-        await node.book.unprepare("gone")
+        await node.claim_cache.unprepare("gone")
         await until(lambda: is_phase(node, "Running"))
 
     play(cluster, story)

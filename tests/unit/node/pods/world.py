@@ -17,15 +17,15 @@ from plimsoll.client.http import HttpTransport
 from plimsoll.client.transport import Reply, Request, Stream
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.cgroups import Settings
-from plimsoll.node.claims.claim_info_cache import ClaimBook
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
-from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.cgroup_planner import CgroupPlanner
+from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault, PreparedDevice
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.pods.backoff import Timing
 from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.environment import NodeFacts
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.pods.writer import Events, StatusWriter
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.node.runtime.simulated import NoneRuntime
 from plimsoll.up.local_cluster import LocalCluster
 
@@ -96,7 +96,7 @@ class Machine(NoneRuntime):
         await super().remove_sandbox(uid)
 
     async def create(self, spec: ContainerSpec) -> RuntimeFault | None:
-        running = [s.name for s in self.containers(spec.pod) if s.phase is Phase.RUNNING]
+        running = [s.name for s in self.containers(spec.pod) if s.phase is ContainerPhase.RUNNING]
         assert spec.name not in running, "two attempts at once"
         fault = await self._step(f"create {spec.name} {spec.attempt} {' '.join(spec.cdi)}".strip())
         return fault or await super().create(replace(spec, cdi=()))  # there are no CDI files here
@@ -123,7 +123,7 @@ class Machine(NoneRuntime):
         if self._changed is not None:
             self._changed(uid)
 
-    def latest(self, uid: str, name: str) -> ContainerState:
+    def latest(self, uid: str, name: str) -> ContainerInfo:
         return [s for s in self.containers(uid) if s.name == name][-1]
 
 
@@ -197,15 +197,15 @@ class Node:
     def __post_init__(self) -> None:
         self.machine = Machine(log=self.log)
         self.gpus = Gpus(self.log, is_used=self._runs)
-        self.book = ClaimBook(self.gpus)
+        self.claim_cache = ClaimInfoCache(self.gpus)
         self.watching: asyncio.Task[None] | None = None
         self.parts = self._parts()
 
     def _parts(self) -> Parts:
         return Parts(
             runtime=self.machine,
-            book=self.book,
-            plans=Enforcement(Settings(memory_capacity=2**34)),
+            claim_cache=self.claim_cache,
+            plans=CgroupPlanner(Settings(memory_capacity=2**34)),
             objects=self.client,
             writer=StatusWriter(self.client, retry_first=0.02, retry_most=0.05),
             events=Events(self.client),
@@ -290,7 +290,7 @@ class Node:
         self.parts = self._parts()
 
     def _runs(self) -> bool:
-        return any(state.phase is Phase.RUNNING for state in self.machine.containers())
+        return any(state.phase is ContainerPhase.RUNNING for state in self.machine.containers())
 
     def forget(self) -> None:
         """The machine was started anew and knows nothing."""

@@ -37,6 +37,6 @@ def test_a_thousand_nodes() -> None:
             )
         time.sleep(11)  # every lease has been renewed by now
         agents = [cluster.agent(f"node-{number}") for number in range(NODES)]
-        assert all(agent.presence.renewals >= 2 for agent in agents)
-        assert sum(agent.presence.failures for agent in agents) == 0
-        assert sum(len(agent.admitter) for agent in agents) == 200
+        assert all(agent.status_reporter.renewals >= 2 for agent in agents)
+        assert sum(agent.status_reporter.failures for agent in agents) == 0
+        assert sum(len(agent.admission_handler) for agent in agents) == 200

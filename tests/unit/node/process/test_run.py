@@ -19,13 +19,13 @@ from plimsoll.apiserver.process import RunningServer, ServerSettings, start_serv
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError, ConfigError, InputError
-from plimsoll.node.admission.admit import Admitter
+from plimsoll.node.admission.admission_handler import AdmissionHandler
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess, own_addresses
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.node.status.reporter import Presence, Timing
+from plimsoll.node.status.reporter import NodeStatusReporter, Timing
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = Timing(renew=0.05, check=0.05, first=0.01, most=0.05)
@@ -44,13 +44,13 @@ class Notebook:
 
     def __init__(self, client: Client, settings: NodeSettings, name: str, machine: Machine, _: Any) -> None:
         self.name = name
-        self.presence = Presence(client, name, machine, timing=settings.timing, fed=True)
-        self.admitter = Admitter(self.presence.node)
+        self.status_reporter = NodeStatusReporter(client, name, machine, timing=settings.timing, fed=True)
+        self.admission_handler = AdmissionHandler(self.status_reporter.node)
         self.heard: list[str] = []
         self.task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self.task = asyncio.create_task(self.presence.run())
+        self.task = asyncio.create_task(self.status_reporter.run())
 
     async def stop(self) -> None:
         assert self.task is not None
@@ -181,9 +181,9 @@ def test_many_nodes_share_one_watch(folder: Path) -> None:
                 binding = {"metadata": {"name": "free"}, "target": {"kind": "Node", "name": "n-2"}}
                 await admin.post(PODS, "free", "binding", binding, "default")
                 await until(lambda: heard["n-2"] == ["listed ", "added free"])
-                uid = process.agent("n-0").presence.uid
+                uid = process.agent("n-0").status_reporter.uid
                 await admin.delete(NODES, "n-0")
-                await until(lambda: process.agent("n-0").presence.uid not in ("", uid))
+                await until(lambda: process.agent("n-0").status_reporter.uid not in ("", uid))
                 with pytest.raises(InputError, match="there is no such node"):
                     process.agent("n-3")
             assert not (folder / "n-0").exists(), "bare nodes have no files"
@@ -206,7 +206,7 @@ def test_a_machine_file_that_changes_changes_the_node(folder: Path) -> None:
                 fresh.rename(path)
 
                 def grown() -> bool:
-                    node: Node = process.agent().presence.node
+                    node: Node = process.agent().status_reporter.node
                     return str(node.status.allocatable["cpu"]) == "6"
 
                 await until(grown)
@@ -245,7 +245,7 @@ def test_stopped_before_the_server_answers(folder: Path) -> None:
         async with cluster() as server:
             process = NodeProcess(server.client(node_user("x")), settings(folder), make=Notebook)
             task = asyncio.create_task(process.run())
-            await until(lambda: "n" in process.agents and process.agent().presence.failures > 1)
+            await until(lambda: "n" in process.agents and process.agent().status_reporter.failures > 1)
             assert not process._ready.is_set(), "a node cannot register as another"
             process.stop()
             await asyncio.wait_for(task, SECONDS)
@@ -263,7 +263,12 @@ def test_pages(folder: Path) -> None:
                 big = a_pod("big", "n")
                 big["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "9"}}
                 await server.client().create(PODS, big, "default")
-                await until(lambda: len(process.agent().admitter) == 1 and process.agent().admitter.refusals)
+                await until(
+                    lambda: (
+                        len(process.agent().admission_handler) == 1
+                        and process.agent().admission_handler.rejections
+                    )
+                )
                 assert process.pages is not None
 
                 async def page(path: str) -> str:

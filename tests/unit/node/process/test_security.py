@@ -110,7 +110,7 @@ def test_containers_probes_and_hooks_have_the_same_credentials(reports: Path) ->
 
 
 def pids(cluster: LocalCluster) -> dict[str, int]:
-    found = cluster.ask_node("real", lambda agent: agent.equipment.runtime.containers())  # type: ignore[attr-defined]
+    found = cluster.ask_node("real", lambda agent: agent.components.runtime.containers())  # type: ignore[attr-defined]
     return {state.name: state.pid for state in found if state.pid}
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.hooks import Adjusted
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
+from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, shims
 
@@ -56,7 +56,7 @@ def folder_of(yard: Yard, name: str = "c1", attempt: int = 0) -> Path:
     return yard.layout.container("pod-1", name) / str(attempt)
 
 
-def shim_of(found: ContainerState) -> int:
+def shim_of(found: ContainerInfo) -> int:
     run = json.loads((Path(found.log).parent / "run.json").read_text())
     return int(run["shim"])
 
@@ -77,7 +77,7 @@ def test_processes_survive_kill_9_and_are_adopted() -> None:
             async with yard.runtime(hooks) as runtime:
                 assert runtime.findings == []
                 assert {found.id: found.pid for found in runtime.containers()} == pids
-                assert all(found.phase is Phase.RUNNING for found in runtime.containers())
+                assert all(found.phase is ContainerPhase.RUNNING for found in runtime.containers())
                 assert [found.id for found in runtime.containers()] == [f"c{n}" for n in range(5)]
                 assert {pod.uid for pod in runtime.sandboxes()} == {"pod-0", "pod-1", "pod-2"}
                 assert [held.spec.id for held in runtime.inventory().containers] == list(pids)
@@ -148,13 +148,13 @@ def test_killed_at_any_point(seed: int) -> None:
                 found = {c.id: c for c in runtime.containers()}
                 assert {id for id in said if id in found} == set(said)
                 assert len(found) <= len(said) + 1
-                assert all(found[id].phase is Phase.RUNNING for id in said)
-                running = {c.pid for c in found.values() if c.phase is Phase.RUNNING}
+                assert all(found[id].phase is ContainerPhase.RUNNING for id in said)
+                running = {c.pid for c in found.values() if c.phase is ContainerPhase.RUNNING}
                 assert running == _processes_of(yard)
                 for c in found.values():
-                    if c.phase is Phase.CREATED:  # killed between the two: it can be started yet
+                    if c.phase is ContainerPhase.CREATED:  # killed between the two: it can be started yet
                         assert await runtime.start_container(c.id) is None
-                        assert state(runtime, c.id).phase is Phase.RUNNING
+                        assert state(runtime, c.id).phase is ContainerPhase.RUNNING
                 for pod in runtime.sandboxes():
                     await runtime.remove_sandbox(pod.uid)
                 assert _processes_of(yard) == set()
@@ -229,7 +229,7 @@ def test_a_reused_pid_is_left_alone() -> None:
                 (folder / "run.json").write_text(json.dumps(record))
                 async with yard.runtime() as runtime:
                     lost = state(runtime)
-                    assert (lost.phase, lost.reason) == (Phase.EXITED, "ContainerStatusUnknown")
+                    assert (lost.phase, lost.reason) == (ContainerPhase.EXITED, "ContainerStatusUnknown")
                     await runtime.stop_container("c1", 0)
                     await runtime.remove_sandbox("pod-1")
                 assert alive(bystander.pid)
@@ -296,7 +296,7 @@ def test_damaged_files(name: str, data: bytes) -> None:
                     assert set(found) == {"c2", "c3"}
                     assert not folder_of(yard).exists()
                 else:
-                    assert found["c1"].phase is Phase.EXITED
+                    assert found["c1"].phase is ContainerPhase.EXITED
                     assert (found["c1"].exit_code, found["c1"].reason) == (137, "ContainerStatusUnknown")
                 if name != "sandbox.json":
                     assert found["c2"] == other
@@ -337,7 +337,7 @@ def test_what_was_applied_is_known_to_the_next_agent() -> None:
     async def story() -> None:
         async with a_yard() as yard:
             hooks = Witness()
-            hooks.adjust = lambda container, resources: Adjusted(
+            hooks.adjust = lambda container, resources: AdjustedContainer(
                 resources=resources.merged(LinuxResources(cpu_shares=99, unified={"memory.high": "1"}))
             )
             async with yard.runtime(hooks) as runtime:
@@ -372,7 +372,7 @@ def test_a_shim_that_is_still_on_its_way() -> None:
             )
             os.close(said)  # nobody listens any more
             async with yard.runtime() as runtime:
-                assert state(runtime).phase is Phase.RUNNING
+                assert state(runtime).phase is ContainerPhase.RUNNING
                 assert shim_of(state(runtime)) == pid
 
     asyncio.run(story())

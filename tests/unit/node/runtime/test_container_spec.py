@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.node.hooks import Adjusted, DeviceEdit, MountEdit
+from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime.container_spec import combine
 from plimsoll.protocols.cdi import DeviceNode, Edits, Hook, IntelRdt, Mount, NetDevice
@@ -23,7 +23,7 @@ def test_the_later_word_counts(
     made = combine(
         a_container("true", env=own),
         Edits(env=tuple(f"{name}={value}" for name, value in edits)),
-        Adjusted(resources=LinuxResources(), env=hooks, unset=unset),
+        AdjustedContainer(resources=LinuxResources(), env=hooks, unset=unset),
     )
     for name in "ABC":
         words = [own.get(name), *(value for key, value in edits if key == name)]
@@ -40,7 +40,7 @@ def test_edits_and_adjustments_side_by_side() -> None:
         ),
         additional_gids=(0, 5, 5),
     )
-    adjusted = Adjusted(
+    adjusted = AdjustedContainer(
         resources=LinuxResources(cpus="1"),
         command=("other",),
         mounts=(MountEdit("/c", "/d"),),
@@ -55,7 +55,7 @@ def test_edits_and_adjustments_side_by_side() -> None:
     assert made.devices == (DeviceEdit("/dev/a", "/dev/b", "c", 1, 2, 6, None, None), DeviceEdit("/dev/c"))
     assert (made.gids, made.oom_score_adj, made.annotations) == ((5,), -3, {"a": "b"})
     assert made.others == adjusted.others
-    plain = combine(a_container("true"), Edits(), Adjusted(resources=LinuxResources()))
+    plain = combine(a_container("true"), Edits(), AdjustedContainer(resources=LinuxResources()))
     assert (plain.spec.command, plain.oom_score_adj, plain.notes) == (("true",), 900, ())
 
 
@@ -65,7 +65,7 @@ def test_what_no_process_can_have_is_told() -> None:
         intel_rdt=IntelRdt(clos_id="a"),
         net_devices=(NetDevice(host_interface_name="eth1", name="net0"),),
     )
-    notes = combine(a_container("true"), edits, Adjusted(resources=LinuxResources())).notes
+    notes = combine(a_container("true"), edits, AdjustedContainer(resources=LinuxResources())).notes
     assert [note.split()[1:3] for note in notes] == [
         ["CDI", "hooks"],
         ["intelRdt", "is"],

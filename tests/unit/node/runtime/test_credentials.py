@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.containers import ContainerState, RuntimeFault
+from plimsoll.node.containers import ContainerInfo, RuntimeFault
 from plimsoll.node.pods.commands import HostCommands
 from plimsoll.node.runtime import ProcessRuntime
 from plimsoll.node.security.capabilities import DEFAULT, mask_of
@@ -55,7 +55,7 @@ def numbers(text: str) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-async def started(runtime: ProcessRuntime, given: Credentials, **changes: Any) -> ContainerState:
+async def started(runtime: ProcessRuntime, given: Credentials, **changes: Any) -> ContainerInfo:
     """Start a container that waits, and wait until its command runs."""
     spec = a_container("sleep", "1000", credentials=given, **changes)
     found = await run(runtime, spec)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from plimsoll.node.cgroups import Cgroups
-from plimsoll.node.containers import Phase, RuntimeFault
-from plimsoll.node.hooks import Adjusted
+from plimsoll.node.containers import ContainerPhase, RuntimeFault
+from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 
 from .yard import (
@@ -59,7 +59,7 @@ def test_cpusets_are_applied_and_changed_while_it_runs(cgroups: Cgroups, cpus: l
 
     async def story() -> None:
         hooks = Witness()
-        hooks.adjust = lambda container, resources: Adjusted(
+        hooks.adjust = lambda container, resources: AdjustedContainer(
             resources=resources.merged(LinuxResources(cpus=last))
         )
         async with a_yard(cgroups) as yard:
@@ -86,7 +86,7 @@ def test_cpusets_are_applied_and_changed_while_it_runs(cgroups: Cgroups, cpus: l
 def test_a_set_that_cannot_be_given_is_a_fault(cgroups: Cgroups, cpus: list[int]) -> None:
     async def story() -> None:
         hooks = Witness()
-        hooks.adjust = lambda container, resources: Adjusted(resources=LinuxResources(cpus="4000"))
+        hooks.adjust = lambda container, resources: AdjustedContainer(resources=LinuxResources(cpus="4000"))
         async with a_yard(cgroups) as yard, yard.runtime(hooks) as runtime:
             with pytest.raises(AssertionError):
                 await run(runtime, shell("true"))
@@ -164,7 +164,7 @@ def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> N
             assert await runtime.start_container("c2") is None
             await ended(runtime, "c2")
             assert lines(state(runtime, "c2")) == ["later"]
-            assert state(runtime).phase is Phase.RUNNING
+            assert state(runtime).phase is ContainerPhase.RUNNING
             assert await runtime.restore_cgroups() == ()
 
     asyncio.run(story())

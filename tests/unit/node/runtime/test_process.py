@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.containers import ContainerSpec, Phase, RuntimeFault
-from plimsoll.node.hooks import Adjusted, DeviceEdit, MountEdit
+from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
+from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.cdi import Device, DeviceNode, Edits, Mount, Spec, write_spec
 
@@ -42,7 +42,12 @@ def test_output_and_exit_code() -> None:
             before = time.time()
             await run(runtime, shell("echo one; echo two >&2; printf three; exit 3"))
             found = await ended(runtime)
-            assert (found.phase, found.exit_code, found.signal, found.reason) == (Phase.EXITED, 3, 0, "Error")
+            assert (found.phase, found.exit_code, found.signal, found.reason) == (
+                ContainerPhase.EXITED,
+                3,
+                0,
+                "Error",
+            )
             assert before <= found.created_at <= found.started_at <= found.finished_at <= time.time()
             log = Path(found.log).read_text().splitlines()
             pattern = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) [FP] .*"
@@ -129,7 +134,7 @@ def test_commands_that_cannot_be_started(command: tuple[str, ...], text: str) ->
             assert fault.reason == "RunContainerError"
             assert text in fault.message
             found = state(runtime)
-            assert (found.phase, found.exit_code, found.reason) == (Phase.EXITED, 128, "StartError")
+            assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 128, "StartError")
             assert text in found.message
             assert hooks.calls[-2:] == ["starting c1 created", "stopped c1 exited"]
             await asyncio.wait_for(runtime.stop_container("c1", 10), 5)
@@ -163,7 +168,7 @@ def test_images_are_labels() -> None:
             await run(runtime, a_container(id="c2", image="registry:5000/team/web:v2"))
             assert lines(await ended(runtime, "c2")) == ["web"]
             await run(runtime, a_container(id="c3", image="registry/pause:3.10"))
-            assert state(runtime, "c3").phase is Phase.RUNNING
+            assert state(runtime, "c3").phase is ContainerPhase.RUNNING
             await runtime.stop_container("c3", 30)
             assert (state(runtime, "c3").exit_code, state(runtime, "c3").reason) == (0, "Completed")
 
@@ -232,7 +237,7 @@ def test_stopped_before_it_was_started() -> None:
             await runtime.run_sandbox(a_pod())
             await runtime.create(shell("echo no"))
             await runtime.stop_container("c1", 30)
-            assert state(runtime).phase is Phase.EXITED
+            assert state(runtime).phase is ContainerPhase.EXITED
             assert await runtime.start_container("c1") is None
             assert not Path(state(runtime).log).exists()
 
@@ -330,8 +335,8 @@ def test_hooks_and_cdi_in_order() -> None:
             write_spec(yard.layout.cdi, "a", first)
             write_spec(yard.layout.cdi, "b", second)
 
-            def adjust(container: ContainerSpec, resources: LinuxResources) -> Adjusted:
-                return Adjusted(
+            def adjust(container: ContainerSpec, resources: LinuxResources) -> AdjustedContainer:
+                return AdjustedContainer(
                     resources=resources.merged(LinuxResources(cpu_shares=55)),
                     env={"HOOK": container.env["DEVICE"]},
                     unset=frozenset({"GONE"}),
@@ -378,7 +383,9 @@ def test_a_refusal_leaves_nothing() -> None:
             hooks.adjust = lambda container, resources: RuntimeFault("CreateContainerError", "not here")
             assert await runtime.create(shell("true")) == RuntimeFault("CreateContainerError", "not here")
             hooks.calls.clear()
-            hooks.adjust = lambda container, resources: Adjusted(resources=resources, cdi=("v.com/c=z",))
+            hooks.adjust = lambda container, resources: AdjustedContainer(
+                resources=resources, cdi=("v.com/c=z",)
+            )
             fault = await runtime.create(shell("true"))
             assert fault is not None
             # what hooks had given away, they get back
@@ -466,7 +473,7 @@ def test_affinity_where_there_is_no_cpuset() -> None:
 
     async def story() -> None:
         hooks = Witness()
-        hooks.adjust = lambda container, resources: Adjusted(
+        hooks.adjust = lambda container, resources: AdjustedContainer(
             resources=resources.merged(LinuxResources(cpus=str(cpus[-1])))
         )
         async with a_yard() as yard, yard.runtime(hooks) as runtime:
@@ -483,7 +490,9 @@ def test_affinity_where_there_is_no_cpuset() -> None:
             assert await runtime.apply("c1", LinuxResources(cpus="5000")) is None
             assert (state(runtime).cpus, os.sched_getaffinity(pid)) == ("5000", set(cpus))
             await run(runtime, shell("sleep 1000", id="c2"))
-            hooks.adjust = lambda container, resources: Adjusted(resources=LinuxResources(cpus="5000"))
+            hooks.adjust = lambda container, resources: AdjustedContainer(
+                resources=LinuxResources(cpus="5000")
+            )
             found = await run(runtime, shell("sleep 1000", id="c3"))
             assert "CPUs [5000] cannot be set" in found.message
             await runtime.stop_container("c3", 0)
@@ -528,7 +537,7 @@ def test_mounts_and_devices_are_seen_inside_only() -> None:
             edits = Edits(mounts=mounts, device_nodes=nodes, additional_gids=(4321,))
             spec = Spec(version="0.8.0", kind="v.com/c", devices=(Device(name="x", edits=edits),))
             write_spec(yard.layout.cdi, "a", spec)
-            hooks.adjust = lambda container, resources: Adjusted(
+            hooks.adjust = lambda container, resources: AdjustedContainer(
                 resources=resources,
                 mounts=(MountEdit("tmpfs", str(root / "source"), "tmpfs", ("size=1m", "mode=0755")),),
                 devices=(DeviceEdit("/dev/null", "/dev/null"),),
@@ -562,7 +571,7 @@ def test_a_hundred_containers_at_once() -> None:
             faults += await asyncio.gather(*(runtime.start_container(name) for name in names))
             taken = time.monotonic() - started
             assert faults == [None] * (2 * count)
-            assert all(found.phase is Phase.RUNNING for found in runtime.containers())
+            assert all(found.phase is ContainerPhase.RUNNING for found in runtime.containers())
             shims = [_parent(found.pid) for found in runtime.containers()]
             sizes = [_status(pid, "VmRSS") for pid in shims]
             own = [_status(pid, "RssAnon") for pid in shims]
@@ -608,7 +617,7 @@ def test_a_caller_that_gives_up_leaves_nothing_half_done() -> None:
                 await asyncio.sleep(delay)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                await until(lambda id=id: state(runtime, id).phase is Phase.RUNNING)  # type: ignore[misc]
+                await until(lambda id=id: state(runtime, id).phase is ContainerPhase.RUNNING)  # type: ignore[misc]
                 await runtime.stop_container(id, 0)
                 assert state(runtime, id).signal == signal.SIGKILL
 

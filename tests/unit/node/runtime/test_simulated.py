@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.ledger.containers import Role
-from plimsoll.node.containers import Phase, RuntimeFault
-from plimsoll.node.hooks import Adjusted
+from plimsoll.node.containers import ContainerPhase, RuntimeFault
+from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import NoneRuntime
 from plimsoll.node.runtime.simulated import EXIT_CODE, RUN_SECONDS, Script, script_of
@@ -71,17 +71,17 @@ def test_a_life() -> None:
         assert await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "5", EXIT_CODE: "2"})) is None
         assert await runtime.create(a_container()) is None
         assert await runtime.create(a_container()) is None
-        assert [c.phase for c in runtime.containers()] == [Phase.CREATED]
+        assert [c.phase for c in runtime.containers()] == [ContainerPhase.CREATED]
         assert await runtime.start_container("c1") is None
         assert await runtime.start_container("c1") is None
         clock.now += 4.9
         runtime.tick()
-        assert runtime.containers("pod-1")[0].phase is Phase.RUNNING
+        assert runtime.containers("pod-1")[0].phase is ContainerPhase.RUNNING
         clock.now += 0.2
         runtime.tick()
         await until(lambda: changed == ["pod-1"])
         (state,) = runtime.containers("pod-1")
-        assert (state.phase, state.exit_code, state.reason) == (Phase.EXITED, 2, "Error")
+        assert (state.phase, state.exit_code, state.reason) == (ContainerPhase.EXITED, 2, "Error")
         assert (state.started_at, state.finished_at) == (1000.0, clock.now)
         await runtime.remove_sandbox("pod-1")
         await runtime.remove_sandbox("pod-1")
@@ -114,7 +114,7 @@ def test_stopping_is_no_news_but_ends_it() -> None:
             await runtime.stop_container(id, grace)
             await runtime.stop_container(id, grace)
         assert [(c.phase, c.exit_code, c.reason) for c in runtime.containers()] == [
-            (Phase.EXITED, 0, "Completed")
+            (ContainerPhase.EXITED, 0, "Completed")
         ] * 2
         await runtime.stop_container("unknown", 1)
         await runtime.remove_container("unknown")
@@ -132,10 +132,10 @@ def test_real_time() -> None:
         await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "0.05"}))
         await runtime.create(a_container(id="init", role=Role.INIT))
         await runtime.start_container("init")
-        await until(lambda: runtime.containers()[0].phase is Phase.EXITED)
+        await until(lambda: runtime.containers()[0].phase is ContainerPhase.EXITED)
         await runtime.create(a_container())
         await runtime.start_container("c1")
-        await until(lambda: runtime.containers()[1].phase is Phase.EXITED)
+        await until(lambda: runtime.containers()[1].phase is ContainerPhase.EXITED)
         state = runtime.containers()[1]
         assert 0.05 <= state.finished_at - state.started_at < 10
         assert changed == ["pod-1", "pod-1"]
@@ -178,8 +178,8 @@ def test_hooks_change_this_and_others() -> None:
         await runtime.run_sandbox(a_pod())
         await runtime.create(a_container(id="old"))
 
-        def adjust(container: Any, resources: LinuxResources) -> Adjusted:
-            return Adjusted(
+        def adjust(container: Any, resources: LinuxResources) -> AdjustedContainer:
+            return AdjustedContainer(
                 resources=resources.merged(LinuxResources(cpus="3")),
                 others={"old": LinuxResources(cpus="0-2"), "unknown": LinuxResources(cpus="9")},
             )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.common.checkpoint import Finding
 from plimsoll.errors import StoreError
 from plimsoll.ledger.containers import Role
-from plimsoll.node.containers import ContainerSpec, Phase, RuntimeFault
+from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, image_names, stop_signal
 from plimsoll.node.runtime.state_dir import (
@@ -138,7 +138,11 @@ def test_states(run: Run | None, exit: Exit | None) -> None:
     )
     state = state_of(record, run, exit, Path("/f"))
     if exit is not None:
-        assert (state.phase, state.finished_at, state.exit_code) == (Phase.EXITED, 9.0, exit.exit_code)
+        assert (state.phase, state.finished_at, state.exit_code) == (
+            ContainerPhase.EXITED,
+            9.0,
+            exit.exit_code,
+        )
         expected = (
             "ContainerStatusUnknown" if exit.lost
             else "StartError" if exit.error
@@ -148,9 +152,9 @@ def test_states(run: Run | None, exit: Exit | None) -> None:
         )  # fmt: skip
         assert state.reason == expected
     else:
-        assert state.phase is (Phase.CREATED if run is None else Phase.RUNNING)
+        assert state.phase is (ContainerPhase.CREATED if run is None else ContainerPhase.RUNNING)
         assert state.reason == ""
-    assert (state.pid != 0) == (state.phase is Phase.RUNNING)
+    assert (state.pid != 0) == (state.phase is ContainerPhase.RUNNING)
     assert state.log == "/f/log"
 
 

@@ -16,8 +16,8 @@ from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.ledger.containers import Role
 from plimsoll.node.cgroups import Cgroups, open_cgroups
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import NO_HOOKS, Adjusted, Hooks
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import NO_HOOKS, AdjustedContainer, RuntimeHooks
 from plimsoll.node.layout import Layout
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, ProcessSettings
@@ -67,13 +67,13 @@ def shell(text: str, **changes: Any) -> ContainerSpec:
 
 
 class Witness:
-    """Hooks that remember what they were told, and do as told before."""
+    """RuntimeHooks that remember what they were told, and do as told before."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.seen_env: dict[str, Mapping[str, str]] = {}
-        self.adjust: Callable[[ContainerSpec, LinuxResources], Adjusted | RuntimeFault] = (
-            lambda container, resources: Adjusted(resources=resources)
+        self.adjust: Callable[[ContainerSpec, LinuxResources], AdjustedContainer | RuntimeFault] = (
+            lambda container, resources: AdjustedContainer(resources=resources)
         )
         self.refuse_sandbox: RuntimeFault | None = None
         self.on_stopped: dict[str, LinuxResources] = {}
@@ -97,37 +97,37 @@ class Witness:
 
     async def create(
         self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
+    ) -> AdjustedContainer | RuntimeFault:
         self.calls.append(f"create {container.id}")
         self.seen_env[container.id] = container.env
         return self.adjust(container, resources)
 
-    async def created(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._told("created", container)
 
-    async def starting(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._told("starting", container)
 
-    async def started(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._told("started", container)
 
     async def update(
-        self, pod: SandboxSpec, container: ContainerState, resources: LinuxResources
-    ) -> Adjusted | RuntimeFault:
+        self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
+    ) -> AdjustedContainer | RuntimeFault:
         self._told("update", container)
-        return Adjusted(resources=resources)
+        return AdjustedContainer(resources=resources)
 
-    async def updated(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._told("updated", container)
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerState) -> Mapping[str, LinuxResources]:
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
         self._told("stopped", container)
         return self.on_stopped
 
-    async def removed(self, pod: SandboxSpec, container: ContainerState) -> None:
+    async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._told("removed", container)
 
-    def _told(self, what: str, container: ContainerState) -> None:
+    def _told(self, what: str, container: ContainerInfo) -> None:
         self.calls.append(f"{what} {container.id} {container.phase}")
 
 
@@ -143,7 +143,7 @@ class Yard:
         self.woken = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def runtime(self, hooks: Hooks = NO_HOOKS, **settings: Any) -> AsyncIterator[ProcessRuntime]:
+    async def runtime(self, hooks: RuntimeHooks = NO_HOOKS, **settings: Any) -> AsyncIterator[ProcessRuntime]:
         settings.setdefault("adopt_patience", PATIENCE)
         runtime = ProcessRuntime(
             self.layout, self.cgroups, self.cdi, hooks, settings=ProcessSettings(**settings)
@@ -193,11 +193,11 @@ async def until(condition: Callable[[], bool], patience: float = PATIENCE) -> No
     raise AssertionError("it did not come true in time")
 
 
-def state(runtime: ProcessRuntime, id: str = "c1") -> ContainerState:
+def state(runtime: ProcessRuntime, id: str = "c1") -> ContainerInfo:
     return next(found for found in runtime.containers() if found.id == id)
 
 
-async def run(runtime: ProcessRuntime, spec: ContainerSpec) -> ContainerState:
+async def run(runtime: ProcessRuntime, spec: ContainerSpec) -> ContainerInfo:
     """Create and start a container in its pod, which is made if need be."""
     assert await runtime.run_sandbox(a_pod(spec.pod)) is None
     assert await runtime.create(spec) is None
@@ -205,12 +205,12 @@ async def run(runtime: ProcessRuntime, spec: ContainerSpec) -> ContainerState:
     return state(runtime, spec.id)
 
 
-async def ended(runtime: ProcessRuntime, id: str = "c1") -> ContainerState:
-    await until(lambda: state(runtime, id).phase is Phase.EXITED)
+async def ended(runtime: ProcessRuntime, id: str = "c1") -> ContainerInfo:
+    await until(lambda: state(runtime, id).phase is ContainerPhase.EXITED)
     return state(runtime, id)
 
 
-def lines(state: ContainerState) -> list[str]:
+def lines(state: ContainerInfo) -> list[str]:
     """A container's output, without times and marks."""
     path = Path(state.log)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""A node's presence in the API: registered, kept up, registered again."""
+"""A node's status_reporter in the API: registered, kept up, registered again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.machine.machine import Machine, NumaNode
-from plimsoll.node.status.reporter import Presence, Timing
+from plimsoll.node.status.reporter import NodeStatusReporter, Timing
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = Timing(renew=0.05, check=0.05, first=0.01, most=0.05)
@@ -38,10 +38,10 @@ async def cluster(*, controllers: bool = False) -> AsyncIterator[RunningServer]:
 
 
 @asynccontextmanager
-async def running(presence: Presence) -> AsyncIterator[Presence]:
-    task = asyncio.create_task(presence.run())
+async def running(status_reporter: NodeStatusReporter) -> AsyncIterator[NodeStatusReporter]:
+    task = asyncio.create_task(status_reporter.run())
     try:
-        yield presence
+        yield status_reporter
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -62,29 +62,29 @@ async def until(look: Callable[[], Any]) -> Any:
             await asyncio.sleep(0.01)
 
 
-def make(server: RunningServer, name: str = "n1", **options: Any) -> Presence:
+def make(server: RunningServer, name: str = "n1", **options: Any) -> NodeStatusReporter:
     options = {"timing": FAST, **options}
-    return Presence(server.client(node_user(name)), name, MACHINE, **options)
+    return NodeStatusReporter(server.client(node_user(name)), name, MACHINE, **options)
 
 
 def test_a_node_registers_as_itself() -> None:
     async def scene() -> None:
         async with cluster() as server:
-            presence = make(
+            status_reporter = make(
                 server,
                 labels={"rack": "7"},
                 taints=[Taint(key="a", effect="NoSchedule")],
                 addresses=[NodeAddress(type="InternalIP", address="10.0.0.1")],
                 features=["DRANodeAllocatableResources"],
             )
-            async with running(presence):
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
                 node = await server.client().get(NODES, "n1")
                 assert node["metadata"]["labels"]["rack"] == "7"
                 assert node["spec"]["taints"] == [{"key": "a", "effect": "NoSchedule"}]
                 assert node["status"]["allocatable"]["memory"] == f"{32 * 1024 - 100}Mi"
                 assert node["status"]["declaredFeatures"] == ["DRANodeAllocatableResources"]
-                assert presence.address == "10.0.0.1"
+                assert status_reporter.address == "10.0.0.1"
                 lease = await server.client().get(LEASES, "n1", "kube-node-lease")
                 assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
                 assert lease["spec"]["leaseDurationSeconds"] == 40
@@ -95,7 +95,7 @@ def test_a_node_registers_as_itself() -> None:
                     return bool(found["spec"]["renewTime"] > before)
 
                 await until(renewed)
-                assert presence.failures == 0
+                assert status_reporter.failures == 0
 
     asyncio.run(scene())
 
@@ -113,9 +113,11 @@ def test_a_node_that_is_there_is_taken_over() -> None:
                 NODES, "n1", {"status": {"capacity": {"example.com/x": "3"}}}, subresource="status"
             )
             seen: list[Node] = []
-            presence = make(server, taints=[Taint(key="new", effect="NoSchedule")], changed=seen.append)
-            async with running(presence):
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+            status_reporter = make(
+                server, taints=[Taint(key="new", effect="NoSchedule")], changed=seen.append
+            )
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
             node = await admin.get(NODES, "n1")
             assert node["metadata"]["labels"]["mine"] == "x"
             assert node["metadata"]["labels"]["kubernetes.io/os"] == "linux"
@@ -132,23 +134,23 @@ def test_a_node_that_is_deleted_comes_back_with_its_lease() -> None:
     async def scene() -> None:
         async with cluster(controllers=True) as server:
             admin = server.client()
-            presence = make(server)
-            async with running(presence):
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
-                first = presence.uid
+            status_reporter = make(server)
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                first = status_reporter.uid
                 await admin.delete(NODES, "n1")
-                await until(lambda: presence.uid not in ("", first))
+                await until(lambda: status_reporter.uid not in ("", first))
 
                 async def owned() -> bool:
                     lease = await admin.get(LEASES, "n1", "kube-node-lease")
-                    return bool(lease["metadata"]["ownerReferences"][0]["uid"] == presence.uid)
+                    return bool(lease["metadata"]["ownerReferences"][0]["uid"] == status_reporter.uid)
 
                 await until(owned)
                 await asyncio.sleep(0.2)  # the garbage collector has looked at it
                 await until(owned)
                 await admin.delete(LEASES, "n1", "kube-node-lease")
                 await until(owned)
-            assert presence.registrations == 2
+            assert status_reporter.registrations == 2
 
     asyncio.run(scene())
 
@@ -160,8 +162,13 @@ def test_a_reboot_is_told() -> None:
                 told: list[tuple[str, str, str]] = []
                 machine = replace(MACHINE, boot_id=boot)
                 client = server.client(node_user("n1"))
-                presence = Presence(client, "n1", machine, tell=lambda *event: told.append(event))  # noqa: B023
-                await presence._register()
+                status_reporter = NodeStatusReporter(
+                    client,
+                    "n1",
+                    machine,
+                    tell=lambda *event: told.append(event),  # noqa: B023
+                )
+                await status_reporter._register()
                 reboots = [event for event in told if event[1] == "Rebooted"]
                 assert bool(reboots) == (boot == "two")
             assert reboots == [("Warning", "Rebooted", "Node n1 has been rebooted, boot id: two")]
@@ -173,18 +180,18 @@ def test_a_watch_tells_of_a_deletion_at_once() -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
-            presence = make(server, fed=True, timing=replace(FAST, check=60.0))
-            async with running(presence):
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+            status_reporter = make(server, fed=True, timing=replace(FAST, check=60.0))
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
                 node = await admin.get(NODES, "n1")
-                presence.heard(node)
-                first = presence.uid
+                status_reporter.heard(node)
+                first = status_reporter.uid
                 await admin.delete(NODES, "n1")
-                presence.heard(None)
-                await until(lambda: presence.uid not in ("", first))
+                status_reporter.heard(None)
+                await until(lambda: status_reporter.uid not in ("", first))
                 # What a watch tells late, of the old Node, changes nothing.
-                presence.heard(node)
-                assert presence.uid != first
+                status_reporter.heard(node)
+                assert status_reporter.uid != first
 
     asyncio.run(scene())
 
@@ -195,15 +202,15 @@ def test_conditions_and_machines_are_written_at_once() -> None:
             admin = server.client()
             told: list[tuple[str, str, str]] = []
             seen: list[Node] = []
-            presence = make(
+            status_reporter = make(
                 server,
                 timing=replace(FAST, check=60.0),
                 fed=True,
                 tell=lambda *event: told.append(event),
                 changed=seen.append,
             )
-            async with running(presence):
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
                 assert [event[1] for event in told] == [
                     "NodeHasSufficientMemory",
                     "NodeHasNoDiskPressure",
@@ -211,8 +218,8 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                     "NodeReady",
                 ]
                 told.clear()
-                presence.set_condition("MemoryPressure", True)
-                presence.set_condition("MemoryPressure", True)
+                status_reporter.set_condition("MemoryPressure", True)
+                status_reporter.set_condition("MemoryPressure", True)
                 assert told == [
                     (
                         "Normal",
@@ -230,14 +237,14 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                     return (await condition("MemoryPressure"))[0] == "True"
 
                 await until(pressed)
-                presence.set_ready("the runtime is down")
+                status_reporter.set_ready("the runtime is down")
 
                 async def unready() -> bool:
                     return await condition("Ready") == ("False", "the runtime is down")
 
                 await until(unready)
                 bigger = replace(MACHINE, capacity={**MACHINE.capacity, "cpu": Quantity.of(16)})
-                presence.set_machine(bigger)
+                status_reporter.set_machine(bigger)
                 assert seen[-1].status.allocatable["cpu"] == Quantity.of(16), "the books need not wait"
 
                 async def grown() -> bool:
@@ -251,16 +258,16 @@ def test_conditions_and_machines_are_written_at_once() -> None:
 def test_only_a_machine_that_has_changed_is_said_to_have(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         async with cluster() as server:
-            presence = make(server)
+            status_reporter = make(server)
             caplog.set_level("INFO", "plimsoll.node")
             node = NumaNode(id=0, cpus=MACHINE.cpus, memory=2**34)
-            presence.set_machine(replace(MACHINE, numa=(node,)))
+            status_reporter.set_machine(replace(MACHINE, numa=(node,)))
             caplog.clear()
-            presence.set_machine(replace(MACHINE, numa=(replace(node, memory=2**33),)))
-            assert presence.machine.numa[0].memory == 2**33
+            status_reporter.set_machine(replace(MACHINE, numa=(replace(node, memory=2**33),)))
+            assert status_reporter.machine.numa[0].memory == 2**33
             assert not caplog.messages
             more = {**MACHINE.capacity, "cpu": Quantity.of(16), "hugepages-2Mi": Quantity.parse("1Gi")}
-            presence.set_machine(replace(MACHINE, numa=presence.machine.numa, capacity=more))
+            status_reporter.set_machine(replace(MACHINE, numa=status_reporter.machine.numa, capacity=more))
             assert caplog.messages == ["n1: the machine has changed: cpu 8 -> 16, hugepages-2Mi 0 -> 1Gi"]
 
     asyncio.run(scene())
@@ -277,9 +284,9 @@ def test_a_machine_that_changes_is_noticed() -> None:
                     raise ApiError(0, "x", "broken")
                 return machines[-1]
 
-            presence = make(server, source=look)
-            async with running(presence):
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+            status_reporter = make(server, source=look)
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
                 pages = {"hugepages-2Mi": Quantity.parse("1Gi")}
                 machines.append(replace(MACHINE, capacity={**MACHINE.capacity, **pages}))
 
@@ -319,19 +326,19 @@ def test_a_server_that_is_away_is_waited_for() -> None:
             transport = Away(server.api.handle, node_user("n1"))
             transport.away = True
             client = Client(transport, attempts=1)
-            presence = Presence(client, "n1", MACHINE, timing=FAST)
-            async with running(presence):
-                await until(lambda: presence.failures >= 3)
-                assert not presence.registered.is_set()
+            status_reporter = NodeStatusReporter(client, "n1", MACHINE, timing=FAST)
+            async with running(status_reporter):
+                await until(lambda: status_reporter.failures >= 3)
+                assert not status_reporter.registered.is_set()
                 transport.away = False
-                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
                 transport.away = True
-                before = presence.failures
-                await until(lambda: presence.failures >= before + 4)
-                presence.set_condition("DiskPressure", True)
+                before = status_reporter.failures
+                await until(lambda: status_reporter.failures >= before + 4)
+                status_reporter.set_condition("DiskPressure", True)
                 transport.away = False
-                renewals = presence.renewals
-                await until(lambda: presence.renewals > renewals)
+                renewals = status_reporter.renewals
+                await until(lambda: status_reporter.renewals > renewals)
 
                 async def pressed() -> bool:
                     node = await server.client().get(NODES, "n1")
@@ -364,7 +371,7 @@ def test_leaving_takes_the_rights_of_an_administrator() -> None:
             await own._register()
             assert not await own.leave()
             assert await server.client().get(NODES, "n1")
-            by_admin = Presence(server.client(), "n1", MACHINE)
+            by_admin = NodeStatusReporter(server.client(), "n1", MACHINE)
             assert await by_admin.leave()
             assert await by_admin.leave(), "who is gone is gone"
             for endpoint, namespace in ((NODES, ""), (LEASES, "kube-node-lease")):
@@ -379,9 +386,9 @@ def test_a_node_cannot_register_as_another() -> None:
     async def scene() -> None:
         async with cluster() as server:
             client = server.client(node_user("n1"))
-            presence = Presence(client, "n2", MACHINE, timing=FAST)
-            async with running(presence):
-                await until(lambda: presence.failures >= 2)
-                assert not presence.registered.is_set()
+            status_reporter = NodeStatusReporter(client, "n2", MACHINE, timing=FAST)
+            async with running(status_reporter):
+                await until(lambda: status_reporter.failures >= 2)
+                assert not status_reporter.registered.is_set()
 
     asyncio.run(scene())

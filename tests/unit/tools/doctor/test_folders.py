@@ -13,7 +13,7 @@ from plimsoll.common.checkpoint import render
 from plimsoll.common.lock_file import RootLock
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.ownership import RootMark, owner_of, read_directory
-from plimsoll.node.claims import kubelet_file
+from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.tools.doctor.findings import Level
 from plimsoll.tools.doctor.repair_executor import Outcome
 from plimsoll.tools.doctor.repairs import RemoveCgroupRoot

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.common.checkpoint import render
-from plimsoll.node.admission.admit import KIND as ADMITTED
+from plimsoll.node.admission.admission_handler import KIND as ADMITTED
 from plimsoll.node.cgroups.ownership import default_root, owner_of
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.protocols.cdi import Device, Edits, Spec, write_spec
 from plimsoll.tools.doctor.doctor import Examination, run_doctor
@@ -50,7 +50,7 @@ class Ward:
         self.put_cdi(CLAIM)
         return self
 
-    def put_claims(self, *claims: PreparedClaim) -> None:
+    def put_claims(self, *claims: ClaimInfo) -> None:
         self.put(self.layout.claims, render(CLAIMS, 1, encode_body(map(encode_claim, claims))))
 
     def put_admitted(self, *uids: str) -> None:
@@ -127,7 +127,7 @@ def a_ward() -> Iterator[Ward]:
         shutil.rmtree(folder)
 
 
-def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **changes: Any) -> PreparedClaim:
+def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **changes: Any) -> ClaimInfo:
     device = PreparedDevice("pool", "gpu-0", ("gpu",), (cdi or f"example.com/gpu={uid}-gpu-0",))
     fields: dict[str, Any] = {
         "ref": ClaimRef("default", name, uid),
@@ -136,7 +136,7 @@ def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **ch
         "ready": True,
         **changes,
     }
-    return PreparedClaim(**fields)
+    return ClaimInfo(**fields)
 
 
 def of(report: Report, id: str) -> list[Finding]:

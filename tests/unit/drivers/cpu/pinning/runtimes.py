@@ -13,8 +13,8 @@ from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import Adjusted, Held, Inventory
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import AdjustedContainer, RuntimeContainer, RuntimeState
 from plimsoll.node.nri import NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
@@ -41,7 +41,7 @@ class OwnRuntime:
         self.socket = path
         self.options = options
         self.pods: dict[str, SandboxSpec] = {}
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, RuntimeContainer] = {}
         #: Containers whose changes fail, and all changes in order.
         self.broken: set[str] = set()
         self.log: list[tuple[str, str]] = []
@@ -54,8 +54,8 @@ class OwnRuntime:
     async def stop(self) -> None:
         await self.server.stop()
 
-    def _inventory(self) -> Inventory:
-        return Inventory(tuple(self.pods.values()), tuple(self.held.values()))
+    def _inventory(self) -> RuntimeState:
+        return RuntimeState(tuple(self.pods.values()), tuple(self.held.values()))
 
     async def _apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
         if id in self.broken:
@@ -103,14 +103,14 @@ class OwnRuntime:
         for other, wish in adjusted.others.items():
             if other not in self.broken:
                 self.put(other, wish)
-        self.held[id] = Held(spec, state(spec), adjusted.resources)
+        self.held[id] = RuntimeContainer(spec, state(spec), adjusted.resources)
         sandbox = self.pods[spec.pod]
         await self.server.created(sandbox, self._state(id))
         await self.server.starting(sandbox, self._state(id))
         await self.server.started(sandbox, self._state(id))
         return ""
 
-    def _state(self, id: str) -> ContainerState:
+    def _state(self, id: str) -> ContainerInfo:
         return self.held[id].state
 
     def _pod_of(self, id: str) -> SandboxSpec:
@@ -127,7 +127,7 @@ class OwnRuntime:
         return ""
 
     async def end(self, id: str, *, remove: bool = True) -> None:
-        sandbox, last = self._pod_of(id), replace(self._state(id), phase=Phase.EXITED)
+        sandbox, last = self._pod_of(id), replace(self._state(id), phase=ContainerPhase.EXITED)
         held = self.held.pop(id)
         for other, wish in (await self.server.stopped(sandbox, last)).items():
             self.put(other, wish)
@@ -347,7 +347,7 @@ def overlap(runtime: OwnRuntime, one: str, two: str) -> CpuSet:
 
 
 __all__ = [
-    "Adjusted",
+    "AdjustedContainer",
     "ContainerSpec",
     "OwnRuntime",
     "Scripted",

@@ -199,7 +199,7 @@ def test_host_memory_of_an_accelerator_is_charged_to_the_pod(cluster: LocalClust
     (entry,) = pod["status"]["nodeAllocatableResourceClaimStatuses"]
     charged = {item["name"]: item["quantity"] for item in entry["mapping"]}
     assert charged == {"cpu": "500m", "memory": "3Gi"}
-    ledger = cluster.ask_node(NODE, lambda agent: dict(agent.admitter.ledger.requested))
+    ledger = cluster.ask_node(NODE, lambda agent: dict(agent.admission_handler.ledger.requested))
     assert ledger["cpu"] == 500
     assert ledger["memory"] == (3 * 1024 + 64) * 1024**2  # the pod's overhead is part of it
 

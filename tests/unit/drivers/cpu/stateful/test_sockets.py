@@ -14,9 +14,9 @@ import pytest
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
+from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
-from plimsoll.node.prepared import DriverFault
 from tests.unit.drivers.cpu.state.desk import NODE, make_claim
 from tests.unit.drivers.cpu.stateful.world import Age, Asked, World
 from tests.unit.drivers.plugin.world import World as Earth

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims.go_json import quote
 from plimsoll.node.claims.go_syntax import syntax_error
-from plimsoll.node.claims.kubelet_file import (
+from plimsoll.node.claims.kubelet_checkpoint import (
     KubeletClaim,
     KubeletDevice,
     decode,
@@ -19,7 +20,6 @@ from plimsoll.node.claims.kubelet_file import (
     from_prepared,
     to_prepared,
 )
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":'
 
@@ -251,7 +251,7 @@ def test_what_is_json_is_json_for_all(text: str) -> None:
 def test_between_their_words_and_ours() -> None:
     ref = ClaimRef("default", "a", "u")
     device = PreparedDevice("pool", "d", (), ("v/c=d",), "s")
-    ours = PreparedClaim(ref, frozenset({"p"}), {"x": (device,), "y": ()}, True)
+    ours = ClaimInfo(ref, frozenset({"p"}), {"x": (device,), "y": ()}, True)
     theirs = KubeletClaim(
         "u",
         "a",
@@ -261,6 +261,6 @@ def test_between_their_words_and_ours() -> None:
     )
     assert from_prepared(ours) == theirs
     # A kubelet asks every driver again after it was started, and so do we.
-    assert to_prepared(theirs) == PreparedClaim(
+    assert to_prepared(theirs) == ClaimInfo(
         ref, frozenset({"p"}), {"x": (device,)}, False, frozenset({"x", "y"})
     )

@@ -21,8 +21,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.common.checkpoint import RecordFile
 from plimsoll.ledger.claims import bills_in_status
 from plimsoll.ledger.node import NodeLedger
-from plimsoll.node.admission.admit import KIND, Admitter, host_ports, matches_node
-from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler, host_ports, matches_node
+from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import CRITICAL
 from tests.unit.ledger.books import container, node, pod
 
@@ -66,26 +66,26 @@ def names(pods: Sequence[Pod]) -> list[str]:
 
 
 def test_pods_are_let_in_while_there_is_room() -> None:
-    admitter = Admitter(NODE)
-    assert admitter.admit(cpu("a", "3")).admit
-    answer = admitter.admit(cpu("b", "1500m"))
+    admission_handler = AdmissionHandler(NODE)
+    assert admission_handler.admit(cpu("a", "3")).admit
+    answer = admission_handler.admit(cpu("b", "1500m"))
     assert (answer.reason, answer.message) == (
         "OutOfcpu",
         "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000",
     )
-    assert "uid-b" not in admitter
-    assert admitter.admit(cpu("a", "3")).admit, "who is in stays in"
-    assert len(admitter) == 1
-    admitter.remove("uid-a")
-    admitter.remove("uid-a")
-    assert admitter.admit(cpu("b", "1500m")).admit
-    assert not admitter.ledger.verify()
+    assert "uid-b" not in admission_handler
+    assert admission_handler.admit(cpu("a", "3")).admit, "who is in stays in"
+    assert len(admission_handler) == 1
+    admission_handler.remove("uid-a")
+    admission_handler.remove("uid-a")
+    assert admission_handler.admit(cpu("b", "1500m")).admit
+    assert not admission_handler.ledger.verify()
 
 
 def test_the_number_of_pods_is_limited_too() -> None:
-    admitter = Admitter(node("n", pods="1"))
-    assert admitter.admit(cpu("a", "0")).admit
-    answer = admitter.admit(cpu("b", "0"))
+    admission_handler = AdmissionHandler(node("n", pods="1"))
+    assert admission_handler.admit(cpu("a", "0")).admit
+    answer = admission_handler.admit(cpu("b", "0"))
     assert (answer.reason, answer.message) == (
         "OutOfpods",
         "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1",
@@ -94,21 +94,23 @@ def test_the_number_of_pods_is_limited_too() -> None:
 
 def test_claims_are_charged_as_the_status_says() -> None:
     entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
-    admitter = Admitter(NODE)
-    assert admitter.admit(charged("a", "1", entry)).admit
-    assert admitter.ledger.requested["cpu"] == 3000
-    assert admitter.admit(cpu("b", "2")).reason == "OutOfcpu"
-    without = Admitter(NODE, gates=Gates.of({"DRANodeAllocatableResources": False}))
+    admission_handler = AdmissionHandler(NODE)
+    assert admission_handler.admit(charged("a", "1", entry)).admit
+    assert admission_handler.ledger.requested["cpu"] == 3000
+    assert admission_handler.admit(cpu("b", "2")).reason == "OutOfcpu"
+    without = AdmissionHandler(NODE, gates=Gates.of({"DRANodeAllocatableResources": False}))
     assert without.admit(charged("a", "1", entry)).admit
     assert without.admit(cpu("b", "2")).admit
 
 
 def test_pools_are_not_overdrawn() -> None:
-    admitter = Admitter(NODE)
-    assert admitter.admit(charged("a", "2", pool("c", "3", "2"))).admit
-    assert admitter.ledger.requested["cpu"] == 3000
-    assert admitter.admit(charged("b", "1", pool("c", "3", "1"))).admit, "the pool is paid for already"
-    answer = admitter.admit(charged("d", "1", pool("c", "3", "1")))
+    admission_handler = AdmissionHandler(NODE)
+    assert admission_handler.admit(charged("a", "2", pool("c", "3", "2"))).admit
+    assert admission_handler.ledger.requested["cpu"] == 3000
+    assert admission_handler.admit(charged("b", "1", pool("c", "3", "1"))).admit, (
+        "the pool is paid for already"
+    )
+    answer = admission_handler.admit(charged("d", "1", pool("c", "3", "1")))
     assert (answer.reason, answer.message) == (
         "OutOfcpu",
         "Node didn't have enough resource: cpu in claim c, requested: 1000, used: 3000, capacity: 3000",
@@ -152,7 +154,7 @@ def expression(value: str) -> Any:
     ],
 )
 def test_rules_that_have_nothing_to_do_with_room(change: dict[str, Any], reason: str, text: str) -> None:
-    answer = Admitter(labelled()).admit(pod("p", container("c"), **change))
+    answer = AdmissionHandler(labelled()).admit(pod("p", container("c"), **change))
     assert (answer.admit, answer.reason, answer.message) == (
         False,
         reason,
@@ -161,13 +163,15 @@ def test_rules_that_have_nothing_to_do_with_room(change: dict[str, Any], reason:
 
 
 def test_taints_and_tolerations() -> None:
-    admitter = Admitter(
+    admission_handler = AdmissionHandler(
         labelled(taints=[{"key": "t", "effect": "NoExecute"}, {"key": "s", "effect": "NoSchedule"}])
     )
-    answer = admitter.admit(pod("p", container("c")))
+    answer = admission_handler.admit(pod("p", container("c")))
     text = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
     assert (answer.reason, answer.message) == ("TaintToleration", text)
-    assert admitter.admit(pod("q", container("c"), tolerations=[{"key": "t", "operator": "Exists"}])).admit
+    assert admission_handler.admit(
+        pod("q", container("c"), tolerations=[{"key": "t", "operator": "Exists"}])
+    ).admit
 
 
 def test_fine_pods_pass_all_rules() -> None:
@@ -176,7 +180,7 @@ def test_fine_pods_pass_all_rules() -> None:
     windows = msgspec.structs.replace(
         pod("p"), metadata=msgspec.structs.replace(pod("p").metadata, labels={"kubernetes.io/os": "windows"})
     )
-    assert Admitter(labelled()).admit(windows).reason == "PodOSSelectorNodeLabelDoesNotMatch"
+    assert AdmissionHandler(labelled()).admit(windows).reason == "PodOSSelectorNodeLabelDoesNotMatch"
 
 
 def port(number: int, **more: Any) -> Any:
@@ -184,15 +188,15 @@ def port(number: int, **more: Any) -> Any:
 
 
 def test_ports_of_the_host() -> None:
-    admitter = Admitter(labelled())
-    assert admitter.admit(pod("a", port(80))).admit
-    assert admitter.admit(pod("b", port(80))).message == (
+    admission_handler = AdmissionHandler(labelled())
+    assert admission_handler.admit(pod("a", port(80))).admit
+    assert admission_handler.admit(pod("b", port(80))).message == (
         "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
     )
-    assert admitter.admit(pod("c", port(80, protocol="UDP"))).admit
-    assert admitter.admit(pod("d", port(81, hostIP="10.0.0.1"))).admit
-    assert admitter.admit(pod("e", port(81, hostIP="10.0.0.2"))).admit
-    assert not admitter.admit(pod("f", port(81, hostIP="0.0.0.0"))).admit
+    assert admission_handler.admit(pod("c", port(80, protocol="UDP"))).admit
+    assert admission_handler.admit(pod("d", port(81, hostIP="10.0.0.1"))).admit
+    assert admission_handler.admit(pod("e", port(81, hostIP="10.0.0.2"))).admit
+    assert not admission_handler.admit(pod("f", port(81, hostIP="0.0.0.0"))).admit
     on_host = pod("g", {"name": "c", "ports": [{"containerPort": 80}]}, hostNetwork=True)
     assert list(host_ports(on_host)) == [("", "TCP", 80)]
 
@@ -203,59 +207,59 @@ def test_ports_of_the_host() -> None:
 def test_who_was_let_in_stays_in(tmp_path: Path) -> None:
     young, old = cpu("young", "3", at="2025-02-01T00:00:00Z"), cpu("old", "2", at="2025-01-01T00:00:00Z")
     older = cpu("older", "1", at="2024-01-01T00:00:00Z")
-    first = Admitter(NODE, record=record(tmp_path))
+    first = AdmissionHandler(NODE, record=record(tmp_path))
     assert first.admit(young).admit
     assert not first.admit(old).admit
     assert first.save() is None
-    second = Admitter(node("n", cpu="2"), record=record(tmp_path))
+    second = AdmissionHandler(node("n", cpu="2"), record=record(tmp_path))
     assert second.findings == ()
     others = second.restore([old, older, young])
-    assert second.order == ("uid-young",), "the line is lower now, and still it is in"
+    assert second.admitted_uids == ("uid-young",), "the line is lower now, and still it is in"
     assert names(others) == ["older", "old"]
     assert not second.admit(old).admit
 
 
 def test_the_order_is_kept_and_who_is_gone_is_forgotten(tmp_path: Path) -> None:
-    first = Admitter(NODE, record=record(tmp_path))
+    first = AdmissionHandler(NODE, record=record(tmp_path))
     pods = [cpu(name, "1") for name in ("c", "a", "d", "b")]
     for each in pods:
         assert first.admit(each).admit
     first.save()
-    second = Admitter(NODE, record=record(tmp_path))
+    second = AdmissionHandler(NODE, record=record(tmp_path))
     ended = msgspec.structs.replace(pods[2], status=codec.convert({"phase": "Failed"}, type(pods[2].status)))
     assert second.restore([pods[3], pods[1], ended, pods[0]]) == ()
-    assert second.order == ("uid-c", "uid-a", "uid-b")
+    assert second.admitted_uids == ("uid-c", "uid-a", "uid-b")
     assert asyncio.run(second.flush()) is None
     body = json.loads((tmp_path / "admitted.json").read_text())["body"]
     assert [entry["uid"] for entry in body["pods"]] == ["uid-c", "uid-a", "uid-b"]
-    third = Admitter(NODE, record=record(tmp_path))
+    third = AdmissionHandler(NODE, record=record(tmp_path))
     third.restore(pods)
-    assert third.order == ("uid-c", "uid-a", "uid-b")
+    assert third.admitted_uids == ("uid-c", "uid-a", "uid-b")
 
 
 def test_a_record_is_not_lost_before_pods_are_listed(tmp_path: Path) -> None:
-    first = Admitter(NODE, record=record(tmp_path))
+    first = AdmissionHandler(NODE, record=record(tmp_path))
     first.admit(cpu("a", "1"))
     first.save()
-    second = Admitter(NODE, record=record(tmp_path))
+    second = AdmissionHandler(NODE, record=record(tmp_path))
     second.admit(cpu("b", "1"))
     second.save()
-    third = Admitter(NODE, record=record(tmp_path))
+    third = AdmissionHandler(NODE, record=record(tmp_path))
     third.restore([cpu("a", "1"), cpu("b", "1")])
-    assert set(third.order) == {"uid-a", "uid-b"}
+    assert set(third.admitted_uids) == {"uid-a", "uid-b"}
 
 
 def test_what_was_given_is_remembered(tmp_path: Path) -> None:
-    first = Admitter(NODE, record=record(tmp_path))
+    first = AdmissionHandler(NODE, record=record(tmp_path))
     first.admit(cpu("a", "1"))
     wanted = cpu("a", "3")
     first.update(wanted)
     assert first.ledger.requested["cpu"] == 1000, "a resize that is asked for has no effect"
     assert first.allocated(wanted).spec == cpu("a", "1").spec
-    first.allocate(wanted, Allocation.of(cpu("a", "2")))
+    first.allocate(wanted, PodAllocation.from_spec(cpu("a", "2")))
     assert first.ledger.requested["cpu"] == 2000
     first.save()
-    second = Admitter(NODE, record=record(tmp_path))
+    second = AdmissionHandler(NODE, record=record(tmp_path))
     second.restore([wanted])
     assert second.ledger.requested["cpu"] == 2000
     assert second.allocation("uid-a") == first.allocation("uid-a")
@@ -275,31 +279,33 @@ def test_what_was_given_is_remembered(tmp_path: Path) -> None:
 )
 def test_records_that_say_something_else(tmp_path: Path, body: Any) -> None:
     record(tmp_path).save(body)
-    admitter = Admitter(NODE, record=record(tmp_path))
-    for each in admitter.restore([cpu("a", "1")]):
-        assert admitter.admit(each).admit
-    assert admitter.order == ("uid-a",)
-    assert admitter.ledger.requested["cpu"] == 1000
+    admission_handler = AdmissionHandler(NODE, record=record(tmp_path))
+    for each in admission_handler.restore([cpu("a", "1")]):
+        assert admission_handler.admit(each).admit
+    assert admission_handler.admitted_uids == ("uid-a",)
+    assert admission_handler.ledger.requested["cpu"] == 1000
 
 
 def test_a_damaged_record_is_reported_and_the_node_goes_on(tmp_path: Path) -> None:
     (tmp_path / "admitted.json").write_text("{")
-    admitter = Admitter(NODE, record=record(tmp_path))
-    assert len(admitter.findings) == 1
-    assert names(admitter.restore([cpu("a", "1")])) == ["a"]
+    admission_handler = AdmissionHandler(NODE, record=record(tmp_path))
+    assert len(admission_handler.findings) == 1
+    assert names(admission_handler.restore([cpu("a", "1")])) == ["a"]
 
 
 def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -> None:
     blocked = tmp_path / "folder"
     blocked.write_text("a file")
-    admitter = Admitter(NODE, record=RecordFile(blocked / "admitted.json", KIND, tmp_path / "quarantine"))
-    admitter.admit(cpu("a", "1"))
-    finding = admitter.save()
+    admission_handler = AdmissionHandler(
+        NODE, record=RecordFile(blocked / "admitted.json", KIND, tmp_path / "quarantine")
+    )
+    admission_handler.admit(cpu("a", "1"))
+    finding = admission_handler.save()
     assert finding is not None
     assert str(blocked) in finding.what
     blocked.unlink()
     blocked.mkdir()
-    assert admitter.save() is None
+    assert admission_handler.save() is None
     assert (blocked / "admitted.json").exists()
 
 
@@ -320,16 +326,20 @@ def test_saves_follow_each_other(tmp_path: Path) -> None:
         return [each["name"] for each in json.loads((tmp_path / "admitted.json").read_text())["body"]["pods"]]
 
     async def story() -> None:
-        admitter = Admitter(NODE, record=Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine"))
-        admitter.admit(cpu("a", "1"))
-        first = asyncio.create_task(admitter.flush())
+        admission_handler = AdmissionHandler(
+            NODE, record=Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine")
+        )
+        admission_handler.admit(cpu("a", "1"))
+        first = asyncio.create_task(admission_handler.flush())
         await asyncio.sleep(0)
-        same = asyncio.create_task(admitter.flush())  # nothing is new, but nothing is on the disk yet either
+        same = asyncio.create_task(
+            admission_handler.flush()
+        )  # nothing is new, but nothing is on the disk yet either
         await asyncio.sleep(0.01)
         assert not same.done()
-        admitter.admit(cpu("b", "1"))
+        admission_handler.admit(cpu("b", "1"))
         first.cancel()
-        await admitter.flush()
+        await admission_handler.flush()
         assert saved() == ["a", "b"]
         await asyncio.gather(first, same, return_exceptions=True)
         assert saved() == ["a", "b"]
@@ -338,41 +348,41 @@ def test_saves_follow_each_other(tmp_path: Path) -> None:
 
 
 def test_a_critical_pod_has_room_made_for_it() -> None:
-    admitter = Admitter(NODE)
+    admission_handler = AdmissionHandler(NODE)
     for each in (cpu("a", "1"), cpu("b", "2"), cpu("c", "1")):
-        admitter.admit(each)
+        admission_handler.admit(each)
     boss = cpu("boss", "2", priority=CRITICAL)
-    assert not admitter.admit(boss).admit
-    victims = admitter.victims(boss)
+    assert not admission_handler.admit(boss).admit
+    victims = admission_handler.find_victims(boss)
     assert names(victims) == ["b"]
     for victim in victims:
-        admitter.remove(victim.metadata.uid)
-    assert admitter.admit(boss).admit
-    assert admitter.victims(cpu("plain", "4")) == ()
-    assert admitter.victims(cpu("too-big", "5", priority=CRITICAL)) == (), "nobody goes in vain"
+        admission_handler.remove(victim.metadata.uid)
+    assert admission_handler.admit(boss).admit
+    assert admission_handler.find_victims(cpu("plain", "4")) == ()
+    assert admission_handler.find_victims(cpu("too-big", "5", priority=CRITICAL)) == (), "nobody goes in vain"
     stranger = cpu("stranger", "4", priority=CRITICAL + 1, nodeSelector={"zone": "b"})
-    assert admitter.admit(stranger).reason == "NodeAffinity"
-    assert admitter.victims(stranger) == ()
+    assert admission_handler.admit(stranger).reason == "NodeAffinity"
+    assert admission_handler.find_victims(stranger) == ()
 
 
 def test_claims_count_as_freed() -> None:
     entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
-    admitter = Admitter(NODE)
-    admitter.admit(charged("claims", "1", entry))
-    admitter.admit(cpu("plain", "1"))
-    assert names(admitter.victims(cpu("boss", "3", priority=CRITICAL))) == ["claims"]
+    admission_handler = AdmissionHandler(NODE)
+    admission_handler.admit(charged("claims", "1", entry))
+    admission_handler.admit(cpu("plain", "1"))
+    assert names(admission_handler.find_victims(cpu("boss", "3", priority=CRITICAL))) == ["claims"]
 
 
 def test_all_users_of_a_pool_go_together_if_they_must() -> None:
-    admitter = Admitter(NODE)
-    assert admitter.admit(charged("a", "1", pool("c", "3", "1"))).admit
-    assert admitter.admit(charged("b", "1", pool("c", "3", "1"))).admit
-    assert admitter.admit(cpu("d", "1")).admit
+    admission_handler = AdmissionHandler(NODE)
+    assert admission_handler.admit(charged("a", "1", pool("c", "3", "1"))).admit
+    assert admission_handler.admit(charged("b", "1", pool("c", "3", "1"))).admit
+    assert admission_handler.admit(cpu("d", "1")).admit
     boss = cpu("boss", "3", priority=CRITICAL)
-    assert sorted(names(admitter.victims(boss))) == ["a", "b"]
+    assert sorted(names(admission_handler.find_victims(boss))) == ["a", "b"]
     late = charged("late", "2", pool("c", "3", "2"))
     late = msgspec.structs.replace(late, spec=msgspec.structs.replace(late.spec, priority=CRITICAL))
-    assert len(admitter.victims(late)) == 1, "one place in the pool is enough"
+    assert len(admission_handler.find_victims(late)) == 1, "one place in the pool is enough"
 
 
 # -- what always holds
@@ -401,19 +411,19 @@ def build(pods: list[tuple[int, int, bool, int]]) -> list[Pod]:
 def test_who_is_in_never_comes_to_more_than_the_line(
     pods: list[tuple[int, int, bool, int]], dice: Any
 ) -> None:
-    admitter = Admitter(NODE)
+    admission_handler = AdmissionHandler(NODE)
     for one in build(pods):
-        admitter.admit(one)
-        if dice.random() < 0.3 and admitter.order:
-            admitter.remove(dice.choice(admitter.order))
-        assert all(left >= 0 for left in admitter.ledger.headroom().values())
-        state = admitter.ledger.claim_state("default", "c")
+        admission_handler.admit(one)
+        if dice.random() < 0.3 and admission_handler.admitted_uids:
+            admission_handler.remove(dice.choice(admission_handler.admitted_uids))
+        assert all(left >= 0 for left in admission_handler.ledger.headroom().values())
+        state = admission_handler.ledger.claim_state("default", "c")
         assert state is None or state.consumed["cpu"] <= state.allocated["cpu"]
     again = NodeLedger(NODE)
-    for one in admitter.pods():
+    for one in admission_handler.pods():
         again.add(one, bills_in_status(one))
-    assert again.requested.get("cpu", 0) == admitter.ledger.requested.get("cpu", 0)
-    assert not admitter.ledger.verify()
+    assert again.requested.get("cpu", 0) == admission_handler.ledger.requested.get("cpu", 0)
+    assert not admission_handler.ledger.verify()
 
 
 @settings(max_examples=50)
@@ -423,16 +433,16 @@ def test_after_a_restart_nothing_depends_on_the_order_of_the_list(
 ) -> None:
     made = build(pods)
     with tempfile.TemporaryDirectory() as folder:
-        first = Admitter(NODE, record=record(Path(folder)))
+        first = AdmissionHandler(NODE, record=record(Path(folder)))
         for one in made[: len(made) // 2]:
             first.admit(one)
         first.save()
         orders = []
         for _ in range(2):
             dice.shuffle(made)
-            after = Admitter(NODE, record=record(Path(folder)))
+            after = AdmissionHandler(NODE, record=record(Path(folder)))
             for one in after.restore(made):
                 after.admit(one)
-            orders.append(after.order)
-            assert after.order[: len(first.order)] == first.order
+            orders.append(after.admitted_uids)
+            assert after.admitted_uids[: len(first.admitted_uids)] == first.admitted_uids
     assert orders[0] == orders[1]

@@ -1,9 +1,8 @@
-"""From a pod to everything a node sets for it.
+"""Cgroup settings of the pods of one node.
 
-Owns `Enforcement`: the plans of `ledger.cgroups` (sections 5 and 6 of the accounting semantics, P28 for
-accounting policies) for the pods of one node. What claims charge is read from the pod's status in whichever
-form it is written, or else from the annotation that takes its place on stock clusters. Nothing is applied
-here.
+`CgroupPlanner` computes the plans of `ledger.cgroups` (docs/spec/accounting.md, "Kubelet", "Changes in 1.37"
+and "Accounting policies"). Claim charges are read from the pod's status in whatever form it is written, or
+from the annotation that replaces it on stock clusters. Nothing is applied here.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from plimsoll.node.resources import LinuxResources
 
 
 @dataclass(frozen=True, slots=True)
-class Enforced:
-    """All that is set for one pod; `containers` has init containers first, as they are in the spec."""
+class PodCgroupPlans:
+    """Cgroup plans of one pod; `containers` lists init containers first, in spec order."""
 
     qos: str
     pod: PodPlan
@@ -40,39 +39,39 @@ class Enforced:
     containers: Mapping[str, ContainerPlan]
 
 
-def _nobody(pod: Pod) -> Collection[str]:
+def _none(pod: Pod) -> Collection[str]:
     return ()
 
 
-class Enforcement:
-    """The plans of one node.
+class CgroupPlanner:
+    """Planner of cgroup settings on one node.
 
-    `exclusive` names the containers of a pod that have CPUs to themselves: a quota would only throttle them,
-    so theirs and their pod's is lifted.
+    `exclusive` names the containers of a pod that have exclusive CPUs: a quota would only throttle them, so
+    it is removed from them and from their pod.
     """
 
-    def __init__(self, settings: Settings, *, exclusive: Callable[[Pod], Collection[str]] = _nobody) -> None:
+    def __init__(self, settings: Settings, *, exclusive: Callable[[Pod], Collection[str]] = _none) -> None:
         self.settings = settings
         self._exclusive = exclusive
 
-    def plan(self, pod: Pod) -> Enforced:
-        """What is to be set for a pod."""
+    def plan(self, pod: Pod) -> PodCgroupPlans:
+        """Plan the cgroups of a pod and its containers."""
         charges = read_charges(pod)
-        alone = self._exclusive(pod)
-        containers = plan_containers(pod, self.settings, charges, alone)
-        return Enforced(
+        exclusive = self._exclusive(pod)
+        containers = plan_containers(pod, self.settings, charges, exclusive)
+        return PodCgroupPlans(
             qos=pod_qos(pod, self.settings.form, pod_level=self.settings.pod_level),
-            pod=plan_pod(pod, self.settings, charges, alone),
-            sandbox=plan_sandbox(pod, self.settings, charges, alone),
+            pod=plan_pod(pod, self.settings, charges, exclusive),
+            sandbox=plan_sandbox(pod, self.settings, charges, exclusive),
             containers={plan.name: plan for plan in containers},
         )
 
     def tiers(self, pods: Iterable[Pod]) -> TierPlan:
-        """What is to be set above these pods, which are those that run."""
+        """Plan the QoS cgroups above the given running pods."""
         return plan_tiers(pods, self.settings)
 
     def root(self, available: ResourceList) -> LinuxResources:
-        """The limits of all pods together: what the machine has less what is reserved for others."""
+        """Return the limits of all pods together: the machine's capacity less its reservations."""
         sizes = {page_size_text(size): amount for size, amount in huge_pages_of(available).items()}
         pids = available.get("pid", ZERO).value()
         return LinuxResources(

@@ -11,7 +11,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import POD_KEY, Form, charges_annotation, read_pod
 from plimsoll.ledger.cgroups import Settings, plan_tiers
-from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.cgroup_planner import CgroupPlanner
 from tests.unit.ledger.samples import amounts, charge, pod, sidecar, tree
 
 GI = 1 << 30
@@ -20,8 +20,8 @@ CLAIMED = {"nodeAllocatableResourceClaimStatuses": [MAPPED]}
 OWN = tree("a", {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"})
 
 
-def enforcement(form: Form = Form.V1_37, **more: Any) -> Enforcement:
-    return Enforcement(Settings(memory_capacity=8 * GI, form=form, **more))
+def enforcement(form: Form = Form.V1_37, **more: Any) -> CgroupPlanner:
+    return CgroupPlanner(Settings(memory_capacity=8 * GI, form=form, **more))
 
 
 def test_claims_count_since_1_37_only() -> None:
@@ -71,7 +71,7 @@ def test_policies_decide_what_is_added() -> None:
 def test_containers_with_cpus_to_themselves_have_no_quota() -> None:
     two = pod(tree("a", both={"cpu": "1", "memory": "1Gi"}), tree("b", both={"cpu": "1", "memory": "1Gi"}))
     settings = Settings(memory_capacity=8 * GI)
-    plan = Enforcement(settings, exclusive=lambda pod: {"a"}).plan(two)
+    plan = CgroupPlanner(settings, exclusive=lambda pod: {"a"}).plan(two)
     assert (plan.containers["a"].cpu_quota, plan.containers["b"].cpu_quota) == (-1, 100_000)
     assert (plan.pod.cpu_quota, plan.sandbox.resources.cpu_quota) == (-1, -1)
     assert plan.pod.cpu_shares == 2048

@@ -1,8 +1,8 @@
 """Device conflicts between the claims of a node.
 
-Owns `find_conflicts`: a claim must not be prepared while another claim holds one of its devices. A scheduler
-allocates a device again as soon as the earlier claim is gone from the API, and that can be before the driver
-has unprepared it: after a pod was deleted by force, or while NodeUnprepareResources fails. Pure.
+A claim must not be prepared while another claim holds one of its devices. A scheduler may allocate a device
+again as soon as the earlier claim is gone from the API, and that can be before the driver has unprepared it:
+after a forced pod deletion, or while NodeUnprepareResources fails. Pure.
 
 Two allocations of the same device do not conflict if both name a share (consumable capacity) and the shares
 differ, or if one of them has admin access.
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from plimsoll.node.claims.checks import Wanted
-from plimsoll.node.claims.refusals import HELD, REPLACED, ClaimFault
-from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim
+from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef
+from plimsoll.node.claims.checks import ClaimToPrepare
+from plimsoll.node.claims.faults import HELD, REPLACED, ClaimFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,15 @@ class DeviceConflict:
 
     ref: ClaimRef
     driver: str
-    devices: tuple[HeldDevice, ...]
-    holder: PreparedClaim
+    devices: tuple[AllocatedDevice, ...]
+    holder: ClaimInfo
 
 
-def held_devices(claim: PreparedClaim | None) -> dict[str, frozenset[HeldDevice]]:
-    """The devices that a claim holds on the node, by driver.
+def held_devices(claim: ClaimInfo | None) -> dict[str, frozenset[AllocatedDevice]]:
+    """Return the devices that a claim holds on the node, by driver.
 
-    A driver holds them from the moment it may have been asked to prepare the claim until it has answered that
-    it has unprepared it.
+    A driver holds them from the time it may have been asked to prepare the claim until it has confirmed the
+    unprepare.
     """
     if claim is None:
         return {}
@@ -41,12 +41,12 @@ def held_devices(claim: PreparedClaim | None) -> dict[str, frozenset[HeldDevice]
         devices = claim.allocated.get(driver)
         if devices is None:
             answer = claim.drivers.get(driver, ())
-            devices = frozenset(HeldDevice(each.pool, each.device, each.share_id) for each in answer)
+            devices = frozenset(AllocatedDevice(each.pool, each.device, each.share_id) for each in answer)
         found[driver] = devices
     return found
 
 
-def releases_devices(before: PreparedClaim, after: PreparedClaim | None) -> bool:
+def releases_devices(before: ClaimInfo, after: ClaimInfo | None) -> bool:
     """Return whether a change of a claim's record lets other claims proceed."""
     if after is None:
         return True
@@ -55,15 +55,15 @@ def releases_devices(before: PreparedClaim, after: PreparedClaim | None) -> bool
 
 
 def find_conflicts(
-    wanted: Wanted,
+    wanted: ClaimToPrepare,
     drivers: Collection[str],
-    known: PreparedClaim | None,
-    others: Iterable[PreparedClaim],
+    known: ClaimInfo | None,
+    others: Iterable[ClaimInfo],
 ) -> tuple[DeviceConflict, ...]:
     """Find the claims that hold a device which `drivers` are to prepare for a claim.
 
-    `known` is the record of the claim itself. Where it is on record already, holders of which the allocation
-    is unknown do not count: a kubelet recorded both, and each would wait for the other.
+    `known` is the cached state of the claim itself. If there is one, holders with an unknown allocation do
+    not count: a kubelet recorded both, and each would wait for the other.
     """
     found = []
     for other in others:
@@ -78,20 +78,22 @@ def find_conflicts(
     return tuple(sorted(found, key=lambda each: (each.driver, each.holder.ref.uid)))
 
 
-def _overlap(wanted: Collection[HeldDevice], held: Collection[HeldDevice]) -> tuple[HeldDevice, ...]:
+def _overlap(
+    wanted: Collection[AllocatedDevice], held: Collection[AllocatedDevice]
+) -> tuple[AllocatedDevice, ...]:
     shares: dict[tuple[str, str], set[str | None]] = {}
     for each in held:
         shares.setdefault((each.pool, each.device), set()).add(each.share_id)
     found = []
     for each in wanted:
         taken = shares.get((each.pool, each.device), set())
-        # No share ID means the whole device.
+        # Without a share ID the claim holds the entire device.
         if taken and (each.share_id is None or not taken.isdisjoint({each.share_id, None})):
             found.append(each)
     return tuple(sorted(found, key=lambda each: (each.pool, each.device, each.share_id or "")))
 
 
-def device_in_use(conflict: DeviceConflict) -> ClaimFault:
+def conflict_fault(conflict: DeviceConflict) -> ClaimFault:
     """Format a conflict: the device, the claim that holds it, and what is waited for."""
     first, holder = conflict.devices[0], conflict.holder
     device = f"device {conflict.driver}/{first.pool}/{first.device}"
@@ -106,13 +108,13 @@ def device_in_use(conflict: DeviceConflict) -> ClaimFault:
     return ClaimFault(conflict.ref.name, HELD, text, holder=holder.ref.uid)
 
 
-def find_replaced(wanted: Wanted, known: Mapping[str, PreparedClaim]) -> ClaimFault | None:
-    """Find a claim on record that had the same name, and format why the new one has to wait for it."""
+def find_replaced(wanted: ClaimToPrepare, known: Mapping[str, ClaimInfo]) -> ClaimFault | None:
+    """Find a cached claim of the same name, and return the fault that makes the new one wait for it."""
     ref = wanted.ref
     for old in known.values():
         same = (old.ref.namespace, old.ref.name) == (ref.namespace, ref.name)
         if same and old.ref.uid != ref.uid:
-            # The words of the kubelet, which its end-to-end tests look for in the pod's event.
+            # The kubelet's message, which its end-to-end tests look for in the pod's event.
             text = (
                 f"old ResourceClaim with same name {ref.name} and different UID {old.ref.uid} still exists "
                 f"(previous pod force-deleted?!), {_awaited(old)}"
@@ -121,7 +123,7 @@ def find_replaced(wanted: Wanted, known: Mapping[str, PreparedClaim]) -> ClaimFa
     return None
 
 
-def _awaited(holder: PreparedClaim) -> str:
+def _awaited(holder: ClaimInfo) -> str:
     reasons = []
     if holder.pods:
         reasons.append(f"used by pod UID {', '.join(sorted(holder.pods))}")

@@ -1,4 +1,4 @@
-"""Slices of drivers that are gone."""
+"""SliceCleaner of drivers that are gone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from plimsoll.client.endpoints import RESOURCE_SLICES
-from plimsoll.node.slices import Slices
+from plimsoll.node.slice_cleaner import SliceCleaner
 from plimsoll.up.local_cluster import LocalCluster
 
 
@@ -36,7 +36,7 @@ def test_slices_of_one_driver_and_node_are_removed() -> None:
 
         async def story() -> None:
             async with cluster.connect() as client:
-                await Slices(client, "n").remove("a.example.com")
+                await SliceCleaner(client, "n").remove("a.example.com")
 
         asyncio.run(story())
         assert left(cluster) == {("b.example.com", "n"), ("a.example.com", "m")}
@@ -49,11 +49,11 @@ def test_slices_stay_while_drivers_come_back() -> None:
 
         async def story() -> None:
             async with cluster.connect() as client:
-                sweep = asyncio.create_task(
-                    Slices(client, "n", patience=0.2).sweep(lambda: ["back.example.com"])
+                remove_orphaned = asyncio.create_task(
+                    SliceCleaner(client, "n", grace_seconds=0.2).remove_orphaned(lambda: ["back.example.com"])
                 )
                 assert len(left(cluster)) == 2
-                await sweep
+                await remove_orphaned
 
         asyncio.run(story())
         assert left(cluster) == {("back.example.com", "n")}

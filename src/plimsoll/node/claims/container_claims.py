@@ -1,7 +1,7 @@
-"""What a container has of its pod's claims.
+"""Prepared claims and CDI devices of a container.
 
-Owns the way from a container to the prepared claims it names, and to the CDI devices in them: by
-`resources.claims`, each with its request, and by the mappings of the claim made for extended resources.
+A container references claims by `resources.claims`, each with an optional request, and by the mappings of the
+claim created for extended resources.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator
 from plimsoll.api.core import Container, Pod
 from plimsoll.errors import StateError
 from plimsoll.ledger.units import is_extended
+from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.checks import EXTENDED, named_claims
-from plimsoll.node.claims.refusals import ClaimFault
-from plimsoll.node.prepared import PreparedClaim
+from plimsoll.node.claims.faults import ClaimFault
 
-#: The claim that a pod uses under this name (of the ResourceClaim), or None.
-Find = Callable[[Pod, str], PreparedClaim | None]
+#: Lookup of the claim that a pod uses under this ResourceClaim name.
+Find = Callable[[Pod, str], ClaimInfo | None]
 
-#: Extended resources of this prefix are asked for by the name of a device class.
+#: Prefix of extended resources that name a device class.
 _BY_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
-def claims_of(pod: Pod, container: Container, find: Find) -> tuple[PreparedClaim, ...] | None:
-    """The claims a container names, in the pod's order; None if one of them is not known."""
+def claims_of(pod: Pod, container: Container, find: Find) -> tuple[ClaimInfo, ...] | None:
+    """Return the claims a container references, in the pod's order; None if one of them is not known."""
     names = {each.name for each in container.resources.claims}
     found = []
     for own, name, _ in named_claims(pod):
@@ -42,7 +42,7 @@ def claims_of(pod: Pod, container: Container, find: Find) -> tuple[PreparedClaim
 # DIFF: the kubelet repeats CDI devices that two requests share, in any order:
 # test_cdi_devices_are_given_once_and_in_order.
 def cdi_ids(pod: Pod, container: Container, find: Find) -> tuple[str, ...]:
-    """The CDI devices of a container, each once; StateError if a claim it names is not prepared."""
+    """Return the CDI device IDs of a container, each once; raise StateError if a claim is not prepared."""
     found: dict[str, None] = {}
     for name, requests in _requests(pod, container):
         claim = find(pod, name)
@@ -54,7 +54,7 @@ def cdi_ids(pod: Pod, container: Container, find: Find) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _devices(claim: PreparedClaim, request: str) -> Iterator[str]:
+def _devices(claim: ClaimInfo, request: str) -> Iterator[str]:
     for driver in sorted(claim.drivers):
         for device in claim.drivers[driver]:
             if not request or not device.requests or request in device.requests:
@@ -62,7 +62,9 @@ def _devices(claim: PreparedClaim, request: str) -> Iterator[str]:
 
 
 def _requests(pod: Pod, container: Container) -> Iterator[tuple[str, list[str]]]:
-    """The claims of a container, by their own names, with the requests it names; no name means all."""
+    """Yield the claims of a container, by claim name, with the requests it references; no request
+    means all.
+    """
     wanted: dict[str, list[str]] = {}
     for each in container.resources.claims:
         wanted.setdefault(each.name, []).append(each.request)

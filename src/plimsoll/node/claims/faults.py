@@ -1,14 +1,14 @@
-"""Why a pod's claims are not prepared, or not released.
+"""Faults of preparing and unpreparing a pod's claims.
 
-Owns `ClaimFault` and its wording, the kubelet's where it has the case. The kubelet puts `prepare dynamic
-resources: ` or `unprepare dynamic resources: ` before it.
+The messages are the kubelet's where it has the case. The kubelet prefixes them with `prepare dynamic
+resources: ` or `unprepare dynamic resources: `.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.node.prepared import ClaimRef, DriverFault
+from plimsoll.node.claim_info import ClaimRef, DriverFault
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
@@ -26,7 +26,7 @@ NOT_SAVED = "NotSaved"
 
 @dataclass(frozen=True)
 class ClaimFault:
-    """What is wrong with one claim of a pod; `code` is one of the above or the kind of a driver's fault.
+    """Fault of one claim of a pod; `code` is one of the above or the kind of a driver's fault.
 
     `holder` is the UID of the claim that has to be unprepared before this one can be prepared.
     """
@@ -38,8 +38,8 @@ class ClaimFault:
     holder: str = ""
 
 
-def by_driver(call: str, ref: ClaimRef, fault: DriverFault) -> ClaimFault:
-    """A driver's fault as one of a claim."""
+def from_driver_fault(call: str, ref: ClaimRef, fault: DriverFault) -> ClaimFault:
+    """Convert a driver's fault to one of a claim."""
     message = fault.message
     if fault.kind == "refused":
         message = f"{call} failed for ResourceClaim {ref.name}: {message}"

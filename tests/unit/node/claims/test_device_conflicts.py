@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.node.claims.checks import wanted_of
-from plimsoll.node.claims.claim_info_cache import ClaimBook
-from plimsoll.node.claims.holders import find_conflicts, held_devices
-from plimsoll.node.claims.refusals import HELD, REPLACED, ClaimFault
+from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef, PreparedDevice
+from plimsoll.node.claims.checks import claim_to_prepare
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
+from plimsoll.node.claims.device_conflicts import find_conflicts, held_devices
+from plimsoll.node.claims.faults import HELD, REPLACED, ClaimFault
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim, PreparedDevice
 from tests.unit.node.claims.world import GPU, NIC, World, cdi_of, make_claim, make_pod
 
 
@@ -42,9 +42,9 @@ def claim_with(name: str, *results: AllocationDevice, uid: str = "") -> Resource
     return make_claim(name, uid=uid, users=["p", "q"], results=results)
 
 
-async def prepare(book: ClaimBook, pod: str, claim: ResourceClaim) -> tuple[ClaimFault, ...]:
+async def prepare(cache: ClaimInfoCache, pod: str, claim: ResourceClaim) -> tuple[ClaimFault, ...]:
     name = claim.metadata.name
-    return await book.prepare(make_pod(pod, name), {name: claim})
+    return await cache.prepare(make_pod(pod, name), {name: claim})
 
 
 def test_a_device_is_not_prepared_while_another_claim_holds_it(layout: Layout, world: World) -> None:
@@ -52,25 +52,25 @@ def test_a_device_is_not_prepared_while_another_claim_holds_it(layout: Layout, w
     world.add(old, new)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert await prepare(book, "p", old) == ()
-        (fault,) = await prepare(book, "q", new)
+        cache = ClaimInfoCache.open(layout, world)
+        assert await prepare(cache, "p", old) == ()
+        (fault,) = await prepare(cache, "q", new)
         assert (fault.claim, fault.code, fault.holder) == ("b", HELD, "uid-a")
         assert fault.message == (
             "ResourceClaim b: device gpu.example.com/node/d still held by ResourceClaim default/a "
             "(UID uid-a), waiting until it is unprepared (used by pod UID p)"
         )
         assert world.calls == [("prepare", GPU, ("uid-a",))], "the driver is not asked"
-        assert [claim.ref.name for claim in book.claims()] == ["a"], "a refused claim is not on record"
+        assert [claim.ref.name for claim in cache.claims()] == ["a"], "a refused claim is not on record"
 
         world.faults["unprepare", GPU] = "refused"
-        await book.unprepare("p")
-        (fault,) = await prepare(book, "q", new)
+        await cache.unprepare("p")
+        (fault,) = await prepare(cache, "q", new)
         assert fault.message.endswith("(used by pod UID p; no answer yet from driver gpu.example.com)")
 
         world.faults.clear()
-        assert await book.unprepare("p") == ()
-        assert await prepare(book, "q", new) == ()
+        assert await cache.unprepare("p") == ()
+        assert await prepare(cache, "q", new) == ()
         assert world.held == {GPU: {"uid-b"}}
 
     asyncio.run(story())
@@ -82,13 +82,13 @@ def test_the_device_stays_held_after_a_restart(layout: Layout, world: World) -> 
     world.faults["prepare", GPU, "uid-a"] = "timeout"  # the driver holds it, and nobody knows
 
     async def story() -> None:
-        await prepare(ClaimBook.open(layout, world), "p", old)
+        await prepare(ClaimInfoCache.open(layout, world), "p", old)
         for boot in ("", "after the machine was started anew"):
-            book = ClaimBook.open(layout, world, boot=boot or None)
-            (fault,) = await prepare(book, "q", new)
+            cache = ClaimInfoCache.open(layout, world, boot=boot or None)
+            (fault,) = await prepare(cache, "q", new)
             assert (fault.code, fault.holder) == (HELD, "uid-a")
-        assert await book.reconcile(["q"]) == ()
-        assert await prepare(book, "q", new) == ()
+        assert await cache.reconcile(["q"]) == ()
+        assert await prepare(cache, "q", new) == ()
 
     asyncio.run(story())
 
@@ -100,12 +100,12 @@ def test_a_prepare_that_failed_may_hold_the_device(layout: Layout, world: World,
     world.faults["prepare", GPU, "uid-a"] = kind
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        await prepare(book, "p", old)
-        (fault,) = await prepare(book, "q", new)
+        cache = ClaimInfoCache.open(layout, world)
+        await prepare(cache, "p", old)
+        (fault,) = await prepare(cache, "q", new)
         assert fault.code == HELD
-        assert await book.unprepare("p") == ()
-        assert await prepare(book, "q", new) == ()
+        assert await cache.unprepare("p") == ()
+        assert await prepare(cache, "q", new) == ()
 
     asyncio.run(story())
 
@@ -117,14 +117,14 @@ def test_an_absent_driver_holds_nothing(layout: Layout, world: World) -> None:
     freed: list[frozenset[str]] = []
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        book.on_release = freed.append
-        (fault,) = await prepare(book, "p", old)
+        cache = ClaimInfoCache.open(layout, world)
+        cache.on_release = freed.append
+        (fault,) = await prepare(cache, "p", old)
         assert fault.code == "absent"
         assert {uid for uids in freed for uid in uids} == {"uid-a"}, "whoever saw it held may go on"
         world.absent.clear()
-        assert await prepare(book, "q", new) == ()
-        (fault,) = await prepare(book, "p", old)
+        assert await prepare(cache, "q", new) == ()
+        (fault,) = await prepare(cache, "p", old)
         assert (fault.code, fault.holder) == (HELD, "uid-b")
 
     asyncio.run(story())
@@ -136,20 +136,20 @@ def test_a_driver_that_has_unprepared_its_part_frees_it(layout: Layout, world: W
     freed: list[frozenset[str]] = []
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        book.on_release = freed.append
-        await prepare(book, "p", old)
+        cache = ClaimInfoCache.open(layout, world)
+        cache.on_release = freed.append
+        await prepare(cache, "p", old)
         assert freed == []
         world.faults["unprepare", NIC] = "refused"
-        await book.unprepare("p")
+        await cache.unprepare("p")
         assert freed == [frozenset({"uid-a"})]
-        assert await prepare(book, "q", world.named("g")["g"]) == ()
-        (fault,) = await prepare(book, "q", world.named("n")["n"])
+        assert await prepare(cache, "q", world.named("g")["g"]) == ()
+        (fault,) = await prepare(cache, "q", world.named("n")["n"])
         assert fault.code == HELD
         world.faults.clear()
-        await book.unprepare("p")
+        await cache.unprepare("p")
         assert freed == [frozenset({"uid-a"})] * 2
-        assert await prepare(book, "q", world.named("n")["n"]) == ()
+        assert await prepare(cache, "q", world.named("n")["n"]) == ()
 
     asyncio.run(story())
 
@@ -161,21 +161,21 @@ def test_a_claim_of_the_same_name_waits_for_the_old_one(layout: Layout, world: W
     world.add(old, new, other_namespace)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert await prepare(book, "p", old) == ()
+        cache = ClaimInfoCache.open(layout, world)
+        assert await prepare(cache, "p", old) == ()
         # p was deleted by force and has not been cleaned up yet.
         for pod in ("q", "p"):
-            (fault,) = await prepare(book, pod, new)
+            (fault,) = await prepare(cache, pod, new)
             assert (fault.code, fault.holder) == (REPLACED, "u1")
             assert fault.message == (
                 "old ResourceClaim with same name a and different UID u1 still exists (previous pod "
                 "force-deleted?!), waiting until it is unprepared (used by pod UID p)"
             )
-        assert [claim.ref.uid for claim in book.claims()] == ["u1"], "the old record is not overwritten"
-        assert await book.reconcile(["q"]) == ()
+        assert [claim.ref.uid for claim in cache.claims()] == ["u1"], "the old record is not overwritten"
+        assert await cache.reconcile(["q"]) == ()
         new_pod = make_pod("q", "a")
-        assert await book.prepare(new_pod, {"a": new}) == ()
-        assert book.cdi_ids(new_pod, new_pod.spec.containers[0]) == (cdi_of(GPU, "u2"),)
+        assert await cache.prepare(new_pod, {"a": new}) == ()
+        assert cache.cdi_ids(new_pod, new_pod.spec.containers[0]) == (cdi_of(GPU, "u2"),)
         assert world.held == {GPU: {"u2"}}
 
     asyncio.run(story())
@@ -186,9 +186,9 @@ def test_the_same_name_and_the_same_device_are_both_reported(layout: Layout, wor
     world.add(old, new)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        await prepare(book, "p", old)
-        assert [fault.code for fault in await prepare(book, "q", new)] == [REPLACED, HELD]
+        cache = ClaimInfoCache.open(layout, world)
+        await prepare(cache, "p", old)
+        assert [fault.code for fault in await prepare(cache, "q", new)] == [REPLACED, HELD]
 
     asyncio.run(story())
 
@@ -198,8 +198,8 @@ def test_two_claims_that_come_at_once_do_not_both_get_a_device(layout: Layout, w
     world.add(*claims)
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        answers = await asyncio.gather(*(prepare(book, pod, c) for pod, c in zip("pq", claims, strict=True)))
+        cache = ClaimInfoCache.open(layout, world)
+        answers = await asyncio.gather(*(prepare(cache, pod, c) for pod, c in zip("pq", claims, strict=True)))
         assert [[fault.code for fault in faults] for faults in answers] == [[], [HELD]]
         assert world.held == {GPU: {"uid-a"}}
 
@@ -210,10 +210,10 @@ def test_two_claims_of_one_pod_do_not_share_a_device(layout: Layout, world: Worl
     world.add(claim_with("a", result()), claim_with("b", result()))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        (fault,) = await book.prepare(make_pod("p", "a", "b"), world.named("a", "b"))
+        cache = ClaimInfoCache.open(layout, world)
+        (fault,) = await cache.prepare(make_pod("p", "a", "b"), world.named("a", "b"))
         assert (fault.claim, fault.code, fault.holder) == ("b", HELD, "uid-a")
-        assert (world.calls, book.claims()) == ([], ())
+        assert (world.calls, cache.claims()) == ([], ())
 
     asyncio.run(story())
 
@@ -224,14 +224,14 @@ def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, world: World) 
     freed: list[frozenset[str]] = []
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        book.on_release = freed.append
+        cache = ClaimInfoCache.open(layout, world)
+        cache.on_release = freed.append
         layout.claims.mkdir(parents=True)  # a file cannot be saved in the place of a folder
-        (fault,) = await prepare(book, "p", old)
+        (fault,) = await prepare(cache, "p", old)
         assert fault.code == "NotSaved"
         assert freed == [frozenset({"uid-a"})]
         layout.claims.rmdir()
-        assert await prepare(book, "q", new) == ()
+        assert await prepare(cache, "q", new) == ()
 
     asyncio.run(story())
 
@@ -258,9 +258,9 @@ def test_what_conflicts(
     world.add(claim_with("a", held), claim_with("b", wanted))
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert await prepare(book, "p", world.named("a")["a"]) == ()
-        faults = await prepare(ClaimBook.open(layout, world), "q", world.named("b")["b"])
+        cache = ClaimInfoCache.open(layout, world)
+        assert await prepare(cache, "p", world.named("a")["a"]) == ()
+        faults = await prepare(ClaimInfoCache.open(layout, world), "q", world.named("b")["b"])
         assert [fault.code for fault in faults] == ([HELD] if conflict else [])
 
     asyncio.run(story())
@@ -272,14 +272,14 @@ def test_an_unanswered_claim_is_not_prepared_for_another_allocation(layout: Layo
     world.faults["prepare", GPU] = "timeout"
 
     async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        await prepare(book, "p", first)
+        cache = ClaimInfoCache.open(layout, world)
+        await prepare(cache, "p", first)
         world.faults.clear()
-        (fault,) = await prepare(book, "q", second)
+        (fault,) = await prepare(cache, "q", second)
         assert (fault.code, fault.holder) == ("Reallocated", "uid-a")
         world.add(second)
-        assert await book.reconcile(["q"]) == ()
-        assert await prepare(book, "q", second) == ()
+        assert await cache.reconcile(["q"]) == ()
+        assert await prepare(cache, "q", second) == ()
 
     asyncio.run(story())
 
@@ -287,23 +287,27 @@ def test_an_unanswered_claim_is_not_prepared_for_another_allocation(layout: Layo
 def test_claims_of_a_kubelet_do_not_wait_for_each_other() -> None:
     """A kubelet's record has no allocation, and no share IDs of a v1beta1 driver."""
     ref = ClaimRef("default", "a", "uid-a")
-    recorded = PreparedClaim(ref, drivers={GPU: (PreparedDevice("node", "d"),)}, pending=frozenset({GPU}))
-    wanted = wanted_of(claim_with("b", result(share="s")))
+    recorded = ClaimInfo(ref, drivers={GPU: (PreparedDevice("node", "d"),)}, pending=frozenset({GPU}))
+    wanted = claim_to_prepare(claim_with("b", result(share="s")))
     itself = replace(recorded, ref=wanted.ref)
-    assert held_devices(recorded) == {GPU: {HeldDevice("node", "d")}}
+    assert held_devices(recorded) == {GPU: {AllocatedDevice("node", "d")}}
     assert find_conflicts(wanted, [GPU], itself, [recorded]) == ()
     assert [each.holder for each in find_conflicts(wanted, [GPU], None, [recorded])] == [recorded]
 
 
 DEVICES = st.frozensets(
-    st.builds(HeldDevice, st.sampled_from("xy"), st.sampled_from("de"), st.sampled_from([None, "s", "t"]))
+    st.builds(
+        AllocatedDevice, st.sampled_from("xy"), st.sampled_from("de"), st.sampled_from([None, "s", "t"])
+    )
 )
 
 
 @given(DEVICES, DEVICES)
-def test_conflicts_are_those_of_all_pairs(mine: frozenset[HeldDevice], theirs: frozenset[HeldDevice]) -> None:
-    wanted = replace(wanted_of(claim_with("b")), exclusive={GPU: mine})
-    other = PreparedClaim(ClaimRef("d", "a", "a"), pending=frozenset({GPU}), allocated={GPU: theirs})
+def test_conflicts_are_those_of_all_pairs(
+    mine: frozenset[AllocatedDevice], theirs: frozenset[AllocatedDevice]
+) -> None:
+    wanted = replace(claim_to_prepare(claim_with("b")), exclusive={GPU: mine})
+    other = ClaimInfo(ClaimRef("d", "a", "a"), pending=frozenset({GPU}), allocated={GPU: theirs})
     naive = {
         a
         for a in mine

@@ -1,8 +1,8 @@
-"""The kubelet's own record of prepared claims, `dra_manager_state`.
+"""The kubelet's checkpoint of prepared claims, `dra_manager_state`.
 
-Owns reading and writing it: byte for byte as the kubelet writes it, and with the kubelet's verdict on what it
-would not take. Section 3 of the node protocols: a JSON text inside a JSON object with its CRC-32, every field
-always present, nil told from empty.
+Written byte for byte as the kubelet writes it, and read with the kubelet's errors. See
+docs/spec/node-protocols.md, "DRA manager checkpoint": a JSON string inside a JSON object with its CRC-32,
+every field always present, nil distinct from empty.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.node.claims.go_json import Dictionary, Listing, Struct, Text, Uint32, quote
+from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
+from plimsoll.node.claims.go_json import GoList, GoMap, GoString, GoStruct, GoUint32, quote
 from plimsoll.node.claims.go_json import decode as decode_go
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 CORRUPTED = "checkpoint is corrupted"
@@ -22,7 +22,7 @@ CORRUPTED = "checkpoint is corrupted"
 
 @dataclass(frozen=True, slots=True)
 class KubeletDevice:
-    """A device; None where Go has nil."""
+    """Device; None stands for nil."""
 
     pool: str = ""
     device: str = ""
@@ -33,7 +33,7 @@ class KubeletDevice:
 
 @dataclass(frozen=True, slots=True)
 class KubeletClaim:
-    """A claim; None where Go has nil."""
+    """Claim; None stands for nil."""
 
     uid: str = ""
     name: str = ""
@@ -43,10 +43,11 @@ class KubeletClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """What a kubelet makes of a file.
+class DecodedCheckpoint:
+    """Checkpoint as a kubelet decodes it.
 
-    With an `error` it refuses the file, with a `claims_error` what is inside; either way it does not start.
+    With an `error` the kubelet rejects the file, with a `claims_error` its content; either way it does not
+    start.
     """
 
     claims: tuple[KubeletClaim, ...] | None = None
@@ -54,95 +55,95 @@ class Decoded:
     claims_error: str = ""
 
 
-_TEXTS = Listing(Text(), "[]string")
-_DEVICE = Struct(
+_STRINGS = GoList(GoString(), "[]string")
+_DEVICE = GoStruct(
     "state.Device",
     {
-        "PoolName": Text(),
-        "DeviceName": Text(),
-        "ShareID": Text("types.UID", pointer=True),
-        "RequestNames": _TEXTS,
-        "CDIDeviceIDs": _TEXTS,
+        "PoolName": GoString(),
+        "DeviceName": GoString(),
+        "ShareID": GoString("types.UID", pointer=True),
+        "RequestNames": _STRINGS,
+        "CDIDeviceIDs": _STRINGS,
     },
 )
-_DRIVER = Struct("state.DriverState", {"Devices": Listing(_DEVICE, "[]state.Device")})
-_CLAIM = Struct(
+_DRIVER = GoStruct("state.DriverState", {"Devices": GoList(_DEVICE, "[]state.Device")})
+_CLAIM = GoStruct(
     "state.ClaimInfoState",
     {
-        "ClaimUID": Text("types.UID"),
-        "ClaimName": Text(),
-        "Namespace": Text(),
-        "PodUIDs": Dictionary(Struct("sets.Empty"), "sets.Set[string]"),
-        "DriverState": Dictionary(_DRIVER, "map[string]state.DriverState"),
+        "ClaimUID": GoString("types.UID"),
+        "ClaimName": GoString(),
+        "Namespace": GoString(),
+        "PodUIDs": GoMap(GoStruct("sets.Empty"), "sets.Set[string]"),
+        "DriverState": GoMap(_DRIVER, "map[string]state.DriverState"),
     },
 )
-_DATA = Struct(
+_DATA = GoStruct(
     "state.CheckpointData",
     {
-        "kind": Text(embedded="TypeMeta"),
-        "apiVersion": Text(embedded="TypeMeta"),
-        "ClaimInfoStateList": Listing(_CLAIM, "state.ClaimInfoStateList"),
+        "kind": GoString(embedded="TypeMeta"),
+        "apiVersion": GoString(embedded="TypeMeta"),
+        "ClaimInfoStateList": GoList(_CLAIM, "state.ClaimInfoStateList"),
     },
 )
-_FILE = Struct("state.Checkpoint", {"Data": Text(), "Checksum": Uint32()})
+_FILE = GoStruct("state.Checkpoint", {"Data": GoString(), "Checksum": GoUint32()})
 
 
 def encode(claims: Sequence[KubeletClaim] | None) -> bytes:
-    """The file that a kubelet writes for these claims, in this order."""
+    """Encode the file that a kubelet writes for these claims, in this order."""
     data = (
         f'{{"kind":{quote(KIND)},"apiVersion":{quote(API_VERSION)},'
-        f'"ClaimInfoStateList":{_listed(None if claims is None else map(_written, claims))}}}'
+        f'"ClaimInfoStateList":{_format_list(None if claims is None else map(_format_claim, claims))}}}'
     )
     return f'{{"Data":{quote(data)},"Checksum":{zlib.crc32(data.encode())}}}'.encode()
 
 
-def _written(claim: KubeletClaim) -> str:
+def _format_claim(claim: KubeletClaim) -> str:
     pods = None if claim.pods is None else dict.fromkeys(claim.pods, "{}")
     drivers = None
     if claim.drivers is not None:
         drivers = {
-            driver: f'{{"Devices":{_listed(None if devices is None else map(_device, devices))}}}'
+            driver: f'{{"Devices":{_format_list(None if devices is None else map(_format_device, devices))}}}'
             for driver, devices in claim.drivers.items()
         }
     return (
         f'{{"ClaimUID":{quote(claim.uid)},"ClaimName":{quote(claim.name)},'
-        f'"Namespace":{quote(claim.namespace)},"PodUIDs":{_mapped(pods)},"DriverState":{_mapped(drivers)}}}'
+        f'"Namespace":{quote(claim.namespace)},"PodUIDs":{_format_map(pods)},"DriverState":{_format_map(drivers)}}}'
     )
 
 
-def _device(device: KubeletDevice) -> str:
+def _format_device(device: KubeletDevice) -> str:
     share = "null" if device.share_id is None else quote(device.share_id)
     return (
         f'{{"PoolName":{quote(device.pool)},"DeviceName":{quote(device.device)},"ShareID":{share},'
-        f'"RequestNames":{_listed(None if device.requests is None else map(quote, device.requests))},'
-        f'"CDIDeviceIDs":{_listed(None if device.cdi is None else map(quote, device.cdi))}}}'
+        f'"RequestNames":{_format_list(None if device.requests is None else map(quote, device.requests))},'
+        f'"CDIDeviceIDs":{_format_list(None if device.cdi is None else map(quote, device.cdi))}}}'
     )
 
 
-def _listed(items: Iterable[str] | None) -> str:
+def _format_list(items: Iterable[str] | None) -> str:
     return "null" if items is None else f"[{','.join(items)}]"
 
 
-def _mapped(members: Mapping[str, str] | None) -> str:
+def _format_map(members: Mapping[str, str] | None) -> str:
     if members is None:
         return "null"
-    # Go sorts by bytes; the code points of valid texts sort the same.
+    # Go sorts by bytes; the code points of valid strings sort the same.
     return "{" + ",".join(f"{quote(key)}:{members[key]}" for key in sorted(members)) + "}"
 
 
-def decode(raw: bytes) -> Decoded:
-    """What a file holds, or why a kubelet would not take it."""
+def decode(raw: bytes) -> DecodedCheckpoint:
+    """Decode a file, or return the kubelet's error."""
     outer, error = decode_go(raw, _FILE)
     if error:
-        return Decoded(error=error)
+        return DecodedCheckpoint(error=error)
     data = outer["Data"].encode()
     if zlib.crc32(data) != outer["Checksum"]:
-        return Decoded(error=CORRUPTED)
+        return DecodedCheckpoint(error=CORRUPTED)
     inner, error = decode_go(data, _DATA)
     if error:
-        return Decoded(claims_error=error)
+        return DecodedCheckpoint(claims_error=error)
     rows = inner["ClaimInfoStateList"]
-    return Decoded(None if rows is None else tuple(map(_read_claim, rows)))
+    return DecodedCheckpoint(None if rows is None else tuple(map(_read_claim, rows)))
 
 
 def _read_claim(row: Mapping[str, Any]) -> KubeletClaim:
@@ -174,13 +175,13 @@ def _read_devices(rows: Sequence[Mapping[str, Any]] | None) -> tuple[KubeletDevi
     )
 
 
-# -- between the kubelet's words and ours
+# -- conversion
 
 
-def to_prepared(claim: KubeletClaim) -> PreparedClaim:
-    """A kubelet's claim as ours: all its drivers have to be asked again."""
+def to_prepared(claim: KubeletClaim) -> ClaimInfo:
+    """Convert a kubelet's claim; all its drivers have to be called again."""
     drivers = claim.drivers or {}
-    return PreparedClaim(
+    return ClaimInfo(
         ref=ClaimRef(claim.namespace, claim.name, claim.uid),
         pods=claim.pods or frozenset(),
         drivers={
@@ -195,11 +196,11 @@ def to_prepared(claim: KubeletClaim) -> PreparedClaim:
     )
 
 
-def from_prepared(claim: PreparedClaim) -> KubeletClaim:
-    """Our claim as a kubelet would have recorded it."""
+def from_prepared(claim: ClaimInfo) -> KubeletClaim:
+    """Convert a claim to what a kubelet would have recorded."""
     states: dict[str, tuple[KubeletDevice, ...] | None] = dict.fromkeys(claim.pending)
     for driver, devices in claim.drivers.items():
-        # What comes off the wire empty is nil in Go.
+        # Fields that are empty on the wire are nil in Go.
         states[driver] = (
             tuple(
                 KubeletDevice(d.pool, d.device, d.share_id, d.requests or None, d.cdi or None)

@@ -1,13 +1,13 @@
-"""Which of the pods sent to a node it takes: the ledger again, on the node itself.
+"""Admission of the pods bound to a node, against the node's own ledger.
 
-Owns `Admitter`: the node's own books. A pod is judged once, when it comes, against everything that was let in
-before; the reason and message of a refusal are the kubelet's. Who was let in, in which order and with what is
-kept in a record. Promises: after a restart pods that were let in stay in, whatever the line is then; the
-others follow by the time they were made; the pods that are in never come to more than the line they were
-judged by; books and record agree.
+A pod is checked once, when it arrives, against everything admitted before; the reason and message of a
+rejection are the kubelet's. The admitted pods, their order and their allocated resources are checkpointed.
+Guarantees that pods which were admitted stay admitted after a restart, whatever is allocatable then, and that
+the others follow in order of creation; that the admitted pods never exceed the allocatable amount they were
+checked against; and that ledger and checkpoint agree.
 
-DIFF: upstream judges running pods anew after a restart, by the time they were made, and fails those that no
-longer fit (test_who_was_let_in_stays_in).
+DIFF: upstream checks running pods again after a restart, in order of creation, and fails those that no longer
+fit (test_who_was_let_in_stays_in).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import unit_of
-from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import (
     Candidate,
     Need,
@@ -46,11 +46,11 @@ _log = logging.getLogger("plimsoll.node")
 KIND = "AdmittedPods"
 _OS_LABEL = "kubernetes.io/os"
 _NO_EXECUTE = "NoExecute"
-_EVERY_ADDRESS = "0.0.0.0"
+_ANY_ADDRESS = "0.0.0.0"
 
 
-class Admitter:
-    """The books of one node."""
+class AdmissionHandler:
+    """Admission handler of one node."""
 
     def __init__(
         self,
@@ -60,20 +60,20 @@ class Admitter:
         profile: Profile | None = None,
         record: RecordFile | None = None,
     ) -> None:
-        """Without a record nothing is remembered."""
+        """Create a handler; without a record nothing is checkpointed."""
         self.ledger = NodeLedger(node, gates, profile)
         self.findings: tuple[Finding, ...] = ()
-        #: How often pods were refused, by reason.
-        self.refusals: dict[str, int] = {}
+        #: Number of rejected pods, by reason.
+        self.rejections: dict[str, int] = {}
         self._record = record
-        self._allocations: dict[str, Allocation] = {}
-        self._before: dict[str, Allocation | None] = {}
+        self._allocations: dict[str, PodAllocation] = {}
+        self._recovered: dict[str, PodAllocation | None] = {}
         self._dirty = False
         self._saving = asyncio.Lock()
         if record is not None:
             self._load(record)
 
-    # -- looking
+    # -- queries
 
     def __contains__(self, uid: str) -> bool:
         return uid in self.ledger.entries
@@ -82,100 +82,101 @@ class Admitter:
         return len(self.ledger)
 
     @property
-    def order(self) -> tuple[str, ...]:
-        """The UIDs of the pods that are in, in the order they came."""
+    def admitted_uids(self) -> tuple[str, ...]:
+        """The UIDs of the admitted pods, in order of admission."""
         return tuple(self.ledger.entries)
 
     def pods(self) -> tuple[Pod, ...]:
-        """The pods that are in, as they are booked."""
+        """Return the admitted pods as they are charged."""
         return tuple(entry.pod for entry in self.ledger.entries.values())
 
-    def allocation(self, uid: str) -> Allocation | None:
-        """What a pod was given; None if it is not in."""
+    def allocation(self, uid: str) -> PodAllocation | None:
+        """Return what a pod was allocated; None if it is not admitted."""
         return self._allocations.get(uid)
 
     def allocated(self, pod: Pod) -> Pod:
-        """The pod as if its spec asked for what it was given."""
-        return _given(pod, self._allocations.get(pod_key(pod)))
+        """Return the pod with its allocated resources in place of those of its spec."""
+        return _as_allocated(pod, self._allocations.get(pod_key(pod)))
 
-    # -- coming and going
+    # -- changes
 
-    def remember(self, uids: Iterable[str]) -> None:
-        """Pods that somebody else knows were let in before; to be told before `restore`."""
+    def add_recovered(self, uids: Iterable[str]) -> None:
+        """Register pods that are known to have been admitted before; call before `restore`."""
         for uid in uids:
-            self._before.setdefault(uid, None)
+            self._recovered.setdefault(uid, None)
 
     def restore(self, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        """Book again who was in before; returns the other pods in the order they are to be judged in.
+        """Charge the pods that were admitted before; return the others in the order they are to be checked.
 
-        To be called once, with all pods of the node. Pods that have ended are neither booked nor returned.
+        Call once, with all pods of the node. Terminated pods are neither charged nor returned.
         """
-        living = {pod_key(pod): pod for pod in pods if not has_ended(pod)}
-        for uid, allocation in self._before.items():
+        living = {pod_key(pod): pod for pod in pods if not is_terminal(pod)}
+        for uid, allocation in self._recovered.items():
             pod = living.pop(uid, None)
             if pod is not None and uid not in self:
-                self._book(pod, allocation or Allocation.of(pod))
+                self._charge(pod, allocation or PodAllocation.from_spec(pod))
             else:
                 self._dirty = True
-        self._before = {}
-        return tuple(sorted((pod for uid, pod in living.items() if uid not in self), key=age))
+        self._recovered = {}
+        return tuple(sorted((pod for uid, pod in living.items() if uid not in self), key=age_key))
 
     def admit(self, pod: Pod) -> Admission:
-        """Judge a pod and, if there is room for it, let it in; one that is in already stays in."""
+        """Check a pod and admit it if it fits; a pod that is already admitted stays admitted."""
         if pod_key(pod) in self:
             return Admission(True)
-        answer = self.judge(pod)
-        if answer.admit:
-            self._book(pod, Allocation.of(pod))
+        result = self.check(pod)
+        if result.admit:
+            self._charge(pod, PodAllocation.from_spec(pod))
         else:
-            self.refusals[answer.reason] = self.refusals.get(answer.reason, 0) + 1
-        return answer
+            self.rejections[result.reason] = self.rejections.get(result.reason, 0) + 1
+        return result
 
-    def judge(self, pod: Pod) -> Admission:
-        """Judge a pod; nothing is booked."""
+    def check(self, pod: Pod) -> Admission:
+        """Check a pod without charging it."""
         node = self.ledger.node
         if pod.metadata.labels.get(_OS_LABEL, "linux") != "linux":
             text = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
             return Admission(False, "PodOSSelectorNodeLabelDoesNotMatch", text)
-        room = judge_admission(self.ledger, pod, bills_in_status(pod, self.ledger.profile))
-        if not room.admit and not is_critical(pod):
-            return room
-        # What no room can make good comes first for pods that would have room made for them.
+        fit = judge_admission(self.ledger, pod, bills_in_status(pod, self.ledger.profile))
+        if not fit.admit and not is_critical(pod):
+            return fit
+        # For pods that may preempt others, failures that preemption cannot resolve come first.
         others = (entry.pod for entry in self.ledger.entries.values())
-        for name, text in static_refusals(pod, node, others):
+        for name, text in predicate_failures(pod, node, others):
             return Admission(False, name, f"Predicate {name} failed: {text}")
-        return room
+        return fit
 
-    def victims(self, pod: Pod) -> tuple[Pod, ...]:
-        """Who has to go so that a critical pod can be let in; nobody if that does not help or is not due.
+    def find_victims(self, pod: Pod) -> tuple[Pod, ...]:
+        """Select the pods to terminate so that a critical pod can be admitted; none if that does not help or
+        is not allowed.
 
-        Those pods are to be ended (`preemption.REASON`) and removed; then the pod can be admitted.
+        The caller terminates (`preemption.REASON`) and removes them; then the pod can be admitted.
         """
-        answer = self.judge(pod)
-        if answer.admit or not is_critical(pod) or not answer.shortages:
+        result = self.check(pod)
+        if result.admit or not is_critical(pod) or not result.shortages:
             return ()
-        chosen = choose_victims(pod, self._candidates(), needs_of(answer.shortages))
-        if chosen is None or not self._helps(chosen, pod):
-            chosen = self._enough(pod)
+        chosen = choose_victims(pod, self._candidates(), needs_of(result.shortages))
+        if chosen is None or not self._makes_room(chosen, pod):
+            chosen = self._find_victims_by_trial(pod)
         return chosen
 
     def update(self, pod: Pod) -> None:
-        """A pod that is in has changed. What it was given stays; what its claims charge may have changed."""
+        """Update an admitted pod. Its allocated resources stay; the charges of its claims may change."""
         uid = pod_key(pod)
         if uid in self:
-            self.ledger.update(_given(pod, self._allocations[uid]))
+            self.ledger.update(_as_allocated(pod, self._allocations[uid]))
 
-    def allocate(self, pod: Pod, allocation: Allocation) -> None:
-        """A pod that is in was given something else: its resize is granted."""
+    def allocate(self, pod: Pod, allocation: PodAllocation) -> None:
+        """Change what an admitted pod is allocated: its resize was accepted."""
         uid = pod_key(pod)
         if uid not in self:
             return
         self._allocations[uid] = allocation
         self._dirty = True
-        self.ledger.update(_given(pod, allocation))
+        self.ledger.update(_as_allocated(pod, allocation))
 
     def remove(self, uid: str) -> None:
-        """A pod has ended, with its containers: all that was booked for it is free."""
+        """Remove a pod whose containers have all terminated, and free its charges."""
         entry = self.ledger.entries.get(uid)
         if entry is not None:
             self.ledger.remove(entry.pod)
@@ -183,21 +184,22 @@ class Admitter:
             self._dirty = True
 
     def set_node(self, node: Node) -> None:
-        """The node has changed; who is in stays in."""
+        """Update the node; admitted pods stay admitted."""
         self.ledger.set_node(node)
 
-    # -- the record
+    # -- checkpoint
 
     def save(self) -> Finding | None:
-        """Write the record if anything changed; the finding says that this failed."""
+        """Write the checkpoint if anything changed; return a finding if that failed."""
         if self._record is None or not self._dirty:
             return None
         self._dirty = False
         return self._write(self._body())
 
     async def flush(self) -> Finding | None:
-        """The same without keeping the loop waiting for the disk. One after the other: an older record must
-        not come after a newer one, and who is told that all is saved must not be told before it is."""
+        """Write the checkpoint like `save`, without blocking the event loop. Writes are serialized: an older
+        checkpoint must not follow a newer one, and no caller may return before its change is on disk.
+        """
         if self._record is None:
             return None
         async with self._saving:
@@ -217,10 +219,10 @@ class Admitter:
             meta = entry.pod.metadata
             head = {"uid": uid, "namespace": meta.namespace, "name": meta.name}
             pods.append({**head, "allocation": self._allocations[uid].to_json()})
-        # Who was in before and has not been seen yet is not forgotten.
+        # Pods admitted before the restart and not listed yet are kept.
         pods += [
-            {"uid": uid, **({"allocation": given.to_json()} if given is not None else {})}
-            for uid, given in self._before.items()
+            {"uid": uid, **({"allocation": allocation.to_json()} if allocation is not None else {})}
+            for uid, allocation in self._recovered.items()
         ]
         return {"pods": pods}
 
@@ -231,7 +233,7 @@ class Admitter:
         except StoreError as error:
             self._dirty = True
             _log.error("%s", error)
-            fix = "free space on its file system, or mend its permissions"
+            fix = "free space on its file system, or fix its permissions"
             return Finding(Severity.ERROR, str(error), fix, str(self._record.path))
         return None
 
@@ -239,15 +241,15 @@ class Admitter:
         loaded = record.load()
         if loaded.finding is not None:
             self.findings = (loaded.finding,)
-        for uid, allocation in read_order(loaded.value):
-            self._before[uid] = allocation
+        for uid, allocation in read_admitted_pods(loaded.value):
+            self._recovered[uid] = allocation
 
-    # -- inside
+    # -- internals
 
-    def _book(self, pod: Pod, allocation: Allocation) -> None:
+    def _charge(self, pod: Pod, allocation: PodAllocation) -> None:
         uid = pod_key(pod)
         self._allocations[uid] = allocation
-        self.ledger.add(_given(pod, allocation))
+        self.ledger.add(_as_allocated(pod, allocation))
         self._dirty = True
 
     def _candidates(self) -> list[Candidate]:
@@ -260,77 +262,79 @@ class Admitter:
                 if state is None:
                     continue
                 frees[hold.resource, state.name] = unit_of(hold.resource, hold.drawn)
-                if state.consumers == {pod_key(entry.pod)}:  # the whole pool goes with its last user
-                    whole = unit_of(hold.resource, hold.whole)
-                    frees[hold.resource, ""] = frees.get((hold.resource, ""), 0) + whole
+                if state.consumers == {pod_key(entry.pod)}:  # the pool is freed with its last consumer
+                    pool_amount = unit_of(hold.resource, hold.whole)
+                    frees[hold.resource, ""] = frees.get((hold.resource, ""), 0) + pool_amount
             found.append(Candidate(entry.pod, pod_qos(entry.pod, form), frees))
         return found
 
-    def _helps(self, gone: Collection[Pod], pod: Pod) -> bool:
-        book = self.ledger.clone()
-        for each in gone:
-            book.remove(each)
-        return judge_admission(book, pod, bills_in_status(pod, book.profile)).admit
+    def _makes_room(self, victims: Collection[Pod], pod: Pod) -> bool:
+        ledger = self.ledger.clone()
+        for each in victims:
+            ledger.remove(each)
+        return judge_admission(ledger, pod, bills_in_status(pod, ledger.profile)).admit
 
-    def _enough(self, pod: Pod) -> tuple[Pod, ...]:
-        """Victims where amounts alone do not tell: pools that several pods would have to leave together."""
+    def _find_victims_by_trial(self, pod: Pod) -> tuple[Pod, ...]:
+        """Select victims where amounts are not enough: pools that several pods have to release together."""
         rank = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
         candidates = [each for each in self._candidates() if may_preempt(pod, each.pod)]
         candidates.sort(key=lambda each: (rank.get(each.qos, 0), each.pod.spec.priority or 0))
         chosen: list[Pod] = []
         for each in candidates:
             chosen.append(each.pod)
-            if self._helps(chosen, pod):
+            if self._makes_room(chosen, pod):
                 break
         else:
             return ()
-        for each_pod in tuple(chosen):  # who need not go stays
+        for each_pod in tuple(chosen):  # pods that turn out not to be needed are kept
             rest = [other for other in chosen if other is not each_pod]
-            if rest and self._helps(rest, pod):
+            if rest and self._makes_room(rest, pod):
                 chosen = rest
         return tuple(chosen)
 
 
-def _given(pod: Pod, allocation: Allocation | None) -> Pod:
-    return pod if allocation is None or allocation == Allocation.of(pod) else allocation.onto(pod)
+def _as_allocated(pod: Pod, allocation: PodAllocation | None) -> Pod:
+    return (
+        pod if allocation is None or allocation == PodAllocation.from_spec(pod) else allocation.apply_to(pod)
+    )
 
 
-def has_ended(pod: Pod) -> bool:
-    """Whether all is over for a pod."""
+def is_terminal(pod: Pod) -> bool:
+    """Return whether a pod's phase is terminal."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def age(pod: Pod) -> tuple[str, str, str]:
-    """The order of pods that nobody has seen before: by the time they were made."""
+def age_key(pod: Pod) -> tuple[str, str, str]:
+    """Return the sort key of pods that are new to the node: the creation time."""
     meta = pod.metadata
     return meta.creation_timestamp or "", meta.namespace, meta.name
 
 
-def read_order(value: Any) -> Iterator[tuple[str, Allocation | None]]:
-    """The pods of a record in their order; what cannot be read is left out."""
+def read_admitted_pods(value: Any) -> Iterator[tuple[str, PodAllocation | None]]:
+    """Yield the pods of a checkpoint in order; unreadable entries are skipped."""
     pods = value.get("pods") if isinstance(value, Mapping) else None
     for entry in pods if isinstance(pods, list) else ():
         uid = entry.get("uid") if isinstance(entry, Mapping) else None
         if isinstance(uid, str) and uid:
             try:
-                yield uid, Allocation.from_json(entry.get("allocation"))
+                yield uid, PodAllocation.from_json(entry.get("allocation"))
             except InputError:
                 yield uid, None
 
 
-# -- what has nothing to do with room
+# -- predicates other than resource fit
 
 
-def static_refusals(pod: Pod, node: Node, others: Iterable[Pod]) -> Iterator[tuple[str, str]]:
-    """The rules a pod breaks on this node, with the kubelet's names and texts for them."""
+def predicate_failures(pod: Pod, node: Node, others: Iterable[Pod]) -> Iterator[tuple[str, str]]:
+    """Yield the predicates a pod fails on this node, with the kubelet's names and messages."""
     if not matches_node(pod, node):
         yield "NodeAffinity", "node(s) didn't match Pod's node affinity/selector"
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
         yield "NodeName", "node(s) didn't match the requested node name"
-    wanted = tuple(host_ports(pod))
-    if wanted:
-        taken = [port for other in others if pod_key(other) != pod_key(pod) for port in host_ports(other)]
-        if any(_clash(one, other) for one in wanted for other in taken):
+    requested = tuple(host_ports(pod))
+    if requested:
+        used = [port for other in others if pod_key(other) != pod_key(pod) for port in host_ports(other)]
+        if any(_conflicts(one, other) for one in requested for other in used):
             yield "NodePorts", "node(s) didn't have free ports for the requested pod ports"
     for taint in node.spec.taints:
         if taint.effect == _NO_EXECUTE and not tolerated(pod.spec.tolerations, taint):
@@ -339,7 +343,7 @@ def static_refusals(pod: Pod, node: Node, others: Iterable[Pod]) -> Iterator[tup
 
 
 def matches_node(pod: Pod, node: Node) -> bool:
-    """Whether a pod's selector and required affinity mean this node."""
+    """Return whether the node matches a pod's node selector and required node affinity."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
         return False
@@ -350,14 +354,14 @@ def matches_node(pod: Pod, node: Node) -> bool:
 
 
 def host_ports(pod: Pod) -> Iterator[tuple[str, str, int]]:
-    """Address, protocol and number of the host's ports that a pod takes; "" is every address."""
+    """Yield address, protocol and port number of the host ports of a pod; address "" is every address."""
     for container in (*filter(is_sidecar, pod.spec.init_containers), *pod.spec.containers):
         for port in container.ports:
             number = port.host_port or (port.container_port if pod.spec.host_network else 0)
             if number > 0:
-                address = "" if port.host_ip == _EVERY_ADDRESS else port.host_ip
+                address = "" if port.host_ip == _ANY_ADDRESS else port.host_ip
                 yield address, port.protocol or "TCP", number
 
 
-def _clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+def _conflicts(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
     return one[1:] == other[1:] and (not one[0] or not other[0] or one[0] == other[0])
