@@ -23,7 +23,7 @@ from typing import Any
 
 from plimsoll.api.codec import decode
 from plimsoll.api.meta import Object
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.kubeconfig import find_config
@@ -191,7 +191,7 @@ def fill(path: Path, first: int, last: int) -> None:
         store = Store.open(path, durability="normal")
         for number in range(first, last):
             tree = make_pod(f"s{number}")
-            store.create(Key("pods", "default", f"s{number}"), tree)
+            store.create(ObjectKey("pods", "default", f"s{number}"), tree)
             if number % 2000 == 0:
                 await store.settled(store.revision)
         await store.close()

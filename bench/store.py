@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.apiserver.storage.log import Durability
 
 PADDING = "x" * 2090
@@ -40,8 +40,8 @@ def make_pod(number: int) -> dict[str, Any]:
     }
 
 
-def pod_key(number: int) -> Key:
-    return Key("pods", f"ns-{number % 50}", f"pod-{number}")
+def pod_key(number: int) -> ObjectKey:
+    return ObjectKey("pods", f"ns-{number % 50}", f"pod-{number}")
 
 
 async def time_writes(store: Store, writers: int, each: int) -> tuple[float, float, float]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from plimsoll.apiserver.storage import Event, Feed, Key, Store, compaction
+from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, WatchCursor, compaction
 from plimsoll.apiserver.storage.log import Durability
 
 RESOURCES = ("pods", "nodes")
@@ -38,7 +38,7 @@ class Write(NamedTuple):
     what: str
     revision: int
     type: str
-    key: Key
+    key: ObjectKey
     digest: int
 
     def line(self) -> bytes:
@@ -47,7 +47,7 @@ class Write(NamedTuple):
     @classmethod
     def parse(cls, line: str) -> Write:
         what, revision, kind, key, digest = line.split(" ")
-        return cls(what, int(revision), kind, Key(*key.split(",")), int(digest))
+        return cls(what, int(revision), kind, ObjectKey(*key.split(",")), int(digest))
 
 
 def open_store(path: Path, durability: Durability = "full") -> Store:
@@ -86,7 +86,7 @@ class Child:
     async def write(self) -> None:
         dice = self.dice
         while not self.closing:
-            key = Key(dice.choice(RESOURCES), "", f"o{dice.randrange(60)}")
+            key = ObjectKey(dice.choice(RESOURCES), "", f"o{dice.randrange(60)}")
             stored = self.store.get(key)
             tree = {"padding": "x" * dice.choice([10, 300, 2300, 2300, 12_000]), "n": dice.random().hex()}
             if stored is None:
@@ -99,12 +99,12 @@ class Child:
             await self.store.settled(after.revision)
             self.tell("A", after.revision, kind, key, after.raw)
 
-    async def follow(self, feed: Feed) -> None:
+    async def follow(self, feed: WatchCursor) -> None:
         while True:
             for event in await feed.next():
                 self.tell("S", event.revision, event.type, event.key, event.raw)
 
-    def tell(self, what: str, revision: int, kind: str, key: Key, raw: bytes) -> None:
+    def tell(self, what: str, revision: int, kind: str, key: ObjectKey, raw: bytes) -> None:
         os.write(self.pipe, Write(what, revision, kind, key, crc32(raw)).line())
 
 
@@ -158,7 +158,7 @@ class Parent:
         self.path = path
         self.dice = random.Random(seed)
         self.revision = 0
-        self.objects: dict[Key, tuple[int, int]] = {}
+        self.objects: dict[ObjectKey, tuple[int, int]] = {}
         self.acknowledged = self.ended = 0
 
     def kill_once(self) -> None:
@@ -200,7 +200,7 @@ class Parent:
         self.revision = store.revision
 
 
-def _write(what: str, event: Event) -> Write:
+def _write(what: str, event: StoreEvent) -> Write:
     return Write(what, event.revision, event.type, event.key, crc32(event.raw))
 
 

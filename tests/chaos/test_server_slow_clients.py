@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
@@ -153,7 +153,7 @@ def test_unfinished_headers_cost_little_memory(server: ServerProcess) -> None:
 
 def test_a_watcher_that_never_reads_is_cut_off() -> None:
     async def story() -> None:
-        limits = Limits(slow_watch_timeout=1)
+        limits = ServerLimits(slow_watch_timeout=1)
         running = await start_server(ServerSettings(controllers=False, limits=limits))
         try:
             wire = await Wire.open(running.port, trusting())
@@ -178,7 +178,9 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
 
 def test_a_list_nobody_reads_is_cut_off() -> None:
     async def story() -> None:
-        running = await start_server(ServerSettings(controllers=False, limits=Limits(slow_watch_timeout=1)))
+        running = await start_server(
+            ServerSettings(controllers=False, limits=ServerLimits(slow_watch_timeout=1))
+        )
         try:
             async with running.client() as client:
                 for number in range(20):

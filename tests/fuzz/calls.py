@@ -14,8 +14,8 @@ from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, MASTERS, NODES, SC
 from plimsoll.apiserver.protobuf import encode_body
 from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource, find_kind
 from plimsoll.apiserver.registry.schema import schema_for
-from plimsoll.apiserver.request import Call
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.errors import InputError
 from tests.fuzz.patches import grow_patch
 from tests.fuzz.templates import TEMPLATES
@@ -151,21 +151,23 @@ class Caller:
         self._kinds = [row for row in self._stored if row.key in TEMPLATES] * 4 + self._stored
         self.tokens: list[str] = []
 
-    def next(self) -> Call:
+    def next(self) -> ApiRequest:
         dice = self.dice
         self.grower.wrong = dice.choice((0.0, 0.003, 0.01, 0.05))
         user = dice.choice(USERS)
         what = dice.random()
         if what < 0.08:
             method = dice.choice((*METHODS, "GET", "GET", *ODD_METHODS))
-            return Call(method, self._odd_path(), user, self._query(), self._headers(), self._odd_body())
+            return ApiRequest(
+                method, self._odd_path(), user, self._query(), self._headers(), self._odd_body()
+            )
         if what < 0.13:
             return self._ask(user)
         return self._about(dice.choice(self._kinds), user)
 
     # -- requests that make sense, more or less
 
-    def _about(self, row: Resource, user: User) -> Call:
+    def _about(self, row: Resource, user: User) -> ApiRequest:
         dice = self.dice
         version = dice.choice(row.versions)
         schema = schema_for(row.group, version, row.kind)
@@ -186,19 +188,19 @@ class Caller:
             query = self._query(3)
             if kind == "apply" and dice.random() < 0.9:
                 query.append(("fieldManager", dice.choice(("me", "you", "kubectl"))))
-            return Call(method, path, user, query, headers, body)
+            return ApiRequest(method, path, user, query, headers, body)
         if method == "DELETE":
             if dice.random() < 0.5:
                 body = self._encode(self._delete_options(tree), JSON)
-            return Call(method, path, user, self._query(3), headers, body)
+            return ApiRequest(method, path, user, self._query(3), headers, body)
         if method in ("POST", "PUT"):
             sent = self._sent(row, version, subresource, key, tree, method)
             media = dice.choice((JSON, JSON, JSON, YAML, PROTOBUF))
             headers["content-type"] = media if dice.random() < 0.97 else dice.choice(("", "text/plain", "x"))
             body = self._encode(sent, media)
-        return Call(method, path, user, self._query(), headers, body)
+        return ApiRequest(method, path, user, self._query(), headers, body)
 
-    def _method(self, row: Resource, key: Key) -> tuple[str, str]:
+    def _method(self, row: Resource, key: ObjectKey) -> tuple[str, str]:
         """What is done to an object, and which subresource of it is meant."""
         dice = self.dice
         if self._store.get(key) is None and dice.random() < 0.9:
@@ -209,7 +211,7 @@ class Caller:
             return verbs[dice.choice(SUBRESOURCES[subresource].verbs)], subresource
         return dice.choice((*("GET", "POST", "PUT", "PUT") * 2, *("PATCH",) * 8, "DELETE")), subresource
 
-    def _pick(self, row: Resource) -> tuple[Key, Any]:
+    def _pick(self, row: Resource) -> tuple[ObjectKey, Any]:
         """An object that is there, or one that could be."""
         dice = self.dice
         there = self._store.list(row.storage_key).items
@@ -219,9 +221,9 @@ class Caller:
         namespace = (
             dice.choice(("default", "default", "default", "other", "no-such")) if row.namespaced else ""
         )
-        return Key(row.storage_key, namespace, dice.choice(("a", "b", "c", "d", "n", "p", "t"))), self._made(
-            row
-        )
+        return ObjectKey(
+            row.storage_key, namespace, dice.choice(("a", "b", "c", "d", "n", "p", "t"))
+        ), self._made(row)
 
     def _made(self, row: Resource) -> Any:
         template = TEMPLATES.get(row.key)
@@ -231,7 +233,9 @@ class Caller:
         tree = self.grower.value(schema)
         return {**(tree if isinstance(tree, dict) else {}), "kind": row.kind, "metadata": {}}
 
-    def _sent(self, row: Resource, version: str, subresource: str, key: Key, tree: Any, method: str) -> Any:
+    def _sent(
+        self, row: Resource, version: str, subresource: str, key: ObjectKey, tree: Any, method: str
+    ) -> Any:
         dice = self.dice
         other = SUBRESOURCES[subresource] if subresource else None
         if other is not None and other.group is not None:
@@ -272,7 +276,7 @@ class Caller:
         }
         return {name: options[name] for name in dice.sample(sorted(options), dice.randrange(4))}
 
-    def _ask(self, user: User) -> Call:
+    def _ask(self, user: User) -> ApiRequest:
         """Reviews, bindings, tokens."""
         dice = self.dice
         row = dice.choice([row for row in RESOURCES if not row.stored])
@@ -280,8 +284,8 @@ class Caller:
         tree = self.grower.value(schema)
         if isinstance(tree, dict):
             tree |= {"kind": row.kind, "apiVersion": row.api_version()}
-        path = _path(row, row.versions[0], Key(row.key, "default", "x"), False, "", everywhere=False)
-        return Call("POST", path, user, self._query(), self._headers(), self._encode(tree, JSON))
+        path = _path(row, row.versions[0], ObjectKey(row.key, "default", "x"), False, "", everywhere=False)
+        return ApiRequest("POST", path, user, self._query(), self._headers(), self._encode(tree, JSON))
 
     # -- the parts of a request
 
@@ -373,7 +377,9 @@ class Caller:
         return "/".join(parts)
 
 
-def _path(row: Resource, version: str, key: Key, named: bool, subresource: str, *, everywhere: bool) -> str:
+def _path(
+    row: Resource, version: str, key: ObjectKey, named: bool, subresource: str, *, everywhere: bool
+) -> str:
     root = f"/apis/{row.group}/{version}" if row.group else f"/api/{version}"
     parts = [root]
     if row.namespaced and (named or not everywhere):

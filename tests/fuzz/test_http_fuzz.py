@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import pytest
 
 from plimsoll.apiserver.http import HttpServer
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from tests.fuzz.wire import CLOSED, Reply, Wire, exchange, trusting
 
 T = TypeVar("T")
-LIMITS = Limits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1, header_timeout=3)
+LIMITS = ServerLimits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1, header_timeout=3)
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.users import CONTROLLERS
 from plimsoll.apiserver.in_process import connect_in_process
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.controllers import Controllers
 from tests.fuzz.calls import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
 from tests.fuzz.templates import TEMPLATES
@@ -112,9 +112,9 @@ class Stage:
 
     def send(
         self, method: str, path: str, body: bytes = b"", query: dict[str, str] | None = None, **headers: str
-    ) -> Answer:
+    ) -> ApiResponse:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        call = Call(method, path, ROOT, list((query or {}).items()), named, body)
+        call = ApiRequest(method, path, ROOT, list((query or {}).items()), named, body)
         answer = self._runner.run(self.world.send(call))
         self.world.check()
         return answer

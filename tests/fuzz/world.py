@@ -15,10 +15,10 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.users import MASTERS, User
-from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.in_process import connect_in_process
 from plimsoll.apiserver.registry.resources import RESOURCES, by_key
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
 from tests.fuzz.calls import Caller, token
 from tests.fuzz.templates import TEMPLATES
@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.store = Store.open(None, history_events=500)
-        self.api = Api(Context.over(self.store))
+        self.api = Api(ApiContext.over(self.store))
         self.caller = Caller(Random(seed), self.store)
         self.answers: dict[int, int] = {}
 
@@ -64,7 +64,7 @@ class World:
                     token(self.store.revision + shift, "default", "b") for shift in (0, -1, -400, 1, 10**9)
                 ]
 
-    async def send(self, call: Call) -> Answer:
+    async def send(self, call: ApiRequest) -> ApiResponse:
         began = time.monotonic()
         answer = await self.api.handle(call)
         if isinstance(answer.body, bytes):
@@ -107,18 +107,18 @@ class World:
                     path += f"/namespaces/{stored.key.namespace}"
                 path += f"/{row.plural}/{stored.key.name}"
                 with told(f"PUT {path} {stored.raw!r}"):
-                    answer = await self.send(Call("PUT", path, user, (), {}, stored.raw))
+                    answer = await self.send(ApiRequest("PUT", path, user, (), {}, stored.raw))
                     if answer.status == 422 and _is_loose(row.kind, answer):
                         continue
                     assert answer.status == 200, answer.body
                     after = self.store.get(stored.key)
                     if after is None or after == stored:
                         continue
-                    await self.send(Call("PUT", path, user, (), {}, after.raw))
+                    await self.send(ApiRequest("PUT", path, user, (), {}, after.raw))
                     assert self.store.get(stored.key) == after
 
 
-def _is_loose(kind: str, answer: Answer) -> bool:
+def _is_loose(kind: str, answer: ApiResponse) -> bool:
     """The first version and the status of a node, and the last word on a namespace, may bring what the
     object itself may not, in Kubernetes as well."""
     assert isinstance(answer.body, bytes)
@@ -126,7 +126,7 @@ def _is_loose(kind: str, answer: Answer) -> bool:
     return kind in ("Node", "Namespace") and all(name.startswith(("metadata.", "status.")) for name in fields)
 
 
-def check_answer(answer: Answer) -> None:
+def check_answer(answer: ApiResponse) -> None:
     assert isinstance(answer.body, bytes)
     assert answer.status < 500 or answer.status in MAY_FAIL, answer.body
     assert answer.status >= 200
@@ -140,7 +140,7 @@ def check_answer(answer: Answer) -> None:
             assert tree["message"]
 
 
-async def check_stream(answer: Answer) -> None:
+async def check_stream(answer: ApiResponse) -> None:
     """The beginning of a watch: whole frames of known types."""
     assert not isinstance(answer.body, bytes)
     assert answer.status == 200
@@ -157,7 +157,7 @@ async def check_stream(answer: Answer) -> None:
         await answer.body.aclose()
 
 
-def show(call: Call) -> str:
+def show(call: ApiRequest) -> str:
     body = call.body if len(call.body) < 3000 else call.body[:1500] + b"..." + call.body[-200:]
     return f"{call.method} {call.path[:300]} {call.query} {call.headers} as {call.user.name}\n{body!r}"
 

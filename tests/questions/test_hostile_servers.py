@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.auth.certificates import Authority, ssl_context
+from plimsoll.apiserver.auth.certificates import CertificateAuthority, create_ssl_context
 from plimsoll.client import kubeconfig as kubeconfigs
 from plimsoll.client.config import ClientConfig
 from plimsoll.client.transport import Reply
@@ -187,12 +187,12 @@ def test_a_cluster_without_dynamic_resources(command: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("command", ASKED)
 def test_a_certificate_of_somebody_else(command: str, tmp_path: Path) -> None:
-    ours, theirs = (Authority.load_or_create(tmp_path / name) for name in ("ours", "theirs"))
+    ours, theirs = (CertificateAuthority.load_or_create(tmp_path / name) for name in ("ours", "theirs"))
     pair = ours.issue_server(["127.0.0.1"])
     (tmp_path / "s.crt").write_bytes(pair.certificate)
     (tmp_path / "s.key").write_bytes(pair.key)
     data = base64.b64encode(theirs.certificate).decode()
-    with Server(big_cluster(1), tls=ssl_context(tmp_path / "s.crt", tmp_path / "s.key")) as server:
+    with Server(big_cluster(1), tls=create_ssl_context(tmp_path / "s.crt", tmp_path / "s.key")) as server:
         config = server.kubeconfig(tmp_path / "config", **{"certificate-authority-data": data})
         refused(ask(*ASKED[command], "--kubeconfig", config), "certificate")
         good = server.kubeconfig(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.certificates import CertificateAuthority
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from plimsoll.apiserver.auth.users import User
 from tests.smoke.kubectl import Kubectl
@@ -82,7 +82,7 @@ def test_a_token_of_a_service_account(kubectl: Kubectl, server: ServerProcess, t
 
 
 def test_a_client_certificate(kubectl: Kubectl, server: ServerProcess, tmp_path: Path) -> None:
-    authority = Authority.load_or_create(server.data)
+    authority = CertificateAuthority.load_or_create(server.data)
     client = authority.issue_client(User("carol", groups=("people",)))
     write_kubeconfig(tmp_path / "carol", server.url, authority=authority.certificate, client=client)
     carol = kubectl.using(tmp_path / "carol")

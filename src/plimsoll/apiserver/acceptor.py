@@ -21,8 +21,8 @@ from aiohttp import web
 
 from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.heap import HeapTrimmer
-from plimsoll.apiserver.limits import Limits
-from plimsoll.apiserver.unauthenticated import UnauthenticatedConnections, source_of
+from plimsoll.apiserver.limits import ServerLimits
+from plimsoll.apiserver.unauthenticated import UnauthenticatedConnections, address_group
 
 _log = logging.getLogger("plimsoll.server")
 
@@ -40,7 +40,7 @@ class _Entrance:
     def __init__(self, acceptor: ConnectionAcceptor, client: socket.socket, address: object) -> None:
         self.loop = acceptor.loop
         self.deadline = self.loop.time() + acceptor.limits.header_timeout
-        self.source = source_of(address)
+        self.source = address_group(address)
         self.ended = False
         self._acceptor = acceptor
         self._socket = client
@@ -133,7 +133,7 @@ class ConnectionAcceptor:
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Any],
-        limits: Limits,
+        limits: ServerLimits,
         tls: ssl.SSLContext | None,
         **settings: Any,
     ) -> None:
@@ -195,7 +195,7 @@ class ConnectionAcceptor:
         self.plan_tick()
 
 
-def _within_open_files(limits: Limits) -> Limits:
+def _within_open_files(limits: ServerLimits) -> ServerLimits:
     """Lower the limits so that clients without credentials leave file descriptors for the others."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = limits.unauthenticated_waiting if soft == resource.RLIM_INFINITY else max(soft // 4, 1)

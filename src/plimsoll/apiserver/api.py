@@ -14,45 +14,51 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.admission.admission import Admission
-from plimsoll.apiserver.auth.attributes import Attributes, forbidden
-from plimsoll.apiserver.auth.reviews import Reviews
+from plimsoll.apiserver.admission.chain import AdmissionChain
+from plimsoll.apiserver.auth.attributes import Attributes, forbidden_error
+from plimsoll.apiserver.auth.reviews import ReviewHandler
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.fair_turns import Turns
-from plimsoll.apiserver.handlers.delete import Deleting
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.handlers.delete import DeleteHandler
 from plimsoll.apiserver.handlers.negotiation import (
     JSON,
     PATCH_TYPES,
-    Accepted,
-    accept,
+    AcceptedMediaType,
     decode_body,
     decode_json,
     decode_yaml,
-    media_type,
+    negotiate,
+    parse_media_type,
 )
-from plimsoll.apiserver.handlers.nonresource import Public
+from plimsoll.apiserver.handlers.nonresource import NonResourceHandler
 from plimsoll.apiserver.handlers.options import (
-    DeleteOptions,
+    DeletionOptions,
     WriteOptions,
-    as_mapping,
-    delete_options,
-    list_options,
-    write_options,
+    first_values,
+    parse_delete_options,
+    parse_list_options,
+    parse_write_options,
 )
-from plimsoll.apiserver.handlers.pod_subresources import Binding, Eviction
-from plimsoll.apiserver.handlers.read import Reading, find_stored, select
-from plimsoll.apiserver.handlers.response_body import Documents, answer_tree
-from plimsoll.apiserver.handlers.scale import to_scale, with_scale
-from plimsoll.apiserver.handlers.selectable_fields import Sights
-from plimsoll.apiserver.handlers.watch import Watching
-from plimsoll.apiserver.handlers.write import Outcome, Writing
-from plimsoll.apiserver.request import Answer, Call
-from plimsoll.apiserver.route import Route, find_route
-from plimsoll.apiserver.status import success, to_status, unavailable, unknown_path, unsupported_media
-from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.handlers.pod_subresources import BindingHandler, EvictionHandler
+from plimsoll.apiserver.handlers.read import ReadHandler, get_stored, parse_selection
+from plimsoll.apiserver.handlers.response_body import ResponseBuilder, build_tree_response
+from plimsoll.apiserver.handlers.scale import apply_scale, to_scale
+from plimsoll.apiserver.handlers.selectable_fields import SelectableFieldCache
+from plimsoll.apiserver.handlers.watch import WatchHandler
+from plimsoll.apiserver.handlers.write import WriteHandler, WriteResult
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.request_info import RequestInfo, parse_request_info
+from plimsoll.apiserver.status import (
+    path_not_found,
+    service_unavailable,
+    success_status,
+    to_status,
+    unsupported_media_type,
+)
+from plimsoll.apiserver.storage import StoredObject
+from plimsoll.apiserver.time_slices import EventLoopShare
 from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.workers.delegation import Delegation
+from plimsoll.apiserver.workers.dispatcher import WorkerDispatcher
 from plimsoll.apiserver.workers.pool import WorkerPool
 from plimsoll.errors import ApiError, PlimsollError, StoreError
 
@@ -63,36 +69,42 @@ class Api:
     """The Kubernetes API over one store."""
 
     def __init__(
-        self, context: Context, *, workers: WorkerPool | None = None, admission: Admission | None = None
+        self,
+        context: ApiContext,
+        *,
+        workers: WorkerPool | None = None,
+        admission: AdmissionChain | None = None,
     ) -> None:
         self.context = context
         self._store = context.store
         self._trouble = ""
-        self.turns = Turns()
-        sights = Sights()
-        self.admission = admission or Admission(context)
-        self._delegation = Delegation(context, self.admission, workers) if workers is not None else None
-        self._reading = Reading(context.store, sights)
-        self._watching = Watching(context.store, sights)
-        self._writing = Writing(context, self.admission)
-        self._deleting = Deleting(context)
-        self._eviction = Eviction(context, self._deleting)
-        self._binding = Binding(context)
-        self._documents = Documents(context)
-        self._public = Public(context)
-        self._reviews = Reviews(context.authorizer, context.authenticator)
+        self.turns = EventLoopShare()
+        sights = SelectableFieldCache()
+        self.admission = admission or AdmissionChain(context)
+        self._delegation = WorkerDispatcher(context, self.admission, workers) if workers is not None else None
+        self._reading = ReadHandler(context.store, sights)
+        self._watching = WatchHandler(context.store, sights)
+        self._writing = WriteHandler(context, self.admission)
+        self._deleting = DeleteHandler(context)
+        self._eviction = EvictionHandler(context, self._deleting)
+        self._binding = BindingHandler(context)
+        self._documents = ResponseBuilder(context)
+        self._public = NonResourceHandler(context)
+        self._reviews = ReviewHandler(context.authorizer, context.authenticator)
         context.store.observe(lambda key, tree: sights.forget(key) if tree is None else None)
         context.store.observe(context.authorizer.observe)
 
-    async def handle(self, call: Call) -> Answer:
+    async def handle(self, call: ApiRequest) -> ApiResponse:
         """Answer a request, whatever it is."""
         return await self._answer(call, self._handle)
 
-    async def handle_authorized(self, call: Call) -> Answer:
+    async def handle_authorized(self, call: ApiRequest) -> ApiResponse:
         """Answer a request whose sender is known to be allowed to make it, here and not in a worker."""
         return await self._answer(call, self._handle_authorized)
 
-    async def _answer(self, call: Call, handle: Callable[[Call], Awaitable[Answer]]) -> Answer:
+    async def _answer(
+        self, call: ApiRequest, handle: Callable[[ApiRequest], Awaitable[ApiResponse]]
+    ) -> ApiResponse:
         try:
             return await handle(call)
         except ApiError as error:
@@ -104,14 +116,14 @@ class Api:
         except RecursionError:
             return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
 
-    def _unwritable(self, error: StoreError) -> Answer:
+    def _unwritable(self, error: StoreError) -> ApiResponse:
         """Nothing was stored and the client may try again; the log is told once, not for every request."""
         if str(error) != self._trouble:
             self._trouble = str(error)
             _log.error("%s", error)
-        return _refusal(unavailable(str(error)))
+        return _refusal(service_unavailable(str(error)))
 
-    async def _refuse(self, error: ApiError) -> Answer:
+    async def _refuse(self, error: ApiError) -> ApiResponse:
         """A refusal may rest upon a write that is not durable yet (an object that is gone, or there)."""
         if self._store.durable < self._store.revision:
             try:
@@ -120,8 +132,8 @@ class Api:
                 return self._unwritable(trouble)
         return _refusal(error)
 
-    async def _handle(self, call: Call) -> Answer:
-        query = as_mapping(call.query)
+    async def _handle(self, call: ApiRequest) -> ApiResponse:
+        query = first_values(call.query)
         route = _route(call, query)
         if route is None:
             attributes = Attributes(call.user, call.method.lower(), path=call.path)
@@ -132,14 +144,14 @@ class Api:
             return await self._delegation.handle(route, call)
         return await self._dispatch(route, call, query)
 
-    async def _handle_authorized(self, call: Call) -> Answer:
-        query = as_mapping(call.query)
+    async def _handle_authorized(self, call: ApiRequest) -> ApiResponse:
+        query = first_values(call.query)
         route = _route(call, query)
         if route is None:
-            raise unknown_path()
+            raise path_not_found()
         return await self._dispatch(route, call, query)
 
-    async def _dispatch(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
+    async def _dispatch(self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
         if route.subresource:
             return await self._subresource(route, call, query)
         return await self._resource(route, call, query)
@@ -149,13 +161,13 @@ class Api:
     def _authorize(self, attributes: Attributes) -> None:
         decision = self.context.authorizer.authorize(attributes)
         if not decision.allowed:
-            raise forbidden(attributes, decision.reason)
+            raise forbidden_error(attributes, decision.reason)
 
-    def _attributes(self, route: Route, call: Call, query: Mapping[str, str]) -> Attributes:
+    def _attributes(self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]) -> Attributes:
         name: str = route.name
         fields: tuple[tuple[str, str], ...] = ()
         if route.verb in ("list", "watch", "deletecollection") and query.get("fieldSelector"):
-            selection = select(route, list_options(query))
+            selection = parse_selection(route, parse_list_options(query))
             fields = tuple((path, value) for path, equal, value in selection.fields.conditions if equal)
             name = selection.fields.exact("metadata.name") or ""
         verb = "watch" if route.verb == "watch" else route.verb
@@ -176,20 +188,22 @@ class Api:
 
     # -- resources
 
-    async def _resource(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
-        accepted = accept(call.header("accept"), streams=route.verb == "watch")
+    async def _resource(self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
+        accepted = negotiate(call.header("accept"), streams=route.verb == "watch")
         if route.verb == "get":
-            stored = await self._reading.get(route, list_options(query))
+            stored = await self._reading.get(route, parse_list_options(query))
             return self._documents.answer(route, stored.raw, accepted, query)
         if route.verb == "list":
             with self.turns.begin(call.user.name) as turn:
-                listing = await self._reading.list(route, list_options(query), turn)
+                listing = await self._reading.list(route, parse_list_options(query), turn)
                 return await self._documents.answer_list(route, listing, accepted, query, turn)
         if route.verb == "watch":
             render = self._documents.render_for(route, accepted, query)
             turn = self.turns.begin(call.user.name)
-            frames = await self._watching.watch(route, list_options({**query, "watch": "true"}), render, turn)
-            return Answer(200, frames, "application/json")
+            frames = await self._watching.watch(
+                route, parse_list_options({**query, "watch": "true"}), render, turn
+            )
+            return ApiResponse(200, frames, "application/json")
         if route.verb == "create" and not route.resource.stored:
             return await self._ask(route, call, query, accepted)
         if route.verb == "create":
@@ -208,43 +222,49 @@ class Api:
             return await self._delete(route, call, query, accepted)
         return await self._delete_collection(route, call, query, accepted)
 
-    def _write_options(self, call: Call, query: Mapping[str, str], *, applies: bool = False) -> WriteOptions:
-        return write_options(query, user_agent=call.header("user-agent"), applies=applies)
+    def _write_options(
+        self, call: ApiRequest, query: Mapping[str, str], *, applies: bool = False
+    ) -> WriteOptions:
+        return parse_write_options(query, user_agent=call.header("user-agent"), applies=applies)
 
     async def _done(
-        self, route: Route, outcome: Outcome, accepted: Accepted, query: Mapping[str, str]
-    ) -> Answer:
+        self, route: RequestInfo, outcome: WriteResult, accepted: AcceptedMediaType, query: Mapping[str, str]
+    ) -> ApiResponse:
         await self._store.settled(outcome.revision)
         status = 201 if outcome.created else 200
         answer = self._documents.answer(route, outcome.raw, accepted, query, status)
         _warn(answer, outcome.warnings)
         return answer
 
-    async def _patch(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        kind = PATCH_TYPES.get(media_type(call.header("content-type")))
+    async def _patch(
+        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+    ) -> ApiResponse:
+        kind = PATCH_TYPES.get(parse_media_type(call.header("content-type")))
         if kind is None:
-            raise unsupported_media(PATCH_TYPES)
+            raise unsupported_media_type(PATCH_TYPES)
         body = decode_yaml(call.body) if kind == "apply" else decode_json(call.body)
         options = self._write_options(call, query, applies=kind == "apply")
         outcome = self._writing.patch(route, kind, body, options, call.user)
         return await self._done(route, outcome, accepted, query)
 
-    async def _delete(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        options = delete_options(query, _delete_body(call))
-        stored = find_stored(self._store, route)
+    async def _delete(
+        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+    ) -> ApiResponse:
+        options = parse_delete_options(query, _delete_body(call))
+        stored = get_stored(self._store, route)
         self.admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
         deletion = self._deleting.delete(route, stored, options)
         await self._store.settled(deletion.revision)
         if deletion.tree.get("kind") == "Status":
-            return answer_tree(deletion.tree, accepted)
+            return build_tree_response(deletion.tree, accepted)
         return self._documents.answer(route, codec.encode(deletion.tree), accepted, query)
 
     async def _delete_collection(
-        self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted
-    ) -> Answer:
-        options = delete_options(query, _delete_body(call))
+        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+    ) -> ApiResponse:
+        options = parse_delete_options(query, _delete_body(call))
         with self.turns.begin(call.user.name) as turn:
-            listing = await self._reading.list(route, list_options(query), turn)
+            listing = await self._reading.list(route, parse_list_options(query), turn)
             for stored in listing.items:
                 self.admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
                 await turn.pause()
@@ -256,7 +276,9 @@ class Api:
             await self._store.settled(last)
             return await self._documents.answer_list(route, listing, accepted, query, turn)
 
-    def _delete_found(self, route: Route, found: Stored, options: DeleteOptions, user: User) -> int:
+    def _delete_found(
+        self, route: RequestInfo, found: StoredObject, options: DeletionOptions, user: User
+    ) -> int:
         """Delete an object of a collection unless it has gone meanwhile; the revision to wait for."""
         current = self._store.get(found.key)
         if current is None or current.created != found.created:
@@ -267,20 +289,24 @@ class Api:
 
     # -- what is asked and forgotten, and what stands beside an object
 
-    async def _ask(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
+    async def _ask(
+        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+    ) -> ApiResponse:
         body = decode_body(call.body, call.header("content-type"))
         if route.plural == "bindings":
             return await self._bind(route, call, query, accepted, body)
         now = write_time(self.context.now())
         review = self._reviews.answer(route.plural, call.user, body, namespace=route.namespace, now=now)
-        return answer_tree(review, accepted, 201)
+        return build_tree_response(review, accepted, 201)
 
-    async def _subresource(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
-        accepted = accept(call.header("accept"))
+    async def _subresource(
+        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]
+    ) -> ApiResponse:
+        accepted = negotiate(call.header("accept"))
         if route.subresource == "scale":
             return await self._scale(route, call, query, accepted)
         if route.verb == "get":
-            stored = await self._reading.get(route, list_options(query))
+            stored = await self._reading.get(route, parse_list_options(query))
             return self._documents.answer(route, stored.raw, accepted, query)
         if route.verb == "patch":
             return await self._patch(route, call, query, accepted)
@@ -291,62 +317,71 @@ class Api:
             self.admission.admit_eviction(route, body, call.user)
             revision = self._eviction.evict(route, body, self._write_options(call, query))
             await self._store.settled(revision)
-            return answer_tree(success(code=201), accepted, 201)
+            return build_tree_response(success_status(code=201), accepted, 201)
         if route.subresource == "token":
             self.admission.admit_token(route, body, call.user)
             token = self.context.accounts.request(route.namespace, route.name, body)
-            return answer_tree(token, accepted, 201)
+            return build_tree_response(token, accepted, 201)
         if route.verb != "update":
-            raise unknown_path()
+            raise path_not_found()
         options = self._write_options(call, query)
         return await self._done(route, self._writing.update(route, body, options, call.user), accepted, query)
 
     async def _bind(
-        self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted, body: Any
-    ) -> Answer:
+        self,
+        route: RequestInfo,
+        call: ApiRequest,
+        query: Mapping[str, str],
+        accepted: AcceptedMediaType,
+        body: Any,
+    ) -> ApiResponse:
         options = self._write_options(call, query)
         self.admission.admit_namespace(route)
         revision = self._binding.bind(route, body, options)
         await self._store.settled(revision)
-        return answer_tree(success(code=201), accepted, 201)
+        return build_tree_response(success_status(code=201), accepted, 201)
 
-    async def _scale(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
+    async def _scale(
+        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+    ) -> ApiResponse:
         if route.verb == "get":
-            stored = find_stored(self._store, route)
+            stored = get_stored(self._store, route)
             await self._store.settled(stored.revision)
-            return answer_tree(to_scale(codec.decode_tree(stored.raw)), accepted)
+            return build_tree_response(to_scale(codec.decode_tree(stored.raw)), accepted)
         options = self._write_options(call, query)
         patches, media = route.verb == "patch", call.header("content-type")
         sent = decode_json(call.body) if patches else decode_body(call.body, media)
-        stored = find_stored(self._store, route)
+        stored = get_stored(self._store, route)
         tree = codec.decode_tree(stored.raw)
         if patches:
-            sent = self._writing.patch_document(PATCH_TYPES.get(media_type(media), ""), to_scale(tree), sent)
-        outcome = self._writing.replace(route, stored, with_scale(tree, sent), options, call.user)
+            sent = self._writing.patch_document(
+                PATCH_TYPES.get(parse_media_type(media), ""), to_scale(tree), sent
+            )
+        outcome = self._writing.replace(route, stored, apply_scale(tree, sent), options, call.user)
         await self._store.settled(outcome.revision)
-        return answer_tree(to_scale(codec.decode_tree(outcome.raw)), accepted)
+        return build_tree_response(to_scale(codec.decode_tree(outcome.raw)), accepted)
 
 
-def _route(call: Call, query: Mapping[str, str]) -> Route | None:
+def _route(call: ApiRequest, query: Mapping[str, str]) -> RequestInfo | None:
     watches = query.get("watch", "false") not in ("false", "0", "False", "FALSE", "f", "F")
-    return find_route(call.method, call.path, watches=watches)
+    return parse_request_info(call.method, call.path, watches=watches)
 
 
-def _delete_body(call: Call) -> Any:
+def _delete_body(call: ApiRequest) -> Any:
     return decode_body(call.body, call.header("content-type")) if call.body.strip() else None
 
 
-def _text(call: Call, query: Mapping[str, str]) -> bytes:
+def _text(call: ApiRequest, query: Mapping[str, str]) -> bytes:
     """The body as text, if it is JSON and the client asks to be told of fields that come twice."""
-    asked = "fieldValidation" in query and media_type(call.header("content-type")) in ("", JSON)
+    asked = "fieldValidation" in query and parse_media_type(call.header("content-type")) in ("", JSON)
     return call.body if asked else b""
 
 
-def _refusal(error: ApiError) -> Answer:
-    return Answer(error.code, codec.encode(to_status(error)), "application/json", dict(error.headers))
+def _refusal(error: ApiError) -> ApiResponse:
+    return ApiResponse(error.code, codec.encode(to_status(error)), "application/json", dict(error.headers))
 
 
-def _warn(answer: Answer, warnings: list[str]) -> None:
+def _warn(answer: ApiResponse, warnings: list[str]) -> None:
     """Warnings travel in headers: a hundred is plenty, and none may break out of its line."""
     texts = []
     for text in dict.fromkeys(warnings[:100]):

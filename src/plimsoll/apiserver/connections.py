@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from aiohttp import StreamReader, web
 
 from plimsoll.apiserver.auth.authentication import certificate_user
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 
 #: Seconds in which a refused client can still read why; closing at once would reset the connection.
 _LINGER = 0.5
@@ -55,7 +55,9 @@ class ConnectionOwner(Protocol):
 class ServerConnection(web.RequestHandler):
     """An HTTP connection that bounds what its client can make the server hold."""
 
-    def __init__(self, server: web.Server, owner: ConnectionOwner, limits: Limits, **settings: Any) -> None:
+    def __init__(
+        self, server: web.Server, owner: ConnectionOwner, limits: ServerLimits, **settings: Any
+    ) -> None:
         super().__init__(server, loop=owner.loop, **settings)
         self._owner = owner
         self._limits = limits

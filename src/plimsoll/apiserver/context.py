@@ -11,8 +11,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.authentication import Authenticator
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.jwt import SigningKey
-from plimsoll.apiserver.auth.service_accounts import ServiceAccounts
-from plimsoll.apiserver.auth.token_file import Tokens
+from plimsoll.apiserver.auth.service_accounts import ServiceAccountTokens
+from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.storage import Store
 
 
@@ -25,13 +25,13 @@ def _new_uid() -> str:
 
 
 @dataclass(slots=True)
-class Context:
+class ApiContext:
     """Shared by the parts of one API."""
 
     store: Store
     authorizer: Authorizer
     authenticator: Authenticator
-    accounts: ServiceAccounts
+    accounts: ServiceAccountTokens
     gates: Gates = field(default_factory=Gates.all_on)
     now: Callable[[], datetime] = _now
     new_uid: Callable[[], str] = _new_uid
@@ -40,14 +40,14 @@ class Context:
     def over(
         store: Store,
         *,
-        tokens: Tokens | None = None,
+        tokens: StaticTokens | None = None,
         key: SigningKey | None = None,
         gates: Gates | None = None,
         now: Callable[[], datetime] = _now,
         new_uid: Callable[[], str] = _new_uid,
-    ) -> Context:
+    ) -> ApiContext:
         """The context of a store. Without a key the tokens of service accounts end with the process."""
-        accounts = ServiceAccounts(store, key or SigningKey.create())
-        authenticator = Authenticator(tokens or Tokens(), accounts)
+        accounts = ServiceAccountTokens(store, key or SigningKey.create())
+        authenticator = Authenticator(tokens or StaticTokens(), accounts)
         rights = Authorizer(store)
-        return Context(store, rights, authenticator, accounts, gates or Gates.all_on(), now, new_uid)
+        return ApiContext(store, rights, authenticator, accounts, gates or Gates.all_on(), now, new_uid)

@@ -10,16 +10,16 @@ from datetime import timedelta
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.validation.timestamps import write_time
 
-EVENT_LIFE = timedelta(hours=1)
-PAUSE_SECONDS = 60.0
+EVENT_TTL = timedelta(hours=1)
+EXPIRY_INTERVAL_SECONDS = 60.0
 _AT_ONCE = 200
 
 
-async def expire_events(context: Context, life: timedelta = EVENT_LIFE) -> int:
+async def expire_events(context: ApiContext, life: timedelta = EVENT_TTL) -> int:
     """Delete the events that nobody has seen for so long; how many there were."""
     store, before, gone = context.store, write_time(context.now() - life), 0
     after = None
@@ -27,7 +27,7 @@ async def expire_events(context: Context, life: timedelta = EVENT_LIFE) -> int:
         page = store.list("events", after=after, limit=_AT_ONCE)
         for stored in page.items:
             tree = codec.decode_tree(stored.raw)
-            if last_seen(tree) < before and _is_current(context, stored):
+            if last_observed_time(tree) < before and _is_current(context, stored):
                 store.delete(stored.key, tree, stored.revision)
                 gone += 1
         if not page.remaining:
@@ -36,14 +36,14 @@ async def expire_events(context: Context, life: timedelta = EVENT_LIFE) -> int:
         await asyncio.sleep(0)
 
 
-async def keep_expiring(context: Context) -> None:
+async def run_event_expiry(context: ApiContext) -> None:
     """Look for old events again and again."""
     while True:
         await expire_events(context)
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(EXPIRY_INTERVAL_SECONDS)
 
 
-def last_seen(event: dict[str, Any]) -> str:
+def last_observed_time(event: dict[str, Any]) -> str:
     """When an event (as it is stored) was last seen; times in this form compare as texts."""
     series = event.get("series")
     seen = series.get("lastObservedTime") if isinstance(series, dict) else None
@@ -56,5 +56,5 @@ def last_seen(event: dict[str, Any]) -> str:
     return max((time for time in times if isinstance(time, str)), default="")
 
 
-def _is_current(context: Context, stored: Stored) -> bool:
+def _is_current(context: ApiContext, stored: StoredObject) -> bool:
     return context.store.get(stored.key) == stored

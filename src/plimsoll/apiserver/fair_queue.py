@@ -40,7 +40,9 @@ class FairQueue:
         queue = self._waiting.setdefault(user, deque())
         if len(queue) >= self._waiting_per_user or self.waiting >= self._waiting_most:
             self._drop_empty(user)
-            raise status.too_many("too many expensive requests are waiting, please try again later", 5)
+            raise status.too_many_requests(
+                "too many expensive requests are waiting, please try again later", 5
+            )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
@@ -53,7 +55,9 @@ class FairQueue:
             elif not turn.cancelled():
                 self.leave(user)  # the place came together with the interruption
             if isinstance(interruption, TimeoutError):
-                raise status.too_many("no worker became free in time, please try again later", 5) from None
+                raise status.too_many_requests(
+                    "no worker became free in time, please try again later", 5
+                ) from None
             raise
 
     def leave(self, user: str) -> None:

@@ -22,9 +22,9 @@ from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.authentication import SINGLE_HEADERS
 from plimsoll.apiserver.auth.impersonation import impersonate
 from plimsoll.apiserver.connections import ServerConnection
-from plimsoll.apiserver.limits import Admission, Limits, Watches
-from plimsoll.apiserver.request import Answer, Call
-from plimsoll.apiserver.status import bad_request, to_status, too_large, unauthorized
+from plimsoll.apiserver.limits import ConcurrencyLimiter, ServerLimits, WatchLimiter
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.status import bad_request, request_entity_too_large, to_status, unauthorized
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.server")
@@ -56,15 +56,15 @@ class HttpServer:
         self,
         api: Api,
         *,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._api = api
-        self._limits = limits or Limits()
-        self._admission = Admission(self._limits)
-        self._watches = Watches(self._limits)
+        self._limits = limits or ServerLimits()
+        self._admission = ConcurrencyLimiter(self._limits)
+        self._watches = WatchLimiter(self._limits)
         self._host, self._port, self._tls = host, port, tls
         self._acceptor: ConnectionAcceptor | None = None
         self._streams: set[asyncio.Task[object]] = set()
@@ -125,9 +125,11 @@ class HttpServer:
             with self._watches.enter(call.user):
                 return await self._stream(request, answer)
         except ApiError as error:
-            return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
+            return _response(
+                ApiResponse(error.code, codec.encode(to_status(error)), headers=dict(error.headers))
+            )
 
-    async def _read(self, request: web.BaseRequest, connection: ServerConnection) -> Call:
+    async def _read(self, request: web.BaseRequest, connection: ServerConnection) -> ApiRequest:
         headers = read_headers(request.headers.items())
         certificate = None
         if self._tls is not None and request.transport is not None:
@@ -137,7 +139,7 @@ class HttpServer:
             connection.accept_credentials()
         user = impersonate(user, request.headers.items(), self._api.context.authorizer)
         query = [(name, value) for name, value in request.rel_url.query.items()]
-        call = Call(request.method, request.path, user, query, headers)
+        call = ApiRequest(request.method, request.path, user, query, headers)
         if request.can_read_body and not user.anonymous:  # who may not write need not be listened to
             call.body = await self._read_body(request)
         return call
@@ -145,7 +147,7 @@ class HttpServer:
     async def _read_body(self, request: web.BaseRequest) -> bytes:
         most = self._limits.body
         if request.content_length is not None and request.content_length > most:
-            raise too_large(f"Request entity too large: limit is {most}")
+            raise request_entity_too_large(f"Request entity too large: limit is {most}")
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self._limits.body_timeout):
@@ -153,14 +155,14 @@ class HttpServer:
                     pieces.append(piece)
                     size += len(piece)
                     if size > most:
-                        raise too_large(f"Request entity too large: limit is {most}")
+                        raise request_entity_too_large(f"Request entity too large: limit is {most}")
         except TimeoutError:
             raise ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
         except web.RequestPayloadError as error:
             raise ApiError(400, "BadRequest", f"the body cannot be read: {error}") from None
         return b"".join(pieces)
 
-    async def _answer(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, answer: ApiResponse) -> web.StreamResponse:
         body = cast(bytes, answer.body)
         if len(body) <= _SMALL or request.method == "HEAD":
             return _response(answer)
@@ -174,7 +176,7 @@ class HttpServer:
         return response
 
     async def _answer_in_pieces(
-        self, request: web.BaseRequest, answer: Answer, length: int
+        self, request: web.BaseRequest, answer: ApiResponse, length: int
     ) -> web.StreamResponse:
         """Send a long response; a client that goes away or does not read ends it."""
         pieces = cast(AsyncGenerator[bytes, None], answer.body)
@@ -190,7 +192,7 @@ class HttpServer:
             await pieces.aclose()
         return response
 
-    async def _stream(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    async def _stream(self, request: web.BaseRequest, answer: ApiResponse) -> web.StreamResponse:
         frames = cast(AsyncGenerator[bytes, None], answer.body)
         response = web.StreamResponse(status=answer.status, headers=_headers(answer))
         if request.version >= HttpVersion11:
@@ -259,9 +261,9 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _headers(answer: Answer) -> dict[str, str]:
+def _headers(answer: ApiResponse) -> dict[str, str]:
     return {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: ApiResponse) -> web.Response:
     return web.Response(status=answer.status, body=cast(bytes, answer.body), headers=_headers(answer))

@@ -1,7 +1,7 @@
 """In-process transport: a client whose requests go to an API server in the same process, without a network.
 
-Translates the client's `Request` into the server's `Call` and back. Everything else of the client, retries
-and response parsing included, is the same as over HTTP.
+Translates the client's `Request` into the server's `ApiRequest` and back. Everything else of the client,
+retries and response parsing included, is the same as over HTTP.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.client.client import Client
 from plimsoll.client.transport import Reply, Request, Stream
 from plimsoll.errors import UnreachableError
 
-Handle = Callable[[Call], Awaitable[Answer]]
+Handle = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
 
 def connect_in_process(
@@ -69,12 +69,14 @@ class InProcessTransport:
     async def close(self) -> None:
         return None
 
-    def _call(self, request: Request) -> Call:
+    def _call(self, request: Request) -> ApiRequest:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        return Call(request.method, request.path, self._user, request.query, headers, request.body or b"")
+        return ApiRequest(
+            request.method, request.path, self._user, request.query, headers, request.body or b""
+        )
 
 
-def _headers(answer: Answer) -> dict[str, str]:
+def _headers(answer: ApiResponse) -> dict[str, str]:
     headers = {name.lower(): value for name, value in answer.headers.items()}
     return {"content-type": answer.content_type, **headers}
 

@@ -1,9 +1,9 @@
 """How much anybody may take of the server.
 
-Owns the numbers (`Limits`), and the gates a request passes: `Admission` for requests in flight, `Watches`
-for watches that are open. Too many are refused at once with 429 and Retry-After, as Kubernetes does; the
-controllers and schedulers of the cluster have places of their own, so that a flood from elsewhere does not
-stop them, and no other single user takes more than a share.
+Owns the numbers (`ServerLimits`), and the gates a request passes: `ConcurrencyLimiter` for requests in
+flight, `WatchLimiter` for watches that are open. Too many are refused at once with 429 and Retry-After, as
+Kubernetes does; the controllers and schedulers of the cluster have places of their own, so that a flood from
+elsewhere does not stop them, and no other single user takes more than a share.
 
 DIFF: Kubernetes puts requests into queues by priority and waits; see
 test_one_user_takes_its_share_and_the_system_always_gets_in.
@@ -22,7 +22,7 @@ _SYSTEM = frozenset({CONTROLLERS.name, SCHEDULER.name, "system:kube-controller-m
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """The numbers; bytes, counts and seconds."""
 
     body: int = 3 * 1024 * 1024
@@ -81,7 +81,7 @@ class _Gate:
             del self._held[name]
 
 
-class Place:
+class HeldSlot:
     """A place held until the end of a `with` (or `async with`) block."""
 
     __slots__ = ("_gate", "_name")
@@ -103,10 +103,10 @@ class Place:
         self._gate.leave(self._name)
 
 
-class Admission:
-    """The gate of requests in flight, one for reading and one for writing. Watches pass `Watches`."""
+class ConcurrencyLimiter:
+    """The gate of requests in flight, one for reading and one for writing. Watches pass `WatchLimiter`."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         reads, writes, share = limits.reads_in_flight, limits.writes_in_flight, limits.share
         self._reads = _Gate(reads, max(1, reads * share // 100))
         self._writes = _Gate(writes, max(1, writes * share // 100))
@@ -117,20 +117,20 @@ class Admission:
         """How many requests read and write right now."""
         return self._reads.taken, self._writes.taken
 
-    def enter(self, user: User, method: str) -> Place:
+    def enter(self, user: User, method: str) -> HeldSlot:
         """Take a place for a request, to be held in a `with` block; ApiError 429 if there is none."""
         reads = method in _READ_METHODS
         gate, reserve = (self._reads if reads else self._writes), self._reserves[not reads]
-        system = is_system(user)
+        system = is_system_user(user)
         if not gate.enter(user.name, reserve=0 if system else reserve, bounded=not system):
-            raise status.too_many("too many requests in flight, please try again later")
-        return Place(gate, user.name)
+            raise status.too_many_requests("too many requests in flight, please try again later")
+        return HeldSlot(gate, user.name)
 
 
-class Watches:
+class WatchLimiter:
     """The gate of open watches."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._gate = _Gate(limits.watches, limits.watches_per_user)
 
     @property
@@ -138,13 +138,13 @@ class Watches:
         """How many watches are open."""
         return self._gate.taken
 
-    def enter(self, user: User) -> Place:
+    def enter(self, user: User) -> HeldSlot:
         """Take a place for as long as a watch lasts, in a `with` block; ApiError 429 if there is none."""
         if not self._gate.enter(user.name):
-            raise status.too_many("too many watches, please try again later")
-        return Place(self._gate, user.name)
+            raise status.too_many_requests("too many watches, please try again later")
+        return HeldSlot(self._gate, user.name)
 
 
-def is_system(user: User) -> bool:
+def is_system_user(user: User) -> bool:
     """Whether somebody belongs to the cluster itself: administrators, nodes, scheduler, controllers."""
     return user.name in _SYSTEM or MASTERS in user.groups or NODES in user.groups

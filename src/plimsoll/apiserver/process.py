@@ -22,17 +22,22 @@ from typing import Any
 
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.api import Api
-from plimsoll.apiserver.auth.certificates import Authority, check_authority, ssl_context, utc_now
+from plimsoll.apiserver.auth.certificates import (
+    CertificateAuthority,
+    create_ssl_context,
+    read_client_ca,
+    utc_now,
+)
 from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
-from plimsoll.apiserver.auth.secret_files import read
-from plimsoll.apiserver.auth.token_file import Tokens, admin_token
+from plimsoll.apiserver.auth.secret_files import read_file
+from plimsoll.apiserver.auth.token_file import StaticTokens, load_or_create_admin_token
 from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.event_expiry import keep_expiring
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.event_expiry import run_event_expiry
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.in_process import connect_in_process
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
@@ -67,7 +72,7 @@ class ServerSettings:
     durability: Durability = "full"
     controllers: bool = True
     start_empty: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
     now: Callable[[], datetime] = utc_now
     workers: WorkerLimits = field(default_factory=WorkerLimits)
 
@@ -145,10 +150,10 @@ async def start_server(settings: ServerSettings) -> RunningServer:
 
 
 async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> RunningServer:
-    token = admin_token(folder)
-    context = Context.over(
+    token = load_or_create_admin_token(folder)
+    context = ApiContext.over(
         store,
-        tokens=Tokens(settings.token_file, admin=token),
+        tokens=StaticTokens(settings.token_file, admin=token),
         key=SigningKey.load_or_create(folder / ACCOUNT_KEY),
         gates=settings.gates,
         now=settings.now,
@@ -161,7 +166,7 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
     await bootstrap(server.client(ADMIN))
     await http.start()
     server.keep(context.authorizer.warm(), "node relations")
-    server.keep(keep_expiring(context), "old events")
+    server.keep(run_event_expiry(context), "old events")
     if settings.controllers:
         server.keep(Controllers(server.client(CONTROLLERS)).run(), "controllers")
     return server
@@ -169,19 +174,19 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
 
 def _make_tls(settings: ServerSettings, folder: Path) -> tuple[ssl.SSLContext, bytes]:
     """TLS for the server, and the CA that clients should believe."""
-    authority = Authority.load_or_create(folder, settings.now)
+    authority = CertificateAuthority.load_or_create(folder, settings.now)
     clients = [authority.certificate]
     if settings.client_ca is not None:
-        clients.append(check_authority(settings.client_ca))
+        clients.append(read_client_ca(settings.client_ca))
     if settings.certificate is None and settings.key is None:
         certificate, key = authority.server_pair(_names(settings))
-        tls = ssl_context(certificate, key, client_authorities=clients, now=settings.now)
+        tls = create_ssl_context(certificate, key, client_authorities=clients, now=settings.now)
         return tls, authority.certificate
     if settings.certificate is None or settings.key is None:
         raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
-    tls = ssl_context(settings.certificate, settings.key, client_authorities=clients, now=settings.now)
+    tls = create_ssl_context(settings.certificate, settings.key, client_authorities=clients, now=settings.now)
     ca = settings.authority or settings.certificate  # a certificate may be its own authority
-    return tls, read(ca, "the CA of the certificate")
+    return tls, read_file(ca, "the CA of the certificate")
 
 
 def _names(settings: ServerSettings) -> tuple[str, ...]:

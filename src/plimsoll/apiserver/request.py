@@ -1,7 +1,7 @@
 """One request to the API and its answer, free of any HTTP library.
 
-Owns `Call` and `Answer`: the HTTP shell and clients in the same process both speak to the API in them.
-A body that is an iterator is a stream (a watch); it ends when the watch does.
+Owns `ApiRequest` and `ApiResponse`: the HTTP shell and clients in the same process both speak to the API in
+them. A body that is an iterator is a stream (a watch); it ends when the watch does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plimsoll.apiserver.auth.users import User
 
 
 @dataclass(slots=True)
-class Call:
+class ApiRequest:
     """A request whose sender is known. Header names are in lower case."""
 
     method: str
@@ -28,7 +28,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class ApiResponse:
     """What goes back: all of it at once, or a stream of chunks.
 
     A stream of known `length` is one long response in pieces; one without is a watch.

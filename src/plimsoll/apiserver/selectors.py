@@ -21,7 +21,7 @@ _SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelRequirement:
     """One condition on one label: `operator` is in, notin, exists, absent, gt or lt."""
 
     key: str
@@ -45,10 +45,10 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelMatcher:
     """All requirements must hold; none at all matches everything."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(requirement.matches(labels) for requirement in self.requirements)
@@ -78,13 +78,13 @@ class FieldSelector:
 
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-_NOTHING = LabelSelector((Requirement("", "in"),))
+_NOTHING = LabelMatcher((LabelRequirement("", "in"),))
 
 
-def parse_labels(text: str) -> LabelSelector:
+def parse_label_selector(text: str) -> LabelMatcher:
     """Read a label selector; ApiError 400 says what is wrong with it."""
     tokens = _tokens(text)
-    requirements: list[Requirement] = []
+    requirements: list[LabelRequirement] = []
     place = 0
 
     def fail(what: str) -> Exception:
@@ -110,37 +110,37 @@ def parse_labels(text: str) -> LabelSelector:
             raise fail(f"key {key!r}: {complaints[0]}")
         operator = peek()
         if absent or operator in ("", ","):
-            requirements.append(Requirement(key, "absent" if absent else "exists"))
+            requirements.append(LabelRequirement(key, "absent" if absent else "exists"))
         elif operator in ("=", "==", "!="):
             take()
             value = take() if peek() not in ("", ",") else ""
             kind = "notin" if operator == "!=" else "in"
-            requirements.append(Requirement(key, kind, frozenset([_value(value, fail)])))
+            requirements.append(LabelRequirement(key, kind, frozenset([_value(value, fail)])))
         elif operator in (">", "<"):
             take()
             value = take()
             if _whole(value) is None:
                 raise fail(f"{value!r} is no integer for {operator!r}")
-            requirements.append(Requirement(key, "gt" if operator == ">" else "lt", frozenset([value])))
+            requirements.append(LabelRequirement(key, "gt" if operator == ">" else "lt", frozenset([value])))
         elif operator in ("in", "notin"):
             take()
-            requirements.append(Requirement(key, operator, _values(take, peek, fail)))
+            requirements.append(LabelRequirement(key, operator, _values(take, peek, fail)))
         else:
             raise fail(f"found {operator!r}, expected: in, notin, =, ==, !=, >, <")
         if place < len(tokens) and take() != ",":
             raise fail(f"found {tokens[place - 1]!r}, expected: ',' or the end")
         if place == len(tokens) and tokens[-1] == ",":
             raise fail("found the end, expected a label key")
-    return LabelSelector(tuple(requirements))
+    return LabelMatcher(tuple(requirements))
 
 
-def read_selector(tree: Any) -> LabelSelector:
+def read_selector(tree: Any) -> LabelMatcher:
     """A LabelSelector object (matchLabels, matchExpressions); one that is malformed selects nothing."""
     wanted = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
     expressions = tree.get("matchExpressions") or [] if isinstance(tree, Mapping) else None
     if not isinstance(wanted, Mapping) or not isinstance(expressions, list):
         return _NOTHING
-    requirements = [Requirement(key, "in", frozenset([str(value)])) for key, value in wanted.items()]
+    requirements = [LabelRequirement(key, "in", frozenset([str(value)])) for key, value in wanted.items()]
     for entry in expressions:
         key, operator, values = (
             (entry.get("key"), _OPERATORS.get(str(entry.get("operator"))), entry.get("values") or [])
@@ -149,8 +149,8 @@ def read_selector(tree: Any) -> LabelSelector:
         )
         if not isinstance(key, str) or operator is None or not isinstance(values, list):
             return _NOTHING
-        requirements.append(Requirement(key, operator, frozenset(map(str, values))))
-    return LabelSelector(tuple(requirements))
+        requirements.append(LabelRequirement(key, operator, frozenset(map(str, values))))
+    return LabelMatcher(tuple(requirements))
 
 
 def _tokens(text: str) -> list[str]:
@@ -200,7 +200,7 @@ def _whole(value: str | None) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def parse_fields(text: str, resource: Resource) -> FieldSelector:
+def parse_field_selector(text: str, resource: Resource) -> FieldSelector:
     """Read a field selector over the fields a resource knows; ApiError 400 for others."""
     conditions = []
     for part in _split(text):

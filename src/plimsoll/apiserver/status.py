@@ -31,7 +31,7 @@ def to_status(error: ApiError) -> dict[str, Any]:
     return status
 
 
-def success(**more: Any) -> dict[str, Any]:
+def success_status(**more: Any) -> dict[str, Any]:
     """The Status object of something done that left no object behind."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
 
@@ -50,7 +50,7 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", shown, _details(group, plural, name))
 
 
-def unknown_path() -> ApiError:
+def path_not_found() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
@@ -60,7 +60,7 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
     )
 
 
-def no_method(verb: str, group: str, plural: str) -> ApiError:
+def method_not_supported(verb: str, group: str, plural: str) -> ApiError:
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", f"{message}: {verb} of {_qualified(group, plural)}")
 
@@ -84,18 +84,20 @@ def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(409, "Conflict", message, _details(group, plural, name))
 
 
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+OPTIMISTIC_LOCK_MESSAGE = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
-def expired(message: str) -> ApiError:
+def resource_expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def too_large(message: str) -> ApiError:
+def request_entity_too_large(message: str) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", message)
 
 
-def unsupported_media(offered: Iterable[str]) -> ApiError:
+def unsupported_media_type(offered: Iterable[str]) -> ApiError:
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         f"{', '.join(offered)}"
@@ -121,7 +123,7 @@ def unprocessable(message: str) -> ApiError:
     return ApiError(422, "Invalid", message)
 
 
-def too_many(message: str, wait: int = 1) -> ApiError:
+def too_many_requests(message: str, wait: int = 1) -> ApiError:
     """Clients wait for so many seconds and ask again by themselves; 0 leaves that to their callers."""
     if not wait:
         return ApiError(429, "TooManyRequests", message)
@@ -130,7 +132,7 @@ def too_many(message: str, wait: int = 1) -> ApiError:
     )
 
 
-def future_version(asked: int, head: int) -> ApiError:
+def resource_version_too_large(asked: int, head: int) -> ApiError:
     """A list that waits for a version we do not have: the client should ask again."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
@@ -145,7 +147,7 @@ def timeout(message: str) -> ApiError:
     return ApiError(504, "Timeout", f"Timeout: {message}")
 
 
-def unavailable(message: str) -> ApiError:
+def service_unavailable(message: str) -> ApiError:
     return ApiError(
         503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers={"Retry-After": "1"}
     )

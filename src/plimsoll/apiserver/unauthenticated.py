@@ -4,7 +4,7 @@ Owns the accounting. Such a connection is quiet until its first byte has arrived
 is served: TLS and HTTP state exists for it. Few are served at once, because each costs about 300 KiB; the
 others cost a socket, so that a burst of honest clients is absorbed, which leave within milliseconds by
 authenticating. A served connection that stays is evicted as soon as another one waits: when its client has
-not sent anything for `IDLE_SECONDS`, or has not authenticated within `MOST_SECONDS`.
+not sent anything for `IDLE_SECONDS`, or has not authenticated within `MAX_SERVED_SECONDS`.
 
 Waiting connections are served in order; among source addresses, the one with the fewest served connections is
 next, and the one with the most is evicted from. If there are too many connections, the longest quiet ones are
@@ -20,10 +20,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 
 IDLE_SECONDS = 0.5
-MOST_SECONDS = 5.0
+MAX_SERVED_SECONDS = 5.0
 
 
 class UnauthenticatedPeer(Hashable, Protocol):
@@ -48,13 +48,13 @@ class _Served:
         self.held = 0
 
     def overdue_at(self, patience: float) -> float:
-        return min(self.active + patience, self.since + MOST_SECONDS)
+        return min(self.active + patience, self.since + MAX_SERVED_SECONDS)
 
 
 class UnauthenticatedConnections:
     """All connections without valid credentials, from accept until they authenticate or end."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: ServerLimits, clock: Callable[[], float]) -> None:
         self._limits = limits
         self._clock = clock
         self._quiet: dict[str, dict[UnauthenticatedPeer, None]] = {}
@@ -183,7 +183,7 @@ class UnauthenticatedConnections:
             del self._waiting[source]
 
 
-def source_of(address: object) -> str:
+def address_group(address: object) -> str:
     """The source that a peer address counts for: an IPv4 address, or the /64 network of an IPv6 address."""
     host = address[0] if isinstance(address, tuple) and address else ""
     try:

@@ -20,28 +20,33 @@ from typing import Any, BinaryIO
 from plimsoll.api import codec
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.api import Api
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.request import Answer
-from plimsoll.apiserver.status import MODIFIED, to_status
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.request import ApiResponse
+from plimsoll.apiserver.status import OPTIMISTIC_LOCK_MESSAGE, to_status
 from plimsoll.apiserver.workers.messages import (
     HEADER_BYTES,
-    Finish,
     FromWorker,
-    Job,
-    Question,
-    Ready,
-    Reply,
-    Setup,
+    JobResult,
+    ServerReply,
     ToWorker,
+    WorkerJob,
+    WorkerQuery,
+    WorkerReady,
+    WorkerSetup,
     decode_to_worker,
     encode_frame,
 )
-from plimsoll.apiserver.workers.remote import ObjectChanged, RemoteAdmission, RemoteAuthorizer, RemoteStore
+from plimsoll.apiserver.workers.remote import (
+    ObjectChangedError,
+    RemoteAdmission,
+    RemoteAuthorizer,
+    RemoteStore,
+)
 from plimsoll.errors import ApiError
 
 #: How often a request is worked out again because others changed the object meanwhile; kube-apiserver gives
 #: up on a patch after as many conflicts.
-ATTEMPTS = 6
+MAX_ATTEMPTS = 6
 #: A worker that has grown beyond this is replaced after the job.
 _RETIRE_KIB = 256 << 10
 _TOO_MUCH_MEMORY = "the request needs more memory than a request may use; send a smaller object"
@@ -49,7 +54,7 @@ _TOO_MUCH_MEMORY = "the request needs more memory than a request may use; send a
 _NICENESS = 5
 
 
-class Channel:
+class WorkerChannel:
     """Frames to and from the server."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
@@ -66,45 +71,49 @@ class Channel:
             raise SystemExit(0)
         return decode_to_worker(self._source.read(int.from_bytes(header, "big")))
 
-    def ask(self, question: Question) -> Reply:
+    def ask(self, question: WorkerQuery) -> ServerReply:
         self.send(question)
         reply = self.receive()
-        assert not isinstance(reply, Setup | Job)
+        assert not isinstance(reply, WorkerSetup | WorkerJob)
         return reply
 
 
 class Worker:
     """Handles jobs over one channel."""
 
-    def __init__(self, channel: Channel, gates: Gates) -> None:
+    def __init__(self, channel: WorkerChannel, gates: Gates) -> None:
         self._store = RemoteStore(channel.ask)
-        self._job: Job | None = None
-        context = Context.over(self._store, gates=gates, now=lambda: self._current.now, new_uid=self._new_uid)
+        self._job: WorkerJob | None = None
+        context = ApiContext.over(
+            self._store, gates=gates, now=lambda: self._current.now, new_uid=self._new_uid
+        )
         context = replace(context, authorizer=RemoteAuthorizer(channel.ask))
         self._api = Api(context, admission=RemoteAdmission(context, self._store))
 
-    def handle(self, job: Job) -> Finish:
+    def handle(self, job: WorkerJob) -> JobResult:
         """The response to a request; the write behind it, if any, is committed."""
         self._job = job
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             try:
                 return self._attempt(job)
-            except ObjectChanged:
+            except ObjectChangedError:
                 continue
             except MemoryError:
                 return _refusal(ApiError(413, "RequestEntityTooLarge", _TOO_MUCH_MEMORY), retire=True)
-        return _refusal(ApiError(409, "Conflict", MODIFIED))
+        return _refusal(ApiError(409, "Conflict", OPTIMISTIC_LOCK_MESSAGE))
 
-    def _attempt(self, job: Job) -> Finish:
+    def _attempt(self, job: WorkerJob) -> JobResult:
         store = self._store
         store.reset()
         answer = _complete(self._api.handle_authorized(job.call()))
         assert isinstance(answer.body, bytes)
         retire = peak_memory_kib() > _RETIRE_KIB
-        return Finish(answer.status, answer.body, answer.content_type, answer.headers, store.awaited, retire)
+        return JobResult(
+            answer.status, answer.body, answer.content_type, answer.headers, store.awaited, retire
+        )
 
     @property
-    def _current(self) -> Job:
+    def _current(self) -> WorkerJob:
         assert self._job is not None
         return self._job
 
@@ -112,12 +121,12 @@ class Worker:
         return self._current.uid
 
 
-def _complete(work: Coroutine[Any, Any, Answer]) -> Answer:
+def _complete(work: Coroutine[Any, Any, ApiResponse]) -> ApiResponse:
     """Run a coroutine that never has to wait: the store of a worker answers at once."""
     try:
         work.send(None)
     except StopIteration as end:
-        answer: Answer = end.value
+        answer: ApiResponse = end.value
         return answer
     raise RuntimeError("a request in a worker waited for something")
 
@@ -135,23 +144,23 @@ def peak_memory_kib() -> int:
         return 0
 
 
-def _refusal(error: ApiError, *, retire: bool = False) -> Finish:
-    return Finish(error.code, codec.encode(to_status(error)), "application/json", {}, 0, retire)
+def _refusal(error: ApiError, *, retire: bool = False) -> JobResult:
+    return JobResult(error.code, codec.encode(to_status(error)), "application/json", {}, 0, retire)
 
 
 def main() -> None:
     """Handle jobs until the server closes the pipe."""
-    channel = Channel(sys.stdin.buffer, sys.stdout.buffer)
+    channel = WorkerChannel(sys.stdin.buffer, sys.stdout.buffer)
     setup = channel.receive()
-    assert isinstance(setup, Setup)
+    assert isinstance(setup, WorkerSetup)
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (setup.memory_bytes, setup.memory_bytes))
     gc.freeze()
     worker = Worker(channel, Gates(setup.gates))
-    channel.send(Ready())
+    channel.send(WorkerReady())
     while True:
         job = channel.receive()
-        assert isinstance(job, Job)
+        assert isinstance(job, WorkerJob)
         _limit_cpu(setup.cpu_seconds)
         channel.send(worker.handle(job))
 

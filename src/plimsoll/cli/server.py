@@ -139,7 +139,7 @@ def run_server(
     plimsoll server --data-dir ./cluster --kubeconfig-out ./kubeconfig
     kubectl --kubeconfig ./kubeconfig get namespaces
     """
-    from plimsoll.apiserver.limits import Limits
+    from plimsoll.apiserver.limits import ServerLimits
     from plimsoll.apiserver.process import ServerSettings, serve
 
     if memory == (data is not None):
@@ -150,7 +150,7 @@ def run_server(
         "unauthenticated_per_address": max_unauthenticated_per_address,
         "header_timeout": request_header_timeout,
     }
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    limits = ServerLimits(**{name: value for name, value in given.items() if value is not None})
     settings = ServerSettings(
         data=data,
         host=host,
@@ -214,9 +214,9 @@ def run_kubeconfig(who: str, data: Path, server: str, out: Path, days: int) -> N
     \b
     plimsoll kubeconfig node:worker-1 --data-dir ./cluster --server https://127.0.0.1:6443 --out ./worker-1
     """
-    from plimsoll.apiserver.auth.credentials import hand_out, named_user
+    from plimsoll.apiserver.auth.credentials import issue_kubeconfig, parse_component_user
 
-    hand_out(data, named_user(who), out, server, days=days)
+    issue_kubeconfig(data, parse_component_user(who), out, server, days=days)
     click.echo(f"wrote {out}")
 
 

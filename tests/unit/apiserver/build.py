@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.users import MASTERS, User
-from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.in_process import connect_in_process
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ApiError
@@ -31,7 +31,7 @@ class Bench:
         self.store = Store.open(None)
         self.now = NOW
         numbers = itertools.count(1)
-        self.context = Context.over(
+        self.context = ApiContext.over(
             self.store,
             gates=gates,
             now=lambda: self.now,
@@ -53,7 +53,7 @@ class Bench:
         """Send a request; the code and the decoded answer."""
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = await self.api.handle(Call(method, path, user, query, named, raw))
+        answer = await self.api.handle(ApiRequest(method, path, user, query, named, raw))
         assert isinstance(answer.body, bytes)
         try:
             return answer.status, json.loads(answer.body)
@@ -62,7 +62,9 @@ class Bench:
 
     async def watch(self, path: str, count: int, **query: str) -> list[dict[str, Any]]:
         """The first so many events of a watch."""
-        answer: Answer = await self.api.handle(Call("GET", path, ADMIN, [("watch", "1"), *query.items()]))
+        answer: ApiResponse = await self.api.handle(
+            ApiRequest("GET", path, ADMIN, [("watch", "1"), *query.items()])
+        )
         assert not isinstance(answer.body, bytes), answer.body
         events: list[dict[str, Any]] = []
         async with asyncio.timeout(5):

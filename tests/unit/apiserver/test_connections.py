@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from plimsoll.apiserver.acceptor import ConnectionAcceptor
-from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.certificates import CertificateAuthority
 from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.apiserver.connections import ServerConnection
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from tests.fuzz.wire import CLOSED, Reply, Wire, trusting
 
@@ -70,7 +70,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[Served]:
-    bounds = Limits(**limits)  # type: ignore[arg-type]
+    bounds = ServerLimits(**limits)  # type: ignore[arg-type]
     running = await start_server(ServerSettings(data=data, controllers=False, limits=bounds))
     try:
         yield Served(running)
@@ -387,7 +387,7 @@ def test_connections_that_send_nothing_cost_no_tls() -> None:
 def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path) as served:
-            pair = Authority.load_or_create(tmp_path).issue_client(ADMIN)
+            pair = CertificateAuthority.load_or_create(tmp_path).issue_client(ADMIN)
             (tmp_path / "client.pem").write_bytes(pair.certificate + pair.key)
             context = trusting()
             context.load_cert_chain(tmp_path / "client.pem")

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.users import ADMIN, ANONYMOUS, CONTROLLERS, SCHEDULER, User, node_user
-from plimsoll.apiserver.limits import Admission, Limits, Watches, is_system
+from plimsoll.apiserver.limits import ConcurrencyLimiter, ServerLimits, WatchLimiter, is_system_user
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import BOB
 
 EVE = User("eve")
 
 
-def enter(admission: Admission, stack: ExitStack, user: User, method: str, times: int) -> int:
+def enter(admission: ConcurrencyLimiter, stack: ExitStack, user: User, method: str, times: int) -> int:
     """Take places until there is none; how many were had."""
     for number in range(times):
         try:
@@ -30,12 +30,14 @@ def enter(admission: Admission, stack: ExitStack, user: User, method: str, times
 
 
 def test_the_numbers_are_those_of_kubernetes() -> None:
-    limits = Limits()
+    limits = ServerLimits()
     assert (limits.body, limits.reads_in_flight, limits.writes_in_flight) == (3 * 1024 * 1024, 400, 200)
 
 
 def test_one_user_takes_its_share_and_the_system_always_gets_in() -> None:
-    admission = Admission(Limits(reads_in_flight=20, writes_in_flight=10, share=50, reserve=10))
+    admission = ConcurrencyLimiter(
+        ServerLimits(reads_in_flight=20, writes_in_flight=10, share=50, reserve=10)
+    )
     with ExitStack() as stack:
         assert enter(admission, stack, BOB, "POST", 20) == 5
         assert enter(admission, stack, EVE, "PUT", 20) == 4
@@ -49,7 +51,7 @@ def test_one_user_takes_its_share_and_the_system_always_gets_in() -> None:
 
 
 def test_the_refusal_says_when_to_come_back() -> None:
-    admission = Admission(Limits(writes_in_flight=1, reserve=0))
+    admission = ConcurrencyLimiter(ServerLimits(writes_in_flight=1, reserve=0))
     with admission.enter(BOB, "POST"), pytest.raises(ApiError) as caught:
         admission.enter(EVE, "POST")
     assert caught.value.code == 429
@@ -57,7 +59,7 @@ def test_the_refusal_says_when_to_come_back() -> None:
 
 
 def test_places_are_given_back_when_things_go_wrong() -> None:
-    admission = Admission(Limits())
+    admission = ConcurrencyLimiter(ServerLimits())
 
     async def work() -> None:
         async with admission.enter(BOB, "POST"):
@@ -70,7 +72,7 @@ def test_places_are_given_back_when_things_go_wrong() -> None:
 
 
 def test_watches_are_bounded_for_each_and_for_all() -> None:
-    watches = Watches(Limits(watches=5, watches_per_user=3))
+    watches = WatchLimiter(ServerLimits(watches=5, watches_per_user=3))
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(watches.enter(BOB))
@@ -85,14 +87,14 @@ def test_watches_are_bounded_for_each_and_for_all() -> None:
 
 
 def test_who_belongs_to_the_system() -> None:
-    assert all(map(is_system, (ADMIN, CONTROLLERS, SCHEDULER, node_user("n"))))
-    assert not any(map(is_system, (BOB, ANONYMOUS, User("system:node:n"))))
+    assert all(map(is_system_user, (ADMIN, CONTROLLERS, SCHEDULER, node_user("n"))))
+    assert not any(map(is_system_user, (BOB, ANONYMOUS, User("system:node:n"))))
 
 
 @given(st.lists(st.tuples(st.sampled_from([BOB, EVE, SCHEDULER]), st.booleans()), max_size=40))
 def test_the_count_is_always_right(steps: list[tuple[User, bool]]) -> None:
     """Against a plain list of who is inside."""
-    admission = Admission(Limits(writes_in_flight=10, share=50, reserve=20))
+    admission = ConcurrencyLimiter(ServerLimits(writes_in_flight=10, share=50, reserve=20))
     inside: list[tuple[User, ExitStack]] = []
     for user, comes in steps:
         if comes:

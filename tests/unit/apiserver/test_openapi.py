@@ -14,16 +14,16 @@ from plimsoll.apiserver.protobuf import wire
 from plimsoll.apiserver.registry.descriptions import _descriptions
 from plimsoll.apiserver.registry.resources import RESOURCES, group_versions
 from plimsoll.apiserver.registry.schema_files import read_type
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.errors import ApiError
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 PATHS = [f"apis/{g}/{v}" if g else f"api/{v}" for g, versions in group_versions().items() for v in versions]
 
 
-def ask(path: str, accept: str = "", query: str = "", **headers: str) -> Answer:
+def ask(path: str, accept: str = "", query: str = "", **headers: str) -> ApiResponse:
     pairs = [tuple(part.split("=", 1)) for part in query.split("&") if part]
-    call = Call("GET", path, User("u"), [(k, v) for k, v in pairs], {"accept": accept, **headers})
+    call = ApiRequest("GET", path, User("u"), [(k, v) for k, v in pairs], {"accept": accept, **headers})
     return openapi.answer(call, [part for part in path.split("/") if part])
 
 

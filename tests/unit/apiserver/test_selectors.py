@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.registry.resources import Resource, find
-from plimsoll.apiserver.selectors import parse_fields, parse_labels, read_selector
+from plimsoll.apiserver.selectors import parse_field_selector, parse_label_selector, read_selector
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import refused
 
@@ -50,7 +50,7 @@ def pods() -> Resource:
     ],
 )
 def test_label_selectors(text: str, matches: bool) -> None:
-    assert parse_labels(text).matches(LABELS) is matches
+    assert parse_label_selector(text).matches(LABELS) is matches
 
 
 @pytest.mark.parametrize(
@@ -58,30 +58,30 @@ def test_label_selectors(text: str, matches: bool) -> None:
 )
 def test_bad_label_selectors_are_refused(text: str) -> None:
     with pytest.raises(ApiError) as caught:
-        parse_labels(text)
+        parse_label_selector(text)
     assert caught.value.code == 400
 
 
 def test_field_selectors() -> None:
-    selector = parse_fields(r"spec.nodeName=n1,status.phase!=Failed,metadata.name=a\,b", pods())
+    selector = parse_field_selector(r"spec.nodeName=n1,status.phase!=Failed,metadata.name=a\,b", pods())
     fields = {"spec.nodeName": "n1", "status.phase": "Running", "metadata.name": "a,b"}
     assert selector.matches(fields)
     assert not selector.matches({**fields, "status.phase": "Failed"})
     assert selector.exact("spec.nodeName") == "n1"
     assert selector.exact("status.phase") is None
-    assert not parse_fields("", pods())
+    assert not parse_field_selector("", pods())
 
 
 @pytest.mark.parametrize("text", ["spec.foo=1", "spec.nodeName", "metadata.name=a=b", "metadata.name=a\\"])
 def test_bad_field_selectors_are_refused(text: str) -> None:
     with pytest.raises(ApiError) as caught:
-        parse_fields(text, pods())
+        parse_field_selector(text, pods())
     assert caught.value.code == 400
 
 
 @given(st.text(alphabet="ab=!<>(), \\in.-/\n", max_size=30))
 def test_any_text_is_a_selector_or_refused(text: str) -> None:
-    for parse in (parse_labels, lambda text: parse_fields(text, pods())):
+    for parse in (parse_label_selector, lambda text: parse_field_selector(text, pods())):
         assert refused(partial(parse, text)) in (0, 400)
 
 
@@ -92,7 +92,7 @@ def test_a_requirement_and_its_opposite_split_the_world(labels: dict[str, str], 
         (key, f"!{key}"),
         (f"{key} in (x,y)", f"{key} notin (x,y)"),
     ):
-        assert parse_labels(one).matches(labels) is not parse_labels(other).matches(labels)
+        assert parse_label_selector(one).matches(labels) is not parse_label_selector(other).matches(labels)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.apiserver.handlers.write import Writing
+from plimsoll.apiserver.handlers.write import WriteHandler
 from tests.unit.apiserver.build import MAPS, PODS, Bench, config_map, pod, run
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -38,16 +38,16 @@ def test_the_stored_object_is_not_changed_on_the_way(
     monkeypatch: pytest.MonkeyPatch, form: str, path: str, tree: Any, subresource: str, patch: Any
 ) -> None:
     seen: list[tuple[bytes, Any]] = []
-    attribute = Writing._attribute
+    attribute = WriteHandler._attribute
 
-    def look(self: Writing, job: Any, old: Any, new: Any) -> Any:
+    def look(self: WriteHandler, job: Any, old: Any, new: Any) -> Any:
         made = attribute(self, job, old, new)
         if old is not None:
             stored = self._store.list(job.route.resource.storage_key, "default").items
             seen.append((stored[0].raw, old))
         return made
 
-    monkeypatch.setattr(Writing, "_attribute", look)
+    monkeypatch.setattr(WriteHandler, "_attribute", look)
 
     async def story(bench: Bench) -> None:
         code, made = await bench.call("POST", path, tree)

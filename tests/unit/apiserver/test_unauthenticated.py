@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.unauthenticated import (
     IDLE_SECONDS,
-    MOST_SECONDS,
+    MAX_SERVED_SECONDS,
     UnauthenticatedConnections,
-    source_of,
+    address_group,
 )
 
 
@@ -40,8 +40,8 @@ class Clock:
         return self.now
 
 
-def limits(served: int = 2, waiting: int = 5, per_address: int = 100, size: int = 1000) -> Limits:
-    return Limits(
+def limits(served: int = 2, waiting: int = 5, per_address: int = 100, size: int = 1000) -> ServerLimits:
+    return ServerLimits(
         unauthenticated=served,
         unauthenticated_waiting=waiting,
         unauthenticated_per_address=per_address,
@@ -49,7 +49,7 @@ def limits(served: int = 2, waiting: int = 5, per_address: int = 100, size: int 
     )
 
 
-def start(bounds: Limits | None = None) -> tuple[UnauthenticatedConnections, Clock]:
+def start(bounds: ServerLimits | None = None) -> tuple[UnauthenticatedConnections, Clock]:
     clock = Clock()
     return UnauthenticatedConnections(bounds or limits(), clock), clock
 
@@ -96,13 +96,13 @@ def test_who_keeps_sending_is_evicted_in_the_end() -> None:
     peers, clock = start(limits(served=1))
     dripping, waiting = enter(peers), enter(peers)
     began = clock.now
-    while clock.now < began + MOST_SECONDS - 0.1:
+    while clock.now < began + MAX_SERVED_SECONDS - 0.1:
         clock.now += 0.1
         peers.hold(dripping, 1)
         peers.tick()
         assert not dripping.dropped
-    assert peers.wake_at == began + MOST_SECONDS
-    clock.now = began + MOST_SECONDS
+    assert peers.wake_at == began + MAX_SERVED_SECONDS
+    clock.now = began + MAX_SERVED_SECONDS
     peers.tick()
     assert (dripping.dropped, waiting.served) == (1, 1)
 
@@ -182,7 +182,7 @@ def test_everybody_is_dropped_at_the_end() -> None:
 class Model:
     """The same for one address, as plain lists."""
 
-    def __init__(self, bounds: Limits) -> None:
+    def __init__(self, bounds: ServerLimits) -> None:
         self.bounds = bounds
         self.quiet: list[Peer] = []
         self.waiting: deque[Peer] = deque()
@@ -269,4 +269,4 @@ def test_the_accounting_against_plain_lists(
     ],
 )
 def test_sources(address: object, source: str) -> None:
-    assert source_of(address) == source
+    assert address_group(address) == source

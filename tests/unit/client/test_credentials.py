@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.certificates import CertificateAuthority
 from plimsoll.apiserver.auth.users import User
 from plimsoll.client import Client, ClientConfig, ExecPlugin, Impersonation, Material
 from plimsoll.client.credentials import Credentials
@@ -113,7 +113,7 @@ def context_of(config: ClientConfig) -> ssl.SSLContext:
 
 
 def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     pair, other = authority.issue_client(User("a")), authority.issue_client(User("b"))
     with pytest.raises(ConfigError, match="ca: holds no certificate in PEM form"):
         context_of(ClientConfig(SERVER, authority=Material(b"nonsense", origin="ca")))
@@ -128,7 +128,7 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
 def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
-    pair = Authority.load_or_create(tmp_path).issue_client(User("a"))
+    pair = CertificateAuthority.load_or_create(tmp_path).issue_client(User("a"))
     locked = serialization.load_pem_private_key(pair.key, None).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -141,7 +141,7 @@ def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
 
 def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
     """Another context means new connections; a half-written renewal changes nothing."""
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     pair = authority.issue_client(User("a"))
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     certificate.write_bytes(pair.certificate)
@@ -273,7 +273,7 @@ def test_credentials_that_stay_refused(tmp_path: Path) -> None:
 
 
 def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
-    pair = Authority.load_or_create(tmp_path).issue_client(User("jane"))
+    pair = CertificateAuthority.load_or_create(tmp_path).issue_client(User("jane"))
     (tmp_path / "pair.json").write_text(json.dumps([pair.certificate.decode(), pair.key.decode()]))
     command = script(
         tmp_path,
@@ -352,7 +352,7 @@ def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_left_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Authority.load_or_create(tmp_path).issue_client(User("jane"))
+    pair = CertificateAuthority.load_or_create(tmp_path).issue_client(User("jane"))
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

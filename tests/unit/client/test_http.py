@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.auth.certificates import Authority, ssl_context
+from plimsoll.apiserver.auth.certificates import CertificateAuthority, create_ssl_context
 from plimsoll.apiserver.auth.users import User
 from plimsoll.client import Client, ClientConfig, Impersonation, Material
 from plimsoll.client.endpoints import CONFIG_MAPS
@@ -311,13 +311,17 @@ def test_a_proxy_that_refuses() -> None:
 # -- TLS
 
 
-def server_tls(folder: Path, names: tuple[str, ...] = ("127.0.0.1",)) -> tuple[Authority, ssl.SSLContext]:
+def server_tls(
+    folder: Path, names: tuple[str, ...] = ("127.0.0.1",)
+) -> tuple[CertificateAuthority, ssl.SSLContext]:
     folder.mkdir(exist_ok=True)
-    authority = Authority.load_or_create(folder)
+    authority = CertificateAuthority.load_or_create(folder)
     pair = authority.issue_server(names)
     (folder / "s.crt").write_bytes(pair.certificate)
     (folder / "s.key").write_bytes(pair.key)
-    context = ssl_context(folder / "s.crt", folder / "s.key", client_authorities=[authority.certificate])
+    context = create_ssl_context(
+        folder / "s.crt", folder / "s.key", client_authorities=[authority.certificate]
+    )
     return authority, context
 
 
@@ -352,7 +356,7 @@ def test_a_trusted_authority_and_a_client_certificate(tmp_path: Path) -> None:
 def test_a_stranger_is_not_trusted_and_not_called_again(tmp_path: Path) -> None:
     _, tls = server_tls(tmp_path / "one")
     (tmp_path / "two").mkdir()
-    other = Authority.load_or_create(tmp_path / "two")
+    other = CertificateAuthority.load_or_create(tmp_path / "two")
     for authority in (Material(other.certificate), None):
         with pytest.raises(ConfigError, match="certificate is not trusted"):
             fetch(lambda wire, ca=authority: ClientConfig(wire.url, authority=ca, origin="kubeconfig x"), tls)  # type: ignore[misc]

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.users import MASTERS, User
-from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.in_process import InProcessTransport, connect_in_process
 from plimsoll.apiserver.storage import Store
 from plimsoll.client import Client
@@ -116,7 +116,7 @@ class Cluster:
         self.clock = ManualClock()
         self.store = Store.open(None)
         numbers = itertools.count(1)
-        context = Context.over(
+        context = ApiContext.over(
             self.store,
             now=lambda: datetime.fromtimestamp(self.clock.now(), UTC),
             new_uid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",

@@ -18,13 +18,13 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from plimsoll.apiserver import status
-from plimsoll.apiserver.admission.node_writes import NodeWrite
+from plimsoll.apiserver.admission.node_write import NodeWrite
 from plimsoll.apiserver.admission.pod_restriction import check_pod
-from plimsoll.apiserver.auth.attributes import Attributes, Reader
+from plimsoll.apiserver.auth.attributes import Attributes, ObjectReader
 from plimsoll.apiserver.auth.jwt import decode_standard
 from plimsoll.apiserver.auth.node_authorizer import LEASE_NAMESPACE
 from plimsoll.apiserver.auth.pod_references import is_mirror, items, mapping, text
-from plimsoll.apiserver.auth.users import NODE_PREFIX, User, driver_of, node_of
+from plimsoll.apiserver.auth.users import NODE_PREFIX, User, driver_name_of, node_name_of
 
 #: Labels of Kubernetes' own domains that a node sets on itself, besides those of `_NODE_DOMAINS`.
 _NODE_LABELS = frozenset(
@@ -62,7 +62,7 @@ def restrict_node(
     subresource: str,
     tree: Any,
     old: Any,
-    reader: Reader,
+    reader: ObjectReader,
     *,
     namespace: str = "",
     name: str = "",
@@ -75,7 +75,7 @@ def restrict_node(
     namespace and name are those of the path; without them, those of the objects count. `allows` is asked
     whether the node may have tokens for audiences that no pod of its own names.
     """
-    node = node_of(user)
+    node = node_name_of(user)
     if node is None:
         return
     new, before = mapping(tree), mapping(old)
@@ -102,7 +102,7 @@ def restrict_node(
 
 def restrict_driver(user: User, resource_key: str, tree: Any, old: Any) -> None:
     """Refuse slices of another driver to a DRA driver; let everybody else pass."""
-    driver = driver_of(user)
+    driver = driver_name_of(user)
     if driver is None or resource_key != "resourceslices.resource.k8s.io":
         return
     for published in (old, tree):

@@ -33,7 +33,7 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmissionResult:
     """The object as it goes on, or why it does not."""
 
     tree: Tree
@@ -50,7 +50,9 @@ def _with_spec(tree: Tree, **fields: Any) -> Tree:
     return {**tree, "spec": {**tree["spec"], **fields}}
 
 
-def admit_pod(pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_class: Tree | None) -> Admitted:
+def admit_pod(
+    pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_class: Tree | None
+) -> AdmissionResult:
     """All the rules about a pod, in the order of Kubernetes.
 
     `classes` are the priority classes of the cluster, `runtime_class` is the one the pod names, if it exists.
@@ -69,7 +71,7 @@ def admit_pod(pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_clas
 # -- namespaces
 
 
-def refuse_in_namespace(name: str, namespace: Tree | None) -> tuple[int, str] | None:
+def check_namespace(name: str, namespace: Tree | None) -> tuple[int, str] | None:
     """Why nothing can be created in a namespace: an HTTP code and a text."""
     if namespace is None:
         return 404, f'namespaces "{name}" not found'
@@ -79,18 +81,18 @@ def refuse_in_namespace(name: str, namespace: Tree | None) -> tuple[int, str] | 
     return None
 
 
-def refuse_namespace_deletion(name: str) -> str:
+def check_namespace_deletion(name: str) -> str:
     return "this namespace may not be deleted" if name in IMMORTAL_NAMESPACES else ""
 
 
 # -- priority
 
 
-def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> Admitted:
+def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> AdmissionResult:
     """Give a pod the number of its priority class; `classes` are all of the cluster, system ones or not."""
     spec = _spec(pod)
     if spec is None:
-        return Admitted(pod)
+        return AdmissionResult(pod)
     if old is not None:
         before = _spec(old) or {}
         kept = {
@@ -98,11 +100,11 @@ def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> Admi
             for name in ("priority", "preemptionPolicy")
             if spec.get(name) is None and before.get(name) is not None
         }
-        return Admitted(_with_spec(pod, **kept) if kept else pod)
+        return AdmissionResult(_with_spec(pod, **kept) if kept else pod)
     name = spec.get("priorityClassName") or ""
     found = _find_class(name, classes) if name else _find_default(classes)
     if found is None:
-        return Admitted(pod, f"no PriorityClass with name {name} was found")
+        return AdmissionResult(pod, f"no PriorityClass with name {name} was found")
     name, value, policy = found
     given, given_policy = spec.get("priority"), spec.get("preemptionPolicy")
     if given is not None and given != value:
@@ -110,17 +112,17 @@ def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> Admi
             f"the integer value of priority ({given}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-        return Admitted(pod, text)
+        return AdmissionResult(pod, text)
     if given_policy is not None and given_policy != policy:
         text = (
             f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
             f"priority admission controller computed {policy} from the given PriorityClass name"
         )
-        return Admitted(pod, text)
+        return AdmissionResult(pod, text)
     fields: Tree = {"priority": value, "preemptionPolicy": policy}
     if name:
         fields["priorityClassName"] = name
-    return Admitted(_with_spec(pod, **fields))
+    return AdmissionResult(_with_spec(pod, **fields))
 
 
 def _read_class(tree: Tree) -> tuple[str, int, str]:
@@ -148,7 +150,7 @@ def _find_default(classes: Iterable[Tree]) -> tuple[str, int, str]:
     return min(defaults, key=lambda found: found[1], default=("", 0, "PreemptLowerPriority"))
 
 
-def refuse_second_default(priority_class: Tree, old: Tree | None, classes: Iterable[Tree]) -> str:
+def check_single_default(priority_class: Tree, old: Tree | None, classes: Iterable[Tree]) -> str:
     """Why a priority class cannot be the default for all pods: another one is."""
     if not isinstance(priority_class, dict) or not priority_class.get("globalDefault"):
         return ""
@@ -164,14 +166,14 @@ def refuse_second_default(priority_class: Tree, old: Tree | None, classes: Itera
 # -- tolerations
 
 
-def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> Admitted:
+def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> AdmissionResult:
     """Let a pod stay for a while on a node that is not ready or out of reach, unless it says how long."""
     spec = _spec(pod)
     if spec is None:
-        return Admitted(pod)
+        return AdmissionResult(pod)
     given = spec.get("tolerations") or []
     if not isinstance(given, list) or not all(isinstance(toleration, dict) for toleration in given):
-        return Admitted(pod)
+        return AdmissionResult(pod)
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
         for key in _TAINTS
@@ -180,18 +182,20 @@ def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> Admitted:
             for toleration in given
         )
     ]
-    return Admitted(_with_spec(pod, tolerations=[*given, *added]) if added else pod)
+    return AdmissionResult(_with_spec(pod, tolerations=[*given, *added]) if added else pod)
 
 
 # -- service accounts
 
 
-def admit_account(pod: Tree) -> Admitted:
+def admit_account(pod: Tree) -> AdmissionResult:
     """A pod that names no service account runs under the one every namespace has."""
     spec = _spec(pod)
     if spec is None or spec.get("serviceAccountName") or spec.get("serviceAccount") or _is_mirror(pod):
-        return Admitted(pod)
-    return Admitted(_with_spec(pod, serviceAccountName=DEFAULT_ACCOUNT, serviceAccount=DEFAULT_ACCOUNT))
+        return AdmissionResult(pod)
+    return AdmissionResult(
+        _with_spec(pod, serviceAccountName=DEFAULT_ACCOUNT, serviceAccount=DEFAULT_ACCOUNT)
+    )
 
 
 def _is_mirror(pod: Tree) -> bool:
@@ -203,28 +207,28 @@ def _is_mirror(pod: Tree) -> bool:
 # -- runtime classes
 
 
-def admit_runtime_class(pod: Tree, runtime_class: Tree | None) -> Admitted:
+def admit_runtime_class(pod: Tree, runtime_class: Tree | None) -> AdmissionResult:
     """Add to a new pod what its runtime takes and where it runs; None is a class that does not exist."""
     spec = _spec(pod)
     if spec is None:
-        return Admitted(pod)
+        return AdmissionResult(pod)
     name, given = spec.get("runtimeClassName"), spec.get("overhead")
     if name is None:
         if given:
             text = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-            return Admitted(pod, text)
-        return Admitted(pod)
+            return AdmissionResult(pod, text)
+        return AdmissionResult(pod)
     if runtime_class is None:
-        return Admitted(pod, f'pod rejected: RuntimeClass "{name}" not found')
+        return AdmissionResult(pod, f'pod rejected: RuntimeClass "{name}" not found')
     overhead = (runtime_class.get("overhead") or {}).get("podFixed")
     if "overhead" in runtime_class and runtime_class["overhead"] is not None:
         if given and not _same_amounts(overhead or {}, given):
             text = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-            return Admitted(pod, text)
+            return AdmissionResult(pod, text)
         pod = _with_spec(pod, overhead=dict(overhead or {}))
     elif given:
         text = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        return Admitted(pod, text)
+        return AdmissionResult(pod, text)
     return _admit_scheduling(pod, runtime_class.get("scheduling") or {})
 
 
@@ -241,13 +245,13 @@ def _texts(amounts: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(Quantity.from_json(amount)) for name, amount in amounts.items()}
 
 
-def _admit_scheduling(pod: Tree, scheduling: Tree) -> Admitted:
+def _admit_scheduling(pod: Tree, scheduling: Tree) -> AdmissionResult:
     if not scheduling:
-        return Admitted(pod)
+        return AdmissionResult(pod)
     selector = pod["spec"].get("nodeSelector") or {}
     tolerations = pod["spec"].get("tolerations") or []
     if not isinstance(selector, dict) or not isinstance(tolerations, list):
-        return Admitted(pod)
+        return AdmissionResult(pod)
     wanted = scheduling.get("nodeSelector") or {}
     for key, value in wanted.items():
         if key in selector and selector[key] != value:
@@ -255,7 +259,7 @@ def _admit_scheduling(pod: Tree, scheduling: Tree) -> Admitted:
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                 f"pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
-            return Admitted(pod, text)
+            return AdmissionResult(pod, text)
     merged = list(tolerations)
     merged += [toleration for toleration in scheduling.get("tolerations") or () if toleration not in merged]
     fields: Tree = {}
@@ -263,4 +267,4 @@ def _admit_scheduling(pod: Tree, scheduling: Tree) -> Admitted:
         fields["nodeSelector"] = {**selector, **wanted}
     if merged:
         fields["tolerations"] = merged
-    return Admitted(_with_spec(pod, **fields))
+    return AdmissionResult(_with_spec(pod, **fields))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plimsoll.apiserver.admission.node_writes import NodeWrite
+from plimsoll.apiserver.admission.node_write import NodeWrite
 from plimsoll.apiserver.auth.pod_references import (
     CONFIG_MAPS,
     MIRROR,

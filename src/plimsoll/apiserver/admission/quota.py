@@ -32,7 +32,7 @@ _MUST_BE_SAID = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
+class QuotaCharge:
     """The quotas whose usage grew, to be stored with the object; or why it is refused (HTTP 403)."""
 
     quotas: tuple[Tree, ...] = ()
@@ -47,26 +47,26 @@ def charge_quotas(
     around: Surroundings,
     *,
     subresource: str = "",
-) -> Charged:
+) -> QuotaCharge:
     """Charge a write to the quotas of its namespace; `tree` and `old` are settled.
 
     Kinds are named as in storage (`pods`, `resourceclaims.resource.k8s.io`).
     """
     if not quotas or resource in UNCOUNTED:
-        return Charged()
+        return QuotaCharge()
     item, before = _see(resource, tree), None if old is None else _see(resource, old)
     if not _is_charged(resource, item, before, subresource):
-        return Charged()
+        return QuotaCharge()
     views = ((quota, look(quota, ResourceQuota)) for quota in quotas)
     found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, around)]
     for _, quota in found:
         refusal = _refuse_unknown(quota, resource, item, around)
         if refusal:
-            return Charged((), refusal)
+            return QuotaCharge((), refusal)
     usage = usage_of(resource, item, around)
     negative = sorted(name for name, amount in usage.items() if amount.sign() < 0)
     if negative:
-        return Charged((), f"quota usage is negative for resource(s): {','.join(negative)}")
+        return QuotaCharge((), f"quota usage is negative for resource(s): {','.join(negative)}")
     last = {} if before is None else usage_of(resource, before, around)
     growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
     charged = []
@@ -81,13 +81,13 @@ def charge_quotas(
                 f"exceeded quota: {quota.metadata.name}, requested: {_list(asked, over)}, "
                 f"used: {_list(used, over)}, limited: {_list(hard, over)}"
             )
-            return Charged((), text)
+            return QuotaCharge((), text)
         if asked:
             total = dict(used)
             add_to(total, asked)
             texts = {name: str(amount) for name, amount in total.items()}
             charged.append({**stored, "status": {**part(stored, "status"), "used": texts}})
-    return Charged(tuple(charged))
+    return QuotaCharge(tuple(charged))
 
 
 def _see(resource: str, tree: Tree) -> Wire:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.storage.records import Key, Stored
+from plimsoll.apiserver.storage.records import ObjectKey, StoredObject
 from plimsoll.errors import ApiError
 
 READ_VERBS = frozenset({"get", "list", "watch"})
@@ -44,22 +44,22 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-class Listed(Protocol):
+class ObjectPage(Protocol):
     """A page of stored objects."""
 
     @property
-    def items(self) -> Sequence[Stored]: ...
+    def items(self) -> Sequence[StoredObject]: ...
 
 
-class Reader(Protocol):
+class ObjectReader(Protocol):
     """What is read of the store: one object, or all of a resource."""
 
-    def get(self, key: Key) -> Stored | None: ...
+    def get(self, key: ObjectKey) -> StoredObject | None: ...
 
-    def list(self, resource: str, namespace: str | None = None) -> Listed: ...
+    def list(self, resource: str, namespace: str | None = None) -> ObjectPage: ...
 
 
-def describe(attributes: Attributes) -> str:
+def describe_request(attributes: Attributes) -> str:
     """The request in the words kubectl users know."""
     who = f'User "{attributes.user.name}"'
     if attributes.path:
@@ -71,9 +71,9 @@ def describe(attributes: Attributes) -> str:
     return f"{text} at the cluster scope"
 
 
-def forbidden(attributes: Attributes, reason: str = "") -> ApiError:
+def forbidden_error(attributes: Attributes, reason: str = "") -> ApiError:
     """The refusal of a request that is not allowed."""
-    tail = f"{describe(attributes)}{f': {reason}' if reason else ''}"
+    tail = f"{describe_request(attributes)}{f': {reason}' if reason else ''}"
     if attributes.path:
         return ApiError(403, "Forbidden", f"forbidden: {tail}")
     return status.forbidden(attributes.group, attributes.resource, attributes.name, tail)

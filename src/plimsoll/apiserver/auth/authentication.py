@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plimsoll.apiserver import status
-from plimsoll.apiserver.auth.service_accounts import ServiceAccounts
-from plimsoll.apiserver.auth.token_file import Tokens
+from plimsoll.apiserver.auth.service_accounts import ServiceAccountTokens
+from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ANONYMOUS, User
 
 #: The attribute of a certificate's subject that holds the user's uid.
@@ -27,7 +27,7 @@ _LONGEST = 16 * 1024
 class Authenticator:
     """Tells who sent a request, by its headers and the client certificate of its connection."""
 
-    def __init__(self, tokens: Tokens, accounts: ServiceAccounts | None = None) -> None:
+    def __init__(self, tokens: StaticTokens, accounts: ServiceAccountTokens | None = None) -> None:
         self._tokens = tokens
         self._accounts = accounts
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.auth.attributes import Attributes, Decision, Reader, forbidden
+from plimsoll.apiserver.auth.attributes import Attributes, Decision, ObjectReader, forbidden_error
 from plimsoll.apiserver.auth.node_authorizer import NodeAuthorizer
-from plimsoll.apiserver.auth.rbac_rules import Grant, Grants, Rule
-from plimsoll.apiserver.auth.role_index import RESOURCES, Policy
-from plimsoll.apiserver.auth.users import MASTERS, User, node_of
-from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.auth.rbac_rules import GrantIndex, PolicyRule, RoleGrant
+from plimsoll.apiserver.auth.role_index import RESOURCES, RoleIndex
+from plimsoll.apiserver.auth.users import MASTERS, User, node_name_of
+from plimsoll.apiserver.storage.records import ObjectKey
 
 #: Users whose grants are kept ready at most.
 _USERS = 4096
@@ -30,13 +30,13 @@ class _Rights:
 
     __slots__ = ("everywhere", "local", "missing")
 
-    def __init__(self, policy: Policy, user: User) -> None:
-        everywhere: list[Grant] = []
-        local: dict[str, list[Grant]] = {}
+    def __init__(self, policy: RoleIndex, user: User) -> None:
+        everywhere: list[RoleGrant] = []
+        local: dict[str, list[RoleGrant]] = {}
         for namespace, grant in policy.grants_of(user):
             (local.setdefault(namespace, []) if namespace else everywhere).append(grant)
-        self.everywhere = Grants(everywhere)
-        self.local = {namespace: Grants(grants) for namespace, grants in local.items()}
+        self.everywhere = GrantIndex(everywhere)
+        self.local = {namespace: GrantIndex(grants) for namespace, grants in local.items()}
         self.missing = tuple(policy.missing_roles_of(user))
 
     def explain_denial(self, namespace: str, reason: str) -> Decision:
@@ -51,8 +51,8 @@ class _Rights:
 class Authorizer:
     """Answers whether a request is allowed."""
 
-    def __init__(self, reader: Reader) -> None:
-        self.policy = Policy(reader)
+    def __init__(self, reader: ObjectReader) -> None:
+        self.policy = RoleIndex(reader)
         self.nodes = NodeAuthorizer(reader)
         self._rights: dict[tuple[str, tuple[str, ...]], _Rights] = {}
 
@@ -62,7 +62,7 @@ class Authorizer:
         if MASTERS in user.groups:
             return _MASTER
         decision = _DENIED
-        node = node_of(user)
+        node = node_name_of(user)
         if node is not None:
             decision = self.nodes.authorize(node, asked)
             if decision.allowed:
@@ -84,9 +84,9 @@ class Authorizer:
         """Let a request pass, or refuse it with ApiError 403 in Kubernetes' words."""
         decision = self.authorize(asked)
         if not decision.allowed:
-            raise forbidden(asked, decision.reason)
+            raise forbidden_error(asked, decision.reason)
 
-    def observe(self, key: Key, tree: Any) -> None:
+    def observe(self, key: ObjectKey, tree: Any) -> None:
         """Take note of a write: the object as stored, or None if it is gone."""
         if key.resource in _RBAC:
             self.policy.stale = True
@@ -99,7 +99,7 @@ class Authorizer:
         have been looked at."""
         await self.nodes.relations.warm()
 
-    def rules_for(self, user: User, namespace: str) -> tuple[Rule, ...]:
+    def rules_for(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
         """All rules of a user that count in a namespace (or, if empty, everywhere)."""
         rights = self._rights.get((user.name, user.groups)) or self._prepare(user)
         local = rights.local.get(namespace)

@@ -1,9 +1,9 @@
 """Certificates of the embedded cluster: a CA of its own, or given ones.
 
-Owns `Authority`, the CA kept in a data folder, which issues the server's certificate and those of clients,
-and the TLS settings of the server. Private keys are P-256 and readable by their owner only. Certificates of
-the server are made again when they near their end or the names change; given ones are looked at when the
-server starts, so that a mistake is a message and not a failing handshake.
+Owns `CertificateAuthority`, the CA kept in a data folder, which issues the server's certificate and those of
+clients, and the TLS settings of the server. Private keys are P-256 and readable by their owner only.
+Certificates of the server are made again when they near their end or the names change; given ones are looked
+at when the server starts, so that a mistake is a message and not a failing handshake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from plimsoll.api.names import dns_subdomain
-from plimsoll.apiserver.auth.secret_files import read, read_private, write_private
+from plimsoll.apiserver.auth.secret_files import read_file, read_private, write_private
 from plimsoll.apiserver.auth.users import ALL_AUTHENTICATED, User
 from plimsoll.errors import ConfigError
 
@@ -33,7 +33,7 @@ _RENEW = datetime.timedelta(days=30)
 #: Certificates begin this long before they are made: clocks of clients may be behind, and ours may step back.
 _BACKDATE = datetime.timedelta(hours=1)
 #: Names by which pods and tools of this machine reach the server.
-USUAL_NAMES = (
+DEFAULT_NAMES = (
     "localhost",
     "127.0.0.1",
     "::1",
@@ -53,19 +53,19 @@ def utc_now() -> datetime.datetime:
     return datetime.datetime.now(_UTC)
 
 
-class Pair(NamedTuple):
+class CertificatePair(NamedTuple):
     """A certificate and its private key, in PEM form."""
 
     certificate: bytes
     key: bytes
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority: its certificate, its key, and the folder they live in."""
 
     def __init__(
         self,
-        pair: Pair,
+        pair: CertificatePair,
         folder: Path,
         source: str = "the CA",
         now: Callable[[], datetime.datetime] = utc_now,
@@ -79,12 +79,14 @@ class Authority:
             raise ConfigError(f"{source}: certificate and key do not belong together")
 
     @classmethod
-    def load_or_create(cls, folder: Path, now: Callable[[], datetime.datetime] = utc_now) -> Authority:
+    def load_or_create(
+        cls, folder: Path, now: Callable[[], datetime.datetime] = utc_now
+    ) -> CertificateAuthority:
         """The CA of a folder, made if there is none yet, and made again with the same key if it is not valid
         yet because the clock has stepped back."""
         certificate, key = folder / "ca.crt", folder / "ca.key"
         if certificate.exists() and key.exists():
-            pair = Pair(read(certificate, "the CA"), read_private(key, "the key of the CA"))
+            pair = CertificatePair(read_file(certificate, "the CA"), read_private(key, "the key of the CA"))
             authority = cls(pair, folder, str(certificate), now)
             left = authority._certificate.not_valid_after_utc - now()
             if left < _RENEW:
@@ -97,12 +99,12 @@ class Authority:
             return authority._backdated(certificate, key)
         made = ec.generate_private_key(ec.SECP256R1())
         ends = now() + datetime.timedelta(days=CA_DAYS)
-        pair = Pair(_make_ca(made, now() - _BACKDATE, ends), _key_pem(made))
+        pair = CertificatePair(_make_ca(made, now() - _BACKDATE, ends), _key_pem(made))
         write_private(key, pair.key)
         _write_public(certificate, pair.certificate)
         return cls(pair, folder, now=now)
 
-    def _backdated(self, certificate: Path, key: Path) -> Authority:
+    def _backdated(self, certificate: Path, key: Path) -> CertificateAuthority:
         """Replace a CA certificate that is not valid yet. Key, name and end stay the same, so certificates
         issued before and after are good for holders of either."""
         _log.warning(
@@ -115,25 +117,27 @@ class Authority:
         )
         pem = _make_ca(self._key, self._now() - _BACKDATE, self._certificate.not_valid_after_utc)
         _write_public(certificate, pem)
-        return Authority(Pair(pem, read_private(key, "the key of the CA")), self._folder, now=self._now)
+        return CertificateAuthority(
+            CertificatePair(pem, read_private(key, "the key of the CA")), self._folder, now=self._now
+        )
 
     def server_pair(self, names: Iterable[str] = ()) -> tuple[Path, Path]:
         """Files with the server's certificate for the usual names and these, and with its key."""
         certificate, key = self._folder / "server.crt", self._folder / "server.key"
-        wanted = tuple(dict.fromkeys((*USUAL_NAMES, *names)))
+        wanted = tuple(dict.fromkeys((*DEFAULT_NAMES, *names)))
         if not self._still_good(certificate, key, wanted):
             pair = self.issue_server(wanted)
             write_private(key, pair.key)
             write_private(certificate, pair.certificate)
         return certificate, key
 
-    def issue_server(self, names: Sequence[str], days: int = SERVER_DAYS) -> Pair:
+    def issue_server(self, names: Sequence[str], days: int = SERVER_DAYS) -> CertificatePair:
         """A new certificate of a server."""
         alternatives = x509.SubjectAlternativeName([_alternative(name) for name in names])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plimsoll-server")])
         return self._issue(subject, days, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
-    def issue_client(self, user: User, days: int = CLIENT_DAYS) -> Pair:
+    def issue_client(self, user: User, days: int = CLIENT_DAYS) -> CertificatePair:
         """A new certificate of a client: the user's name is its common name, the groups are its
         organizations."""
         groups = [group for group in user.groups if group != ALL_AUTHENTICATED]
@@ -154,7 +158,7 @@ class Authority:
         days: int,
         usage: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None,
-    ) -> Pair:
+    ) -> CertificatePair:
         key = ec.generate_private_key(ec.SECP256R1())
         now, limit = self._now(), self._certificate.not_valid_after_utc
         # A clock that is behind is put right some time: what it issues must be good then, too.
@@ -170,14 +174,14 @@ class Authority:
         )
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
-        return Pair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
+        return CertificatePair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
 
     def _still_good(self, certificate: Path, key: Path, wanted: tuple[str, ...]) -> bool:
         """Whether the server's certificate is ours, has all names and time left."""
         if not certificate.exists() or not key.exists():
             return False
         try:
-            known = _parse_certificates(read(certificate, "the certificate"), str(certificate))[0]
+            known = _parse_certificates(read_file(certificate, "the certificate"), str(certificate))[0]
             private = _issuer_key(read_private(key, "the key"), str(key))
             known.verify_directly_issued_by(self._certificate)
             found = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -192,7 +196,7 @@ class Authority:
         )
 
 
-def ssl_context(
+def create_ssl_context(
     certificate: Path,
     key: Path,
     *,
@@ -206,7 +210,7 @@ def ssl_context(
     DIFF: a certificate of any other ends the handshake, where Kubernetes answers 401; see
     test_certificates_of_others_are_refused.
     """
-    check_pair(certificate, key, now)
+    check_server_certificate(certificate, key, now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -220,13 +224,15 @@ def ssl_context(
     return context
 
 
-def check_pair(certificate: Path, key: Path, now: Callable[[], datetime.datetime] = utc_now) -> None:
+def check_server_certificate(
+    certificate: Path, key: Path, now: Callable[[], datetime.datetime] = utc_now
+) -> None:
     """Refuse a certificate of a server that cannot serve, with a message that says why.
 
     One that is not valid yet is only warned about: the clock may be wrong, and time passes.
     """
-    chain = _parse_certificates(read(certificate, "the certificate"), str(certificate))
-    private = _private_key(read(key, "the private key"), str(key))
+    chain = _parse_certificates(read_file(certificate, "the certificate"), str(certificate))
+    private = _private_key(read_file(key, "the private key"), str(key))
     leaf, today = chain[0], now()
     if not _belong_together(leaf, private):
         raise ConfigError(f"{key} is not the key of {certificate}")
@@ -248,9 +254,9 @@ def check_pair(certificate: Path, key: Path, now: Callable[[], datetime.datetime
         raise ConfigError(f"{certificate} is not for servers (extended key usage serverAuth is missing)")
 
 
-def check_authority(path: Path) -> bytes:
+def read_client_ca(path: Path) -> bytes:
     """The CA certificates of a file, in PEM form; ConfigError if there are none."""
-    content = read(path, "the client CA")
+    content = read_file(path, "the client CA")
     for certificate in _parse_certificates(content, str(path)):
         try:
             constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value

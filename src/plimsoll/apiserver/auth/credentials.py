@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plimsoll.api.names import dns_subdomain
-from plimsoll.apiserver.auth.certificates import CLIENT_DAYS, Authority
+from plimsoll.apiserver.auth.certificates import CLIENT_DAYS, CertificateAuthority
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from plimsoll.apiserver.auth.users import (
     ADMIN,
@@ -27,7 +27,7 @@ _ALONE = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLERS}
 _WANTED = "admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME"
 
 
-def named_user(text: str) -> User:
+def parse_component_user(text: str) -> User:
     """The user that `admin`, `node:worker-1` and the like stand for."""
     if text in _ALONE:
         return _ALONE[text]
@@ -41,13 +41,13 @@ def named_user(text: str) -> User:
     raise ConfigError(f"{text!r} is nobody; write {_WANTED}")
 
 
-def hand_out(folder: Path, user: User, path: Path, server: str, *, days: int = CLIENT_DAYS) -> None:
+def issue_kubeconfig(folder: Path, user: User, path: Path, server: str, *, days: int = CLIENT_DAYS) -> None:
     """Write a kubeconfig for a user, with a certificate of the CA of a data folder.
 
     ConfigError if the folder holds no CA: a new one would be believed by nobody.
     """
     if not (folder / "ca.crt").exists():
         raise ConfigError(f"{folder} is no data folder of a server: it holds no ca.crt")
-    authority = Authority.load_or_create(folder)
+    authority = CertificateAuthority.load_or_create(folder)
     client = authority.issue_client(user, days)
     write_kubeconfig(path, server, authority=authority.certificate, client=client, user=user.name)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plimsoll.apiserver.auth import users
-from plimsoll.apiserver.auth.rbac_rules import Rule
+from plimsoll.apiserver.auth.rbac_rules import PolicyRule
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
@@ -34,13 +34,13 @@ class ClusterRole:
     """Rules under a name; with `aggregates`, the rules of all roles that carry that label as well."""
 
     name: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     aggregates: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BuiltInRoleBinding:
     """A role for users and groups, in all namespaces."""
 
     role: str
@@ -48,9 +48,11 @@ class Binding:
     groups: tuple[str, ...] = ()
 
 
-def on(verbs: tuple[str, ...] | str, group: tuple[str, ...] | str, *resources: str, names: str = "") -> Rule:
+def allow(
+    verbs: tuple[str, ...] | str, group: tuple[str, ...] | str, *resources: str, names: str = ""
+) -> PolicyRule:
     """A rule over resources."""
-    return Rule(
+    return PolicyRule(
         (verbs,) if isinstance(verbs, str) else verbs,
         (group,) if isinstance(group, str) else group,
         resources,
@@ -58,147 +60,155 @@ def on(verbs: tuple[str, ...] | str, group: tuple[str, ...] | str, *resources: s
     )
 
 
-def at(*paths: str) -> Rule:
+def allow_paths(*paths: str) -> PolicyRule:
     """A rule to read paths."""
-    return Rule(("get",), paths=paths)
+    return PolicyRule(("get",), paths=paths)
 
 
-_RECORD_EVENTS = on(("create", "patch", "update"), (CORE, EVENTS), "events")
-_CHECK_ACCESS = (on("create", TOKENS, "tokenreviews"), on("create", REVIEWS, "subjectaccessreviews"))
+_RECORD_EVENTS = allow(("create", "patch", "update"), (CORE, EVENTS), "events")
+_CHECK_ACCESS = (allow("create", TOKENS, "tokenreviews"), allow("create", REVIEWS, "subjectaccessreviews"))
 
 _VIEW = (
-    on(READ, CORE, "pods", "pods/status", "pods/log", "serviceaccounts", "services", "services/status"),
-    on(READ, CORE, "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"),
-    on(READ, CORE, "persistentvolumeclaims", "persistentvolumeclaims/status", "configmaps", "endpoints"),
-    on(READ, CORE, "limitranges", "resourcequotas", "resourcequotas/status", "bindings"),
-    on(READ, CORE, "namespaces", "namespaces/status"),
-    on(READ, (CORE, EVENTS), "events"),
-    on(READ, "discovery.k8s.io", "endpointslices"),
-    on(READ, APPS, "controllerrevisions", "daemonsets", "daemonsets/status"),
-    on(READ, APPS, "statefulsets", "statefulsets/status", "statefulsets/scale"),
-    on(READ, APPS, "deployments", "deployments/status", "deployments/scale"),
-    on(READ, APPS, "replicasets", "replicasets/status", "replicasets/scale"),
-    on(READ, "autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
-    on(READ, BATCH, "jobs", "jobs/status", "cronjobs", "cronjobs/status"),
-    on(READ, POLICY, "poddisruptionbudgets", "poddisruptionbudgets/status"),
-    on(READ, "networking.k8s.io", "networkpolicies", "ingresses", "ingresses/status"),
-    on(READ, DRA, "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
+    allow(READ, CORE, "pods", "pods/status", "pods/log", "serviceaccounts", "services", "services/status"),
+    allow(
+        READ, CORE, "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"
+    ),
+    allow(READ, CORE, "persistentvolumeclaims", "persistentvolumeclaims/status", "configmaps", "endpoints"),
+    allow(READ, CORE, "limitranges", "resourcequotas", "resourcequotas/status", "bindings"),
+    allow(READ, CORE, "namespaces", "namespaces/status"),
+    allow(READ, (CORE, EVENTS), "events"),
+    allow(READ, "discovery.k8s.io", "endpointslices"),
+    allow(READ, APPS, "controllerrevisions", "daemonsets", "daemonsets/status"),
+    allow(READ, APPS, "statefulsets", "statefulsets/status", "statefulsets/scale"),
+    allow(READ, APPS, "deployments", "deployments/status", "deployments/scale"),
+    allow(READ, APPS, "replicasets", "replicasets/status", "replicasets/scale"),
+    allow(READ, "autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
+    allow(READ, BATCH, "jobs", "jobs/status", "cronjobs", "cronjobs/status"),
+    allow(READ, POLICY, "poddisruptionbudgets", "poddisruptionbudgets/status"),
+    allow(READ, "networking.k8s.io", "networkpolicies", "ingresses", "ingresses/status"),
+    allow(READ, DRA, "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
 )
 _EDIT = (
-    on(READ, CORE, "pods/attach", "pods/proxy", "pods/exec", "pods/portforward", "secrets", "services/proxy"),
-    on("impersonate", CORE, "serviceaccounts"),
-    on(WRITE, CORE, "pods", "pods/attach", "pods/proxy", "pods/exec", "pods/portforward"),
-    on("create", CORE, "pods/eviction", "serviceaccounts/token"),
-    on(WRITE, CORE, "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services"),
-    on(WRITE, CORE, "services/proxy", "persistentvolumeclaims", "configmaps", "secrets"),
-    on(WRITE, (CORE, EVENTS), "events"),
-    on(WRITE, APPS, "statefulsets", "statefulsets/scale", "daemonsets", "replicasets", "replicasets/scale"),
-    on(WRITE, APPS, "deployments", "deployments/scale", "deployments/rollback"),
-    on(WRITE, "autoscaling", "horizontalpodautoscalers"),
-    on(WRITE, BATCH, "jobs", "cronjobs"),
-    on(WRITE, POLICY, "poddisruptionbudgets"),
-    on(WRITE, "networking.k8s.io", "networkpolicies", "ingresses"),
-    on(READ_WRITE, LEASES, "leases"),
-    on(WRITE, DRA, "resourceclaims", "resourceclaimtemplates"),
+    allow(
+        READ, CORE, "pods/attach", "pods/proxy", "pods/exec", "pods/portforward", "secrets", "services/proxy"
+    ),
+    allow("impersonate", CORE, "serviceaccounts"),
+    allow(WRITE, CORE, "pods", "pods/attach", "pods/proxy", "pods/exec", "pods/portforward"),
+    allow("create", CORE, "pods/eviction", "serviceaccounts/token"),
+    allow(
+        WRITE, CORE, "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services"
+    ),
+    allow(WRITE, CORE, "services/proxy", "persistentvolumeclaims", "configmaps", "secrets"),
+    allow(WRITE, (CORE, EVENTS), "events"),
+    allow(
+        WRITE, APPS, "statefulsets", "statefulsets/scale", "daemonsets", "replicasets", "replicasets/scale"
+    ),
+    allow(WRITE, APPS, "deployments", "deployments/scale", "deployments/rollback"),
+    allow(WRITE, "autoscaling", "horizontalpodautoscalers"),
+    allow(WRITE, BATCH, "jobs", "cronjobs"),
+    allow(WRITE, POLICY, "poddisruptionbudgets"),
+    allow(WRITE, "networking.k8s.io", "networkpolicies", "ingresses"),
+    allow(READ_WRITE, LEASES, "leases"),
+    allow(WRITE, DRA, "resourceclaims", "resourceclaimtemplates"),
 )
 _ADMIN = (
-    on("create", REVIEWS, "localsubjectaccessreviews"),
-    on(READ_WRITE, RBAC, "roles", "rolebindings"),
+    allow("create", REVIEWS, "localsubjectaccessreviews"),
+    allow(READ_WRITE, RBAC, "roles", "rolebindings"),
 )
 
 _SCHEDULER = (
     _RECORD_EVENTS,
-    on("create", LEASES, "leases"),
-    on(("get", "update", "list", "watch"), LEASES, "leases", names="kube-scheduler"),
-    on(READ_WRITE, LEASES, "leasecandidates"),
-    on(READ, CORE, "nodes", "namespaces", "services", "replicationcontrollers"),
-    on((*READ, "delete"), CORE, "pods"),
-    on("create", CORE, "pods/binding", "bindings"),
-    on(CHANGE, CORE, "pods/status"),
-    on("update", CORE, "pods/finalizers"),
-    on(READ, APPS, "replicasets", "statefulsets"),
-    on(READ, POLICY, "poddisruptionbudgets"),
-    on(READ, CORE, "persistentvolumeclaims", "persistentvolumes"),
+    allow("create", LEASES, "leases"),
+    allow(("get", "update", "list", "watch"), LEASES, "leases", names="kube-scheduler"),
+    allow(READ_WRITE, LEASES, "leasecandidates"),
+    allow(READ, CORE, "nodes", "namespaces", "services", "replicationcontrollers"),
+    allow((*READ, "delete"), CORE, "pods"),
+    allow("create", CORE, "pods/binding", "bindings"),
+    allow(CHANGE, CORE, "pods/status"),
+    allow("update", CORE, "pods/finalizers"),
+    allow(READ, APPS, "replicasets", "statefulsets"),
+    allow(READ, POLICY, "poddisruptionbudgets"),
+    allow(READ, CORE, "persistentvolumeclaims", "persistentvolumes"),
     *_CHECK_ACCESS,
-    on(READ, STORAGE, "csinodes", "volumeattachments", "csidrivers", "csistoragecapacities"),
-    on(READ, DRA, "deviceclasses", "resourceslices", "devicetaintrules"),
-    on((*READ_UPDATE, "create", "delete"), DRA, "resourceclaims"),
-    on(READ_UPDATE, DRA, "resourceclaims/status"),
-    on(CHANGE, DRA, "resourceclaims/binding"),
+    allow(READ, STORAGE, "csinodes", "volumeattachments", "csidrivers", "csistoragecapacities"),
+    allow(READ, DRA, "deviceclasses", "resourceslices", "devicetaintrules"),
+    allow((*READ_UPDATE, "create", "delete"), DRA, "resourceclaims"),
+    allow(READ_UPDATE, DRA, "resourceclaims/status"),
+    allow(CHANGE, DRA, "resourceclaims/binding"),
     # Where the scheduler runs twice, ours holds a lease of its own name.
-    on(("get", "update", "patch", "list", "watch"), LEASES, "leases", names="plimsoll-scheduler"),
+    allow(("get", "update", "patch", "list", "watch"), LEASES, "leases", names="plimsoll-scheduler"),
 )
 
 #: What a node may do at all; `nodes.py` and `restriction.py` narrow it down to what concerns the node.
 NODE_RULES = (
-    on("create", TOKENS, "tokenreviews"),
-    on("create", REVIEWS, "subjectaccessreviews", "localsubjectaccessreviews"),
-    on(READ, CORE, "services"),
-    on(("create", *READ, *CHANGE), CORE, "nodes"),
-    on(CHANGE, CORE, "nodes/status", "pods/status"),
+    allow("create", TOKENS, "tokenreviews"),
+    allow("create", REVIEWS, "subjectaccessreviews", "localsubjectaccessreviews"),
+    allow(READ, CORE, "services"),
+    allow(("create", *READ, *CHANGE), CORE, "nodes"),
+    allow(CHANGE, CORE, "nodes/status", "pods/status"),
     _RECORD_EVENTS,
-    on((*READ, "create", "delete"), CORE, "pods"),
-    on("create", CORE, "pods/eviction", "serviceaccounts/token"),
-    on(READ, CORE, "secrets", "configmaps"),
-    on("get", CORE, "persistentvolumeclaims", "persistentvolumes", "endpoints", "serviceaccounts"),
-    on(("get", *CHANGE), CORE, "persistentvolumeclaims/status"),
-    on(("create", *READ), CERTIFICATES, "certificatesigningrequests", "podcertificaterequests"),
-    on(READ, CERTIFICATES, "clustertrustbundles"),
-    on(("get", "create", "update", "patch", "delete"), LEASES, "leases"),
-    on("get", STORAGE, "volumeattachments"),
-    on(READ, STORAGE, "csidrivers"),
-    on(("get", "create", "update", "patch", "delete"), STORAGE, "csinodes"),
-    on(READ, "node.k8s.io", "runtimeclasses"),
-    on("get", DRA, "resourceclaims"),
-    on("deletecollection", DRA, "resourceslices"),
+    allow((*READ, "create", "delete"), CORE, "pods"),
+    allow("create", CORE, "pods/eviction", "serviceaccounts/token"),
+    allow(READ, CORE, "secrets", "configmaps"),
+    allow("get", CORE, "persistentvolumeclaims", "persistentvolumes", "endpoints", "serviceaccounts"),
+    allow(("get", *CHANGE), CORE, "persistentvolumeclaims/status"),
+    allow(("create", *READ), CERTIFICATES, "certificatesigningrequests", "podcertificaterequests"),
+    allow(READ, CERTIFICATES, "clustertrustbundles"),
+    allow(("get", "create", "update", "patch", "delete"), LEASES, "leases"),
+    allow("get", STORAGE, "volumeattachments"),
+    allow(READ, STORAGE, "csidrivers"),
+    allow(("get", "create", "update", "patch", "delete"), STORAGE, "csinodes"),
+    allow(READ, "node.k8s.io", "runtimeclasses"),
+    allow("get", DRA, "resourceclaims"),
+    allow("deletecollection", DRA, "resourceslices"),
 )
 
 _DRIVER = (
-    on("get", CORE, "nodes"),
-    on(READ, CORE, "pods"),
-    on(READ, DRA, "resourceclaims", "deviceclasses"),
-    on(READ_WRITE, DRA, "resourceslices"),
-    on(CHANGE, DRA, "resourceclaims/status"),
+    allow("get", CORE, "nodes"),
+    allow(READ, CORE, "pods"),
+    allow(READ, DRA, "resourceclaims", "deviceclasses"),
+    allow(READ_WRITE, DRA, "resourceslices"),
+    allow(CHANGE, DRA, "resourceclaims/status"),
     _RECORD_EVENTS,
-    on(("get", "create", "update", "patch"), LEASES, "leases"),
+    allow(("get", "create", "update", "patch"), LEASES, "leases"),
 )
-_ON_OWN_NODE = on(("associated-node:update", "associated-node:patch"), DRA, "resourceclaims/driver")
+_ON_OWN_NODE = allow(("associated-node:update", "associated-node:patch"), DRA, "resourceclaims/driver")
 
 #: Claims from templates, reservations, taint eviction, garbage: what our controllers need together.
 _CONTROLLERS = (
-    on((*READ, "update", "patch", "delete", "deletecollection"), "*", "*"),
-    on("create", DRA, "resourceclaims"),
-    on(CHANGE, DRA, "resourceclaims/binding", "resourceclaims/status", "devicetaintrules/status"),
-    on("create", CORE, "pods/eviction", "serviceaccounts", "configmaps"),
-    on("create", LEASES, "leases"),
-    on("update", CORE, "namespaces/finalize"),
-    on("create", CORE, "namespaces"),
+    allow((*READ, "update", "patch", "delete", "deletecollection"), "*", "*"),
+    allow("create", DRA, "resourceclaims"),
+    allow(CHANGE, DRA, "resourceclaims/binding", "resourceclaims/status", "devicetaintrules/status"),
+    allow("create", CORE, "pods/eviction", "serviceaccounts", "configmaps"),
+    allow("create", LEASES, "leases"),
+    allow("update", CORE, "namespaces/finalize"),
+    allow("create", CORE, "namespaces"),
     _RECORD_EVENTS,
 )
 
 #: Everything that holds no secrets.
 _VIEWER = (
     *_VIEW,
-    on(READ, CORE, "nodes", "nodes/status", "persistentvolumes", "persistentvolumes/status"),
-    on(READ, CORE, "componentstatuses", "podtemplates", "pods/resize"),
-    on(READ, DRA, "*"),
-    on(READ, STORAGE, "*"),
-    on(READ, LEASES, "*"),
-    on(READ, "scheduling.k8s.io", "*"),
-    on(READ, "node.k8s.io", "*"),
-    on(READ, RBAC, "*"),
-    on(READ, "apiextensions.k8s.io", "customresourcedefinitions"),
-    at("/metrics"),
+    allow(READ, CORE, "nodes", "nodes/status", "persistentvolumes", "persistentvolumes/status"),
+    allow(READ, CORE, "componentstatuses", "podtemplates", "pods/resize"),
+    allow(READ, DRA, "*"),
+    allow(READ, STORAGE, "*"),
+    allow(READ, LEASES, "*"),
+    allow(READ, "scheduling.k8s.io", "*"),
+    allow(READ, "node.k8s.io", "*"),
+    allow(READ, RBAC, "*"),
+    allow(READ, "apiextensions.k8s.io", "customresourcedefinitions"),
+    allow_paths("/metrics"),
 )
 
 _HEALTH = ("/livez", "/readyz", "/healthz")
 
 ROLES: tuple[ClusterRole, ...] = (
-    ClusterRole("cluster-admin", (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))),
+    ClusterRole("cluster-admin", (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), paths=("*",)))),
     ClusterRole(
         "system:discovery",
         (
-            at(
+            allow_paths(
                 *_HEALTH,
                 "/version",
                 "/version/",
@@ -214,18 +224,18 @@ ROLES: tuple[ClusterRole, ...] = (
     ClusterRole(
         "system:monitoring",
         (
-            at("/metrics", "/metrics/slis", *_HEALTH, *(f"{p}/*" for p in _HEALTH)),
-            on("get", CORE, "nodes/metrics"),
+            allow_paths("/metrics", "/metrics/slis", *_HEALTH, *(f"{p}/*" for p in _HEALTH)),
+            allow("get", CORE, "nodes/metrics"),
         ),
     ),
     ClusterRole(
         "system:basic-user",
         (
-            on("create", REVIEWS, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
-            on("create", TOKENS, "selfsubjectreviews"),
+            allow("create", REVIEWS, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+            allow("create", TOKENS, "selfsubjectreviews"),
         ),
     ),
-    ClusterRole("system:public-info-viewer", (at(*_HEALTH, "/version", "/version/"),)),
+    ClusterRole("system:public-info-viewer", (allow_paths(*_HEALTH, "/version", "/version/"),)),
     ClusterRole("admin", aggregates=_AGGREGATE + "admin"),
     ClusterRole("edit", labels={_AGGREGATE + "admin": "true"}, aggregates=_AGGREGATE + "edit"),
     ClusterRole("view", labels={_AGGREGATE + "edit": "true"}, aggregates=_AGGREGATE + "view"),
@@ -237,31 +247,31 @@ ROLES: tuple[ClusterRole, ...] = (
     ClusterRole(
         "system:volume-scheduler",
         (
-            on(READ_UPDATE, CORE, "persistentvolumes", "persistentvolumeclaims"),
-            on(READ, STORAGE, "storageclasses"),
+            allow(READ_UPDATE, CORE, "persistentvolumes", "persistentvolumeclaims"),
+            allow(READ, STORAGE, "storageclasses"),
         ),
     ),
     ClusterRole(
         "system:kube-controller-manager",
         (
             _RECORD_EVENTS,
-            on("create", LEASES, "leases"),
-            on(("get", "update"), LEASES, "leases", names="kube-controller-manager"),
-            on(("create", "get", "update"), CORE, "secrets", "serviceaccounts"),
-            on("delete", CORE, "secrets"),
-            on("get", CORE, "namespaces", "configmaps"),
+            allow("create", LEASES, "leases"),
+            allow(("get", "update"), LEASES, "leases", names="kube-controller-manager"),
+            allow(("create", "get", "update"), CORE, "secrets", "serviceaccounts"),
+            allow("delete", CORE, "secrets"),
+            allow("get", CORE, "namespaces", "configmaps"),
             *_CHECK_ACCESS,
-            on(("list", "watch"), "*", "*"),
-            on("create", CORE, "serviceaccounts/token"),
+            allow(("list", "watch"), "*", "*"),
+            allow("create", CORE, "serviceaccounts/token"),
         ),
     ),
     ClusterRole(
         "system:node-proxier",
         (
-            on(("list", "watch"), CORE, "services", "endpoints"),
-            on(READ, CORE, "nodes"),
-            on(("list", "watch"), "networking.k8s.io", "servicecidrs"),
-            on(("list", "watch"), "discovery.k8s.io", "endpointslices"),
+            allow(("list", "watch"), CORE, "services", "endpoints"),
+            allow(READ, CORE, "nodes"),
+            allow(("list", "watch"), "networking.k8s.io", "servicecidrs"),
+            allow(("list", "watch"), "discovery.k8s.io", "endpointslices"),
             _RECORD_EVENTS,
         ),
     ),
@@ -269,8 +279,8 @@ ROLES: tuple[ClusterRole, ...] = (
     ClusterRole(
         "system:service-account-issuer-discovery",
         (
-            at("/.well-known/openid-configuration", "/.well-known/openid-configuration/"),
-            at("/openid/v1/jwks", "/openid/v1/jwks/"),
+            allow_paths("/.well-known/openid-configuration", "/.well-known/openid-configuration/"),
+            allow_paths("/openid/v1/jwks", "/openid/v1/jwks/"),
         ),
     ),
     ClusterRole("plimsoll:controllers", _CONTROLLERS),
@@ -279,24 +289,26 @@ ROLES: tuple[ClusterRole, ...] = (
     ClusterRole("plimsoll:node-driver", (*_DRIVER, _ON_OWN_NODE)),
 )
 
-BINDINGS: tuple[Binding, ...] = (
-    Binding("cluster-admin", groups=(users.MASTERS,)),
-    Binding("system:monitoring", groups=(users.MONITORING,)),
-    Binding("system:discovery", groups=(users.ALL_AUTHENTICATED,)),
-    Binding("system:basic-user", groups=(users.ALL_AUTHENTICATED,)),
-    Binding("system:public-info-viewer", groups=(users.ALL_AUTHENTICATED, users.ALL_UNAUTHENTICATED)),
-    Binding("system:node-proxier", ("system:kube-proxy",)),
-    Binding("system:kube-controller-manager", ("system:kube-controller-manager",)),
-    Binding("system:kube-scheduler", ("system:kube-scheduler",)),
-    Binding("system:volume-scheduler", ("system:kube-scheduler",)),
-    Binding("system:service-account-issuer-discovery", groups=(users.ALL_SERVICE_ACCOUNTS,)),
-    Binding("plimsoll:controllers", (users.CONTROLLERS.name,)),
-    Binding("plimsoll:viewer", groups=(users.VIEWERS,)),
-    Binding("plimsoll:driver", groups=(users.DRIVERS,)),
+BINDINGS: tuple[BuiltInRoleBinding, ...] = (
+    BuiltInRoleBinding("cluster-admin", groups=(users.MASTERS,)),
+    BuiltInRoleBinding("system:monitoring", groups=(users.MONITORING,)),
+    BuiltInRoleBinding("system:discovery", groups=(users.ALL_AUTHENTICATED,)),
+    BuiltInRoleBinding("system:basic-user", groups=(users.ALL_AUTHENTICATED,)),
+    BuiltInRoleBinding(
+        "system:public-info-viewer", groups=(users.ALL_AUTHENTICATED, users.ALL_UNAUTHENTICATED)
+    ),
+    BuiltInRoleBinding("system:node-proxier", ("system:kube-proxy",)),
+    BuiltInRoleBinding("system:kube-controller-manager", ("system:kube-controller-manager",)),
+    BuiltInRoleBinding("system:kube-scheduler", ("system:kube-scheduler",)),
+    BuiltInRoleBinding("system:volume-scheduler", ("system:kube-scheduler",)),
+    BuiltInRoleBinding("system:service-account-issuer-discovery", groups=(users.ALL_SERVICE_ACCOUNTS,)),
+    BuiltInRoleBinding("plimsoll:controllers", (users.CONTROLLERS.name,)),
+    BuiltInRoleBinding("plimsoll:viewer", groups=(users.VIEWERS,)),
+    BuiltInRoleBinding("plimsoll:driver", groups=(users.DRIVERS,)),
 )
 
 
-def driver_rules(driver: str) -> tuple[Rule, ...]:
+def driver_rules(driver: str) -> tuple[PolicyRule, ...]:
     """What a driver may report of devices in claims: its own, on any node."""
     verbs = tuple(f"{where}:{verb}" for where in ("associated-node", "arbitrary-node") for verb in CHANGE)
-    return (on(verbs, DRA, "resourceclaims/driver", names=driver),)
+    return (allow(verbs, DRA, "resourceclaims/driver", names=driver),)

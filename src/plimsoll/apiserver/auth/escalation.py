@@ -14,7 +14,7 @@ from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.pod_references import mapping, text
-from plimsoll.apiserver.auth.rbac_rules import ALL, Rule, path_matches, quote
+from plimsoll.apiserver.auth.rbac_rules import ALL, PolicyRule, path_matches, quote
 from plimsoll.apiserver.auth.role_index import (
     CLUSTER_BINDINGS,
     CLUSTER_ROLES,
@@ -30,7 +30,7 @@ RBAC = "rbac.authorization.k8s.io"
 #: Single rights of a role that are looked at, one by one, at most. DIFF: Kubernetes takes any number, and as
 #: long as it takes; see test_a_huge_role_costs_little.
 _MOST = 10_000
-_EVERYTHING = (Rule((ALL,), (ALL,), (ALL,)), Rule((ALL,), paths=(ALL,)))
+_EVERYTHING = (PolicyRule((ALL,), (ALL,), (ALL,)), PolicyRule((ALL,), paths=(ALL,)))
 #: What garbage collection changes; such a write grants nothing.
 _HOUSEKEEPING = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
@@ -92,7 +92,7 @@ def _check_binding(
 
 
 def _confirm(
-    user: User, plural: str, name: str, rules: Sequence[Rule], authorizer: Authorizer, namespace: str
+    user: User, plural: str, name: str, rules: Sequence[PolicyRule], authorizer: Authorizer, namespace: str
 ) -> None:
     if sum(_parts(rule) for rule in rules) > _MOST:
         owned = authorizer.rules_for(user, namespace)
@@ -104,14 +104,14 @@ def _confirm(
         raise _escalation(user, plural, name, missing)
 
 
-def _escalation(user: User, plural: str, name: str, missing: Sequence[Rule]) -> ApiError:
+def _escalation(user: User, plural: str, name: str, missing: Sequence[PolicyRule]) -> ApiError:
     """The refusal; rights that differ in their verb only are told in one line."""
-    verbs: dict[Rule, list[str]] = {}
+    verbs: dict[PolicyRule, list[str]] = {}
     for part in missing:
-        without = Rule((), part.groups, part.resources, part.names, part.paths)
+        without = PolicyRule((), part.groups, part.resources, part.names, part.paths)
         verbs.setdefault(without, []).extend(part.verbs)
     lines = sorted(
-        str(Rule(tuple(dict.fromkeys(listed)), rule.groups, rule.resources, rule.names, rule.paths))
+        str(PolicyRule(tuple(dict.fromkeys(listed)), rule.groups, rule.resources, rule.names, rule.paths))
         for rule, listed in verbs.items()
     )
     shown = "\n".join(lines[:20]) + (f"\nand {len(lines) - 20} more" if len(lines) > 20 else "")
@@ -120,7 +120,7 @@ def _escalation(user: User, plural: str, name: str, missing: Sequence[Rule]) -> 
     return status.forbidden(RBAC, plural, name, why)
 
 
-def uncovered(owned: Sequence[Rule], wanted: Sequence[Rule]) -> Iterator[Rule]:
+def uncovered(owned: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> Iterator[PolicyRule]:
     """The single rights among the wanted ones that no owned rule holds."""
     for rule in wanted:
         if not any(_covers(own, rule) for own in owned):
@@ -129,22 +129,22 @@ def uncovered(owned: Sequence[Rule], wanted: Sequence[Rule]) -> Iterator[Rule]:
                     yield part
 
 
-def break_down(rule: Rule) -> Iterator[Rule]:
+def break_down(rule: PolicyRule) -> Iterator[PolicyRule]:
     """A rule as rules of one verb, group, resource and name, or of one verb and path."""
     names: tuple[str | None, ...] = rule.names or (None,)
     for group, resource, verb, name in product(rule.groups, rule.resources, rule.verbs, names):
-        yield Rule((verb,), (group,), (resource,), (name,) if name is not None else ())
+        yield PolicyRule((verb,), (group,), (resource,), (name,) if name is not None else ())
     for path, verb in product(rule.paths, rule.verbs):
-        yield Rule((verb,), paths=(path,))
+        yield PolicyRule((verb,), paths=(path,))
 
 
-def _parts(rule: Rule) -> int:
+def _parts(rule: PolicyRule) -> int:
     return len(rule.verbs) * (
         len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.paths)
     )
 
 
-def _covers(own: Rule, part: Rule) -> bool:
+def _covers(own: PolicyRule, part: PolicyRule) -> bool:
     """Whether one rule holds all that another one does."""
     if ALL not in own.verbs and not set(part.verbs) <= set(own.verbs):
         return False
@@ -157,7 +157,7 @@ def _covers(own: Rule, part: Rule) -> bool:
     return all(any(path == mine or _within(mine, path) for mine in own.paths) for path in part.paths)
 
 
-def _holds(own: Rule, resource: str) -> bool:
+def _holds(own: PolicyRule, resource: str) -> bool:
     _, slash, subresource = resource.partition("/")
     return resource in own.resources or (bool(slash) and f"*/{subresource}" in own.resources)
 

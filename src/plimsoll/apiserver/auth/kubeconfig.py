@@ -12,16 +12,16 @@ from typing import Any
 
 import yaml
 
-from plimsoll.apiserver.auth.certificates import Pair
+from plimsoll.apiserver.auth.certificates import CertificatePair
 from plimsoll.apiserver.auth.secret_files import write_private
 
 
-def kubeconfig(
+def build_kubeconfig(
     server: str,
     *,
     authority: bytes = b"",
     token: str = "",
-    client: Pair | None = None,
+    client: CertificatePair | None = None,
     user: str = "plimsoll:admin",
     cluster: str = "plimsoll",
     namespace: str = "",
@@ -55,13 +55,13 @@ def write_kubeconfig(
     *,
     authority: bytes = b"",
     token: str = "",
-    client: Pair | None = None,
+    client: CertificatePair | None = None,
     user: str = "plimsoll:admin",
     cluster: str = "plimsoll",
     namespace: str = "",
 ) -> None:
     """Write a kubeconfig in place of whatever was there; ConfigError if that cannot be done."""
-    tree = kubeconfig(
+    tree = build_kubeconfig(
         server,
         authority=authority,
         token=token,

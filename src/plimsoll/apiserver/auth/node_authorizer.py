@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.auth.attributes import READ_VERBS, Attributes, Decision, Reader
+from plimsoll.apiserver.auth.attributes import READ_VERBS, Attributes, Decision, ObjectReader
 from plimsoll.apiserver.auth.default_roles import NODE_RULES
-from plimsoll.apiserver.auth.node_graph import PODS, Relations
-from plimsoll.apiserver.auth.rbac_rules import Grant, Grants
-from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.auth.node_graph import PODS, NodeGraph
+from plimsoll.apiserver.auth.rbac_rules import GrantIndex, RoleGrant
+from plimsoll.apiserver.storage.records import ObjectKey
 
 LEASE_NAMESPACE = "kube-node-lease"
 _POD_PARTS = frozenset({("status", "update"), ("status", "patch"), ("eviction", "create")})
@@ -29,11 +29,11 @@ def _no(reason: str) -> Decision:
 class NodeAuthorizer:
     """Answers for nodes; what it does not allow, roles bound to the node still may."""
 
-    def __init__(self, reader: Reader) -> None:
-        self.relations = Relations(reader)
-        self._rules = Grants(Grant(rule) for rule in NODE_RULES)
+    def __init__(self, reader: ObjectReader) -> None:
+        self.relations = NodeGraph(reader)
+        self._rules = GrantIndex(RoleGrant(rule) for rule in NODE_RULES)
 
-    def observe(self, key: Key, tree: Any) -> None:
+    def observe(self, key: ObjectKey, tree: Any) -> None:
         """Take note of a write."""
         self.relations.observe(key, tree)
 

@@ -6,7 +6,7 @@ The index is read from the store when a node first asks (or in the background, `
 date write by write, so that a question costs a few look-ups however many pods there are, and an answer is
 never older than the last write.
 
-`concerns_naively` is the plain reading: all objects, each time.
+`is_related_naive` is the plain reading: all objects, each time.
 
 DIFF: Kubernetes does not look again at a bound pod whose extended resource claim becomes known later, so the
 node cannot read that claim; see test_a_claim_named_later_concerns_the_node.
@@ -21,17 +21,17 @@ from itertools import islice
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.apiserver.auth.attributes import Reader
+from plimsoll.apiserver.auth.attributes import ObjectReader
 from plimsoll.apiserver.auth.pod_references import (
     SECRETS,
-    Reference,
+    PodReference,
     mapping,
     pod_references,
     text,
     volume_claim,
     volume_secrets,
 )
-from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.errors import DecodeError
 
 PODS, VOLUMES = "pods", "persistentvolumes"
@@ -46,18 +46,18 @@ _BIT = 50
 _Place = tuple[str, str]
 
 
-class Relations:
+class NodeGraph:
     """The index."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
-        self._unread: Iterator[Key] | None = None
+        self._unread: Iterator[ObjectKey] | None = None
         self._loaded = False
-        self._pods: dict[_Place, tuple[str, tuple[Reference, ...]]] = {}
+        self._pods: dict[_Place, tuple[str, tuple[PodReference, ...]]] = {}
         #: For each object that pods name: how many pods of each node do.
-        self._named: dict[Reference, dict[str, int]] = {}
-        self._volumes: dict[str, tuple[Reference, tuple[Reference, ...]]] = {}
-        self._secret_volumes: dict[Reference, set[str]] = {}
+        self._named: dict[PodReference, dict[str, int]] = {}
+        self._volumes: dict[str, tuple[PodReference, tuple[PodReference, ...]]] = {}
+        self._secret_volumes: dict[PodReference, set[str]] = {}
         self._direct: dict[str, dict[_Place, str]] = {resource: {} for resource in _DIRECT}
 
     def concerns(self, node: str, resource: str, namespace: str, name: str) -> bool:
@@ -70,7 +70,7 @@ class Relations:
             return self._direct[resource].get((namespace, name)) == node
         if resource == VOLUMES:
             return self._mounts(node, name)
-        wanted = Reference(resource, namespace, name)
+        wanted = PodReference(resource, namespace, name)
         if node in self._named.get(wanted, ()):
             return True
         return any(self._mounts(node, volume) for volume in self._secret_volumes.get(wanted, ()))
@@ -104,12 +104,12 @@ class Relations:
                     self._note(key, decode_tree(stored.raw))
         self._loaded = most is None or done < most
 
-    def observe(self, key: Key, tree: Any) -> None:
+    def observe(self, key: ObjectKey, tree: Any) -> None:
         """Take note of an object that was written (None: removed)."""
         if key.resource in SOURCES and self._unread is not None:
             self._note(key, tree)
 
-    def _note(self, key: Key, tree: Any) -> None:
+    def _note(self, key: ObjectKey, tree: Any) -> None:
         if key.resource == PODS:
             self._note_pod((key.namespace, key.name), mapping(tree))
         elif key.resource == VOLUMES:
@@ -158,14 +158,14 @@ class Relations:
                 self._secret_volumes.setdefault(secret, set()).add(name)
 
 
-def concerns_naively(
-    objects: Callable[[str], Iterable[tuple[Key, Any]]],
+def is_related_naive(
+    objects: Callable[[str], Iterable[tuple[ObjectKey, Any]]],
     node: str,
     resource: str,
     namespace: str,
     name: str,
 ) -> bool:
-    """The twin of `Relations.concerns`: looks at every object of the store."""
+    """The twin of `NodeGraph.concerns`: looks at every object of the store."""
     if resource in (PODS, *_DIRECT):
         return any(key[1:] == (namespace, name) and _node_of(tree) == node for key, tree in objects(resource))
     pods = [tree for _, tree in objects(PODS) if _node_of(tree) == node]
@@ -173,7 +173,7 @@ def concerns_naively(
     mounted = {key.name: tree for key, tree in objects(VOLUMES) if volume_claim(mapping(tree)) in named}
     if resource == VOLUMES:
         return name in mounted
-    wanted = Reference(resource, namespace, name)
+    wanted = PodReference(resource, namespace, name)
     if resource == SECRETS:
         return wanted in named or any(wanted in volume_secrets(mapping(tree)) for tree in mounted.values())
     return wanted in named

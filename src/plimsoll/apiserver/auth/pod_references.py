@@ -37,7 +37,7 @@ _PERSISTENT_SECRETS = (
 )
 
 
-class Reference(NamedTuple):
+class PodReference(NamedTuple):
     """An object that is meant: its resource (as in store keys), namespace and name."""
 
     resource: str
@@ -72,7 +72,7 @@ def is_mirror(pod: Mapping[str, Any]) -> bool:
     return MIRROR in mapping(mapping(pod.get("metadata")).get("annotations"))
 
 
-def pod_references(pod: Mapping[str, Any]) -> list[Reference]:
+def pod_references(pod: Mapping[str, Any]) -> list[PodReference]:
     """Everything a pod names that its node has to read for it. A mirror pod names nothing: a node that
     makes one up must not gain anything by it."""
     if is_mirror(pod):
@@ -88,7 +88,7 @@ def pod_references(pod: Mapping[str, Any]) -> list[Reference]:
     for volume in items(spec.get("volumes")):
         _add_volume(metadata.get("name"), volume, found)
     _add_claims(spec, mapping(pod.get("status")), found)
-    return [Reference(kind, namespace, name) for kind, name in found if name and isinstance(name, str)]
+    return [PodReference(kind, namespace, name) for kind, name in found if name and isinstance(name, str)]
 
 
 def _add_container(container: Mapping[str, Any], found: list[tuple[str, Any]]) -> None:
@@ -134,14 +134,14 @@ def _add_claims(spec: Mapping[str, Any], status: Mapping[str, Any], found: list[
     found.append((RESOURCE_CLAIMS, extended.get("resourceClaimName")))
 
 
-def volume_claim(volume: Mapping[str, Any]) -> Reference | None:
+def volume_claim(volume: Mapping[str, Any]) -> PodReference | None:
     """The claim a persistent volume is bound to."""
     claim = mapping(mapping(volume.get("spec")).get("claimRef"))
     name = text(claim.get("name"))
-    return Reference(VOLUME_CLAIMS, text(claim.get("namespace")), name) if name else None
+    return PodReference(VOLUME_CLAIMS, text(claim.get("namespace")), name) if name else None
 
 
-def volume_secrets(volume: Mapping[str, Any]) -> Iterator[Reference]:
+def volume_secrets(volume: Mapping[str, Any]) -> Iterator[PodReference]:
     """The secrets of a persistent volume that a node reads to mount it."""
     spec = mapping(volume.get("spec"))
     home = text(mapping(spec.get("claimRef")).get("namespace"))
@@ -153,4 +153,4 @@ def volume_secrets(volume: Mapping[str, Any]) -> Iterator[Reference]:
         found.append((namespace, text(reference.get("name"))))
     for namespace, name in found:
         if name:
-            yield Reference(SECRETS, namespace, name)
+            yield PodReference(SECRETS, namespace, name)

@@ -1,8 +1,8 @@
 """RBAC rules and how they match.
 
-Owns `Rule`, the PolicyRule of roles, with its plain reading (`Rule.allows`), and `Grants`, the same answer
-out of an index. Promises that the two agree, whatever the rules say; a property test holds them to it.
-A rule that is malformed grants nothing.
+Owns `PolicyRule`, the PolicyRule of roles, with its plain reading (`PolicyRule.allows`), and `GrantIndex`,
+the same answer out of an index. Promises that the two agree, whatever the rules say; a property test holds
+them to it. A rule that is malformed grants nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REMEMBERED = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """One PolicyRule: verbs on resources of groups (perhaps some names only), or on paths."""
 
     verbs: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def from_tree(cls, tree: Any) -> Rule:
+    def from_tree(cls, tree: Any) -> PolicyRule:
         """Read a rule of a role. One with a malformed field grants nothing: a name that was dropped would
         widen it to all names."""
         fields = [_texts(tree, key) for key in _FIELDS] if isinstance(tree, Mapping) else [None]
@@ -96,10 +96,10 @@ def path_matches(pattern: str, path: str) -> bool:
     return pattern == path
 
 
-class Grant(NamedTuple):
+class RoleGrant(NamedTuple):
     """A rule and where it comes from."""
 
-    rule: Rule
+    rule: PolicyRule
     source: str = ""
 
 
@@ -108,7 +108,7 @@ class _Entry(NamedTuple):
 
     verbs: frozenset[str]
     groups: frozenset[str]
-    rule: Rule
+    rule: PolicyRule
     decision: Decision
 
 
@@ -119,7 +119,7 @@ class _Found(NamedTuple):
     named: Mapping[str, Decision]
 
 
-class Grants:
+class GrantIndex:
     """The grants of one user in one scope, indexed by what they say of resources.
 
     The index is as large as the rules are, never their product; answers are remembered per verb, group and
@@ -128,7 +128,7 @@ class Grants:
 
     __slots__ = ("_by_resource", "_paths", "_remembered", "grants")
 
-    def __init__(self, grants: Iterable[Grant]) -> None:
+    def __init__(self, grants: Iterable[RoleGrant]) -> None:
         self.grants = tuple(grants)
         self._by_resource: dict[str, list[_Entry]] = {}
         self._paths: list[_Entry] = []
@@ -179,6 +179,6 @@ class Grants:
         return None
 
 
-def allows_naively(grants: Iterable[Grant], asked: Attributes) -> bool:
-    """The twin of `Grants.find`: every rule in turn."""
+def is_allowed_naive(grants: Iterable[RoleGrant], asked: Attributes) -> bool:
+    """The twin of `GrantIndex.find`: every rule in turn."""
     return any(grant.rule.allows(asked) for grant in grants)

@@ -15,7 +15,7 @@ from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authentication import Authenticator
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.pod_references import items, mapping, text
-from plimsoll.apiserver.auth.users import User, node_of
+from plimsoll.apiserver.auth.users import User, node_name_of
 from plimsoll.apiserver.validation.field_errors import Path, Problem, invalid
 from plimsoll.errors import ApiError
 
@@ -36,7 +36,7 @@ _TEXTS = {
 }
 
 
-class Reviews:
+class ReviewHandler:
     """Answers reviews."""
 
     def __init__(self, authorizer: Authorizer, authenticator: Authenticator) -> None:
@@ -105,7 +105,7 @@ class Reviews:
                 for tree in trees
                 if tree.get("nonResourceURLs")
             ],
-            "incomplete": node_of(user) is not None,
+            "incomplete": node_name_of(user) is not None,
         }
         if answer["incomplete"]:
             answer["evaluationError"] = "node authorizer does not support user rule resolution"
@@ -128,12 +128,12 @@ class Reviews:
 
 
 _ANSWERS = {
-    "SelfSubjectAccessReview": Reviews._access_of_self,
-    "SubjectAccessReview": Reviews._access,
-    "LocalSubjectAccessReview": Reviews._local_access,
-    "SelfSubjectRulesReview": Reviews._rules_of_self,
-    "SelfSubjectReview": Reviews._self,
-    "TokenReview": Reviews._token,
+    "SelfSubjectAccessReview": ReviewHandler._access_of_self,
+    "SubjectAccessReview": ReviewHandler._access,
+    "LocalSubjectAccessReview": ReviewHandler._local_access,
+    "SelfSubjectRulesReview": ReviewHandler._rules_of_self,
+    "SelfSubjectReview": ReviewHandler._self,
+    "TokenReview": ReviewHandler._token,
 }
 
 

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.apiserver.auth.attributes import Reader
+from plimsoll.apiserver.auth.attributes import ObjectReader
 from plimsoll.apiserver.auth.default_roles import BINDINGS, ROLES, driver_rules
-from plimsoll.apiserver.auth.rbac_rules import Grant, Rule
-from plimsoll.apiserver.auth.users import SERVICE_ACCOUNT_PREFIX, User, driver_of
+from plimsoll.apiserver.auth.rbac_rules import PolicyRule, RoleGrant
+from plimsoll.apiserver.auth.users import SERVICE_ACCOUNT_PREFIX, User, driver_name_of
 from plimsoll.apiserver.selectors import read_selector
-from plimsoll.apiserver.storage.records import Key, Stored
+from plimsoll.apiserver.storage.records import ObjectKey, StoredObject
 from plimsoll.errors import DecodeError
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -30,7 +30,7 @@ RESOURCES = (CLUSTER_ROLES, CLUSTER_BINDINGS, LOCAL_ROLES, LOCAL_BINDINGS)
 
 
 class _Role(NamedTuple):
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
     labels: Mapping[str, str]
     selectors: tuple[Mapping[str, Any], ...] = ()
 
@@ -50,27 +50,27 @@ class _Binding(NamedTuple):
     subjects: tuple[tuple[str, str, _Bound], ...]
 
 
-class Policy:
+class RoleIndex:
     """All roles and bindings there are. `stale` is set when one of the stored ones changed."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
-        self._decoded: dict[Key, tuple[int, _Role | _Binding]] = {}
+        self._decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
         self._cluster_roles: dict[str, tuple[_Role, ...]] = {}
         self._local_roles: dict[tuple[str, str], _Role] = {}
         self._bound: dict[tuple[str, str], list[_Bound]] = {}
-        self._resolved: dict[str, tuple[Rule, ...]] = {}
+        self._resolved: dict[str, tuple[PolicyRule, ...]] = {}
         self.stale = True
 
-    def grants_of(self, user: User) -> Iterator[tuple[str, Grant]]:
+    def grants_of(self, user: User) -> Iterator[tuple[str, RoleGrant]]:
         """Every grant of a user with the namespace it holds in (empty: everywhere)."""
         self.refresh()
-        driver = driver_of(user)
+        driver = driver_name_of(user)
         if driver:
-            yield from (("", Grant(rule, "driver")) for rule in driver_rules(driver))
+            yield from (("", RoleGrant(rule, "driver")) for rule in driver_rules(driver))
         for bound in self._bound_to(user):
             for rule in self.rules_of(bound.kind, bound.role, bound.namespace):
-                yield bound.namespace, Grant(rule, f"RBAC: allowed by {bound.source}")
+                yield bound.namespace, RoleGrant(rule, f"RBAC: allowed by {bound.source}")
 
     def missing_roles_of(self, user: User) -> Iterator[tuple[str, str]]:
         """Roles that are bound to a user and do not exist: where, and what to say of it."""
@@ -88,7 +88,7 @@ class Policy:
                     seen.add(bound[:3])
                     yield bound
 
-    def rules_of(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+    def rules_of(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...]:
         """The rules of a role that a binding names; none if there is no such role."""
         self.refresh()
         if kind == "ClusterRole":
@@ -106,7 +106,7 @@ class Policy:
             return name in self._cluster_roles
         return kind == "Role" and bool(namespace) and (namespace, name) in self._local_roles
 
-    def _aggregate(self, name: str, visited: set[str]) -> Iterator[Rule]:
+    def _aggregate(self, name: str, visited: set[str]) -> Iterator[PolicyRule]:
         """Rules of a ClusterRole and of all that it aggregates, over any number of steps."""
         if name in visited:
             return
@@ -122,7 +122,7 @@ class Policy:
         """Read what is stored again, if it changed."""
         if not self.stale:
             return
-        decoded: dict[Key, tuple[int, _Role | _Binding]] = {}
+        decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
         cluster_roles: dict[str, tuple[_Role, ...]] = {
             name: (role,) for name, role in _BUILT_IN_ROLES.items()
         }
@@ -148,7 +148,7 @@ class Policy:
         self._bound, self._resolved, self.stale = bound, {}, False
 
 
-def _decode(stored: Stored) -> _Role | _Binding:
+def _decode(stored: StoredObject) -> _Role | _Binding:
     try:
         tree = decode_tree(stored.raw)
     except DecodeError:
@@ -158,10 +158,10 @@ def _decode(stored: Stored) -> _Role | _Binding:
     return _read_binding(stored.key, tree)
 
 
-def read_rules(tree: Any) -> tuple[Rule, ...]:
+def read_rules(tree: Any) -> tuple[PolicyRule, ...]:
     """The rules of a Role or ClusterRole."""
     rules = tree.get("rules") if isinstance(tree, Mapping) else None
-    return tuple(Rule.from_tree(rule) for rule in rules) if isinstance(rules, list) else ()
+    return tuple(PolicyRule.from_tree(rule) for rule in rules) if isinstance(rules, list) else ()
 
 
 def _read_role(tree: Any, cluster: bool) -> _Role:
@@ -180,7 +180,7 @@ def read_role_ref(tree: Any) -> tuple[str, str]:
     return (kind if isinstance(kind, str) else "", name if isinstance(name, str) else "")
 
 
-def _read_binding(key: Key, tree: Any) -> _Binding:
+def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
     kind, name = read_role_ref(tree)
     place = f"{key.name}/{key.namespace}" if key.namespace else key.name
     what = "RoleBinding" if key.namespace else "ClusterRoleBinding"

@@ -31,7 +31,7 @@ def write_private(path: Path, content: bytes) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def read(path: Path, what: str) -> bytes:
+def read_file(path: Path, what: str) -> bytes:
     """Read a file that has to be there; `what` says what it is for."""
     try:
         return path.read_bytes()
@@ -41,7 +41,7 @@ def read(path: Path, what: str) -> bytes:
 
 def read_private(path: Path, what: str) -> bytes:
     """Read a secret of our own. One that others may read is no secret: its mode is mended."""
-    content = read(path, what)
+    content = read_file(path, what)
     try:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver import status
-from plimsoll.apiserver.auth.attributes import Reader
+from plimsoll.apiserver.auth.attributes import ObjectReader
 from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.pod_references import mapping, text
-from plimsoll.apiserver.auth.token_file import digest
+from plimsoll.apiserver.auth.token_file import hash_token
 from plimsoll.apiserver.auth.users import (
     EXTRA_CREDENTIAL,
     EXTRA_NODE_NAME,
@@ -28,12 +28,16 @@ from plimsoll.apiserver.auth.users import (
     User,
     service_account_user,
 )
-from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.apiserver.validation.field_errors import Path, invalid
 from plimsoll.errors import DecodeError
 
 ISSUER = "https://kubernetes.default.svc"
-SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32  # seconds a token may live
+MIN_EXPIRATION_SECONDS, DEFAULT_EXPIRATION_SECONDS, MAX_EXPIRATION_SECONDS = (
+    600,
+    3600,
+    1 << 32,
+)  # seconds a token may live
 #: Seconds by which clocks may differ, and a deleted object still counts.
 LEEWAY = 60
 #: Tokens whose signatures are remembered at most.
@@ -45,7 +49,7 @@ _BOUND = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 class _Tie(NamedTuple):
     """An object that must still be there for a token to hold."""
 
-    key: Key
+    key: ObjectKey
     uid: str
 
 
@@ -59,12 +63,12 @@ class _Known(NamedTuple):
     ties: tuple[_Tie, ...]
 
 
-class ServiceAccounts:
+class ServiceAccountTokens:
     """Makes and verifies the tokens of service accounts."""
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ObjectReader,
         key: SigningKey,
         *,
         issuer: str = ISSUER,
@@ -78,7 +82,7 @@ class ServiceAccounts:
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
         #: What was read of tied objects: revision, uid, when they were deleted.
-        self._seen: dict[Key, tuple[int, str, float | None]] = {}
+        self._seen: dict[ObjectKey, tuple[int, str, float | None]] = {}
 
     def jwks(self) -> dict[str, Any]:
         """The public key, as a JSON web key set."""
@@ -114,7 +118,7 @@ class ServiceAccounts:
         return known.user, meant
 
     def _recall(self, token: str) -> _Known | None:
-        key = digest(token)
+        key = hash_token(token)
         known = self._known.get(key)
         if known is None:
             claims = self._key.open(token)
@@ -153,7 +157,7 @@ class ServiceAccounts:
             )
             raise status.conflict("authentication.k8s.io", "TokenRequest", name, why)
         bound = self._bound_claims(namespace, name, spec.get("boundObjectRef"))
-        seconds = spec.get("expirationSeconds") or USUAL
+        seconds = spec.get("expirationSeconds") or DEFAULT_EXPIRATION_SECONDS
         audiences = spec.get("audiences") or list(self.audiences)
         now = int(self._clock())
         claims = {
@@ -214,14 +218,14 @@ class ServiceAccounts:
             raise status.conflict("", kind, name, why)
         claims = {kind.lower(): {"name": name, "uid": uid}}
         if node:
-            stored = self._reader.get(Key("nodes", "", node))
+            stored = self._reader.get(ObjectKey("nodes", "", node))
             # A node that is gone is still named: the token then says where the pod was meant to run.
             its_uid = text(_metadata(stored.raw).get("uid")) if stored else ""
             claims["node"] = {"name": node, "uid": its_uid} if its_uid else {"name": node}
         return claims
 
     def _demand(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
-        stored = self._reader.get(Key(resource, namespace, name))
+        stored = self._reader.get(ObjectKey(resource, namespace, name))
         if stored is None:
             raise status.not_found("", resource, name)
         return mapping(decode_tree(stored.raw))
@@ -247,9 +251,9 @@ def _check_request(namespace: str, name: str, tree: Any) -> Mapping[str, Any]:
             detail = f"must match the service account {field} if specified"
             problems.append(invalid(Path("metadata").child(field), said, detail))
     place = Path("spec").child("expirationSeconds")
-    if seconds is not None and seconds < SHORTEST:
+    if seconds is not None and seconds < MIN_EXPIRATION_SECONDS:
         problems.append(invalid(place, seconds, "may not specify a duration less than 10 minutes"))
-    if seconds is not None and seconds > LONGEST:
+    if seconds is not None and seconds > MAX_EXPIRATION_SECONDS:
         problems.append(invalid(place, seconds, "may not specify a duration larger than 2^32 seconds"))
     if problems:
         raise status.invalid("authentication.k8s.io", "TokenRequest", "", problems)
@@ -269,19 +273,19 @@ def _read_claims(claims: Mapping[str, Any], issuer: str, usual: tuple[str, ...])
     user = service_account_user(namespace, name, uid)
     if not namespace or not name or claims.get("sub") != user.name:
         return None
-    ties = [_Tie(Key("serviceaccounts", namespace, name), uid)]
+    ties = [_Tie(ObjectKey("serviceaccounts", namespace, name), uid)]
     extra: dict[str, tuple[str, ...]] = {}
     if text(claims.get("jti")):
         extra[EXTRA_CREDENTIAL] = (f"JTI={claims['jti']}",)
     pod, node, secret = (mapping(said.get(kind)) for kind in ("pod", "node", "secret"))
     if secret:
-        ties.append(_Tie(Key("secrets", namespace, text(secret.get("name"))), text(secret.get("uid"))))
+        ties.append(_Tie(ObjectKey("secrets", namespace, text(secret.get("name"))), text(secret.get("uid"))))
     if pod:
-        ties.append(_Tie(Key("pods", namespace, text(pod.get("name"))), text(pod.get("uid"))))
+        ties.append(_Tie(ObjectKey("pods", namespace, text(pod.get("name"))), text(pod.get("uid"))))
         extra[EXTRA_POD_NAME], extra[EXTRA_POD_UID] = (text(pod.get("name")),), (text(pod.get("uid")),)
     if node:
         if not pod:
-            ties.append(_Tie(Key("nodes", "", text(node.get("name"))), text(node.get("uid"))))
+            ties.append(_Tie(ObjectKey("nodes", "", text(node.get("name"))), text(node.get("uid"))))
         extra[EXTRA_NODE_NAME] = (text(node.get("name")),)
         if text(node.get("uid")):
             extra[EXTRA_NODE_UID] = (text(node.get("uid")),)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from plimsoll.apiserver.auth.secret_files import read, read_private, write_private
+from plimsoll.apiserver.auth.secret_files import read_file, read_private, write_private
 from plimsoll.apiserver.auth.users import ADMIN, User
 from plimsoll.errors import ConfigError
 
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 _PAUSE = 1.0
 
 
-def digest(token: str) -> bytes:
+def hash_token(token: str) -> bytes:
     """What is kept and compared instead of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def admin_token(folder: Path) -> str:
+def load_or_create_admin_token(folder: Path) -> str:
     """The administrator's token of a data folder, made if there is none yet."""
     path = folder / "admin.token"
     if path.exists():
@@ -46,13 +46,13 @@ def admin_token(folder: Path) -> str:
     return token
 
 
-class Tokens:
+class StaticTokens:
     """All tokens known beforehand: those given, and those of a file."""
 
     def __init__(
         self, file: Path | None = None, *, admin: str = "", clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._given: dict[bytes, User] = {digest(admin): ADMIN} if admin else {}
+        self._given: dict[bytes, User] = {hash_token(admin): ADMIN} if admin else {}
         self._file = file
         self._clock = clock
         self._checked = clock()
@@ -61,13 +61,13 @@ class Tokens:
 
     def add(self, token: str, user: User) -> None:
         """Take one more token, for as long as the process lives."""
-        self._given[digest(token)] = user.authenticated()
+        self._given[hash_token(token)] = user.authenticated()
 
     def find(self, token: str) -> User | None:
         """Whose token this is."""
         if self._file is not None and self._clock() - self._checked >= _PAUSE:
             self._refresh(self._file)
-        key = digest(token)
+        key = hash_token(token)
         return self._given.get(key) or self._read.get(key)
 
     def _refresh(self, file: Path) -> None:
@@ -93,7 +93,7 @@ def _version(file: Path) -> tuple[int, ...] | None:
 
 def read_token_file(path: Path) -> Iterator[tuple[bytes, User]]:
     """The tokens of a file, hashed, with their users; ConfigError names the line that is wrong."""
-    content = read(path, "the token file")
+    content = read_file(path, "the token file")
     try:
         rows = list(csv.reader(io.StringIO(content.decode("utf-8")), strict=True, skipinitialspace=True))
     except UnicodeDecodeError:
@@ -109,4 +109,4 @@ def read_token_file(path: Path) -> Iterator[tuple[bytes, User]]:
         if not token or not name:
             raise ConfigError(f"{path}:{number}: token and user must not be empty")
         groups = tuple(group.strip() for group in rest[0].split(",") if group.strip()) if rest else ()
-        yield digest(token), User(name, uid, groups).authenticated()
+        yield hash_token(token), User(name, uid, groups).authenticated()

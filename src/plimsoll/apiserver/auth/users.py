@@ -82,14 +82,14 @@ def service_account_user(namespace: str, name: str, uid: str = "") -> User:
     return User(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}", uid, groups)
 
 
-def node_of(user: User) -> str | None:
+def node_name_of(user: User) -> str | None:
     """The name of the node a user is; empty if it is a node of no name; None if it is none."""
     if user.name.startswith(NODE_PREFIX) and NODES in user.groups:
         return user.name[len(NODE_PREFIX) :]
     return None
 
 
-def driver_of(user: User) -> str | None:
+def driver_name_of(user: User) -> str | None:
     """The name of the DRA driver a user is, None if it is none."""
     if user.name.startswith(DRIVER_PREFIX) and DRIVERS in user.groups:
         return user.name[len(DRIVER_PREFIX) :]

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 
-from plimsoll.apiserver.fair_turns import Turn
-from plimsoll.apiserver.request import Answer
+from plimsoll.apiserver.request import ApiResponse
+from plimsoll.apiserver.time_slices import TimeSlice
 
 #: Responses up to this size are one piece.
-WHOLE_BYTES = 1 << 20
+UNCHUNKED_BYTES = 1 << 20
 _PIECE = 256 << 10
 
 
-def answer_parts(parts: list[bytes], content_type: str, turn: Turn) -> Answer:
+def build_chunked_response(parts: list[bytes], content_type: str, turn: TimeSlice) -> ApiResponse:
     """A response whose body is all of the parts."""
     length = sum(map(len, parts))
-    if length <= WHOLE_BYTES:
-        return Answer(200, b"".join(parts), content_type)
-    return Answer(200, _pieces(parts, turn.again()), content_type, length=length)
+    if length <= UNCHUNKED_BYTES:
+        return ApiResponse(200, b"".join(parts), content_type)
+    return ApiResponse(200, _pieces(parts, turn.again()), content_type, length=length)
 
 
-async def _pieces(parts: Iterable[bytes], turn: Turn) -> AsyncGenerator[bytes, None]:
+async def _pieces(parts: Iterable[bytes], turn: TimeSlice) -> AsyncGenerator[bytes, None]:
     with turn:
         held: list[bytes] = []
         size = 0
@@ -41,7 +41,7 @@ async def _pieces(parts: Iterable[bytes], turn: Turn) -> AsyncGenerator[bytes, N
         yield b"".join(held)
 
 
-def separate(items: Iterable[bytes]) -> list[bytes]:
+def interleave_commas(items: Iterable[bytes]) -> list[bytes]:
     """Items with commas between them."""
     parts: list[bytes] = []
     for item in items:

@@ -13,31 +13,31 @@ from plimsoll.apiserver.registry.resources import Resource
 from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
 
 
-def is_stored_shape(resource: Resource, version: str) -> bool:
+def is_storage_version(resource: Resource, version: str) -> bool:
     return version == resource.versions[0] and not resource.stored_as
 
 
-def to_version(raw: bytes, resource: Resource, version: str) -> bytes:
+def convert_raw(raw: bytes, resource: Resource, version: str) -> bytes:
     """Stored bytes as bytes of a served version."""
-    if is_stored_shape(resource, version):
+    if is_storage_version(resource, version):
         return raw
     if resource.stored_as:
-        return codec.encode(tree_to_version(codec.decode_tree(raw), resource, version))
+        return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
     before = f'{{"apiVersion":"{resource.api_version()}",'.encode()
-    if raw.startswith(before):  # the way objects are written, see `from_version`
+    if raw.startswith(before):  # the way objects are written, see `convert_to_storage`
         return f'{{"apiVersion":"{resource.api_version(version)}",'.encode() + raw[len(before) :]
-    return codec.encode(tree_to_version(codec.decode_tree(raw), resource, version))
+    return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
 
 
-def tree_to_version(tree: dict[str, Any], resource: Resource, version: str) -> dict[str, Any]:
-    if is_stored_shape(resource, version):
+def convert_tree(tree: dict[str, Any], resource: Resource, version: str) -> dict[str, Any]:
+    if is_storage_version(resource, version):
         return tree
     if resource.stored_as:
         tree = event_to_events(tree)
     return {**tree, "apiVersion": resource.api_version(version), "kind": resource.kind}
 
 
-def from_version(tree: dict[str, Any], resource: Resource) -> dict[str, Any]:
+def convert_to_storage(tree: dict[str, Any], resource: Resource) -> dict[str, Any]:
     """A tree of a served version in the stored one, head first."""
     if resource.stored_as:
         tree = event_to_core({**tree, "apiVersion": resource.api_version()})
@@ -45,5 +45,5 @@ def from_version(tree: dict[str, Any], resource: Resource) -> dict[str, Any]:
     return {**_HEAD, **tree, "apiVersion": resource.api_version(), "kind": resource.kind}
 
 
-#: Put first, so that `to_version` can exchange the version without decoding.
+#: Put first, so that `convert_raw` can exchange the version without decoding.
 _HEAD: dict[str, Any] = {"apiVersion": "", "kind": "", "metadata": {}}

@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.admission.plugins import refuse_namespace_deletion
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.handlers.options import DeleteOptions
-from plimsoll.apiserver.route import Route
-from plimsoll.apiserver.status import conflict, forbidden, success
-from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.admission.plugins import check_namespace_deletion
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.handlers.options import DeletionOptions
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.status import conflict, forbidden, success_status
+from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.validation.timestamps import write_time
 
 Tree = dict[str, Any]
@@ -39,7 +39,7 @@ _SHOWN = frozenset(
 )
 
 
-class Deletion:
+class DeletionResult:
     """What a deletion came to: the object as it is or was, or a Status, and the revision to wait for."""
 
     __slots__ = ("gone", "revision", "tree")
@@ -50,19 +50,19 @@ class Deletion:
         self.gone = gone
 
 
-class Deleting:
+class DeleteHandler:
     """Deletions for requests."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._store = context.store
 
-    def delete(self, route: Route, stored: Stored, options: DeleteOptions) -> Deletion:
+    def delete(self, route: RequestInfo, stored: StoredObject, options: DeletionOptions) -> DeletionResult:
         """Delete one object as far as it can be done now; ApiError 403, 409, 422."""
         tree = codec.decode_tree(stored.raw)
         self._check(route, tree, options)
         name = tree["metadata"]["name"]
-        if tree["kind"] == "Namespace" and (why := refuse_namespace_deletion(name)):
+        if tree["kind"] == "Namespace" and (why := check_namespace_deletion(name)):
             raise forbidden("", "namespaces", name, why)
         finalizers, grace = _finalizers(tree, options), _grace(tree, options)
         if not finalizers and not grace and not _is_kept(tree):
@@ -70,16 +70,16 @@ class Deleting:
             if tree["metadata"].get("deletionGracePeriodSeconds"):
                 tree["metadata"]["deletionGracePeriodSeconds"] = 0
             if options.dry_run:
-                return Deletion(self._shown(route, tree), 0, True)
+                return DeletionResult(self._shown(route, tree), 0, True)
             gone = self._store.delete(stored.key, tree, stored.revision)
-            return Deletion(self._shown(route, codec.decode_tree(gone.raw)), gone.revision, True)
+            return DeletionResult(self._shown(route, codec.decode_tree(gone.raw)), gone.revision, True)
         changed = self._mark(tree, finalizers, grace)
         if not changed or options.dry_run:
-            return Deletion(tree, stored.revision, False)
+            return DeletionResult(tree, stored.revision, False)
         after = self._store.update(stored.key, tree, stored.revision)
-        return Deletion(codec.decode_tree(after.raw), after.revision, False)
+        return DeletionResult(codec.decode_tree(after.raw), after.revision, False)
 
-    def _check(self, route: Route, tree: Tree, options: DeleteOptions) -> None:
+    def _check(self, route: RequestInfo, tree: Tree, options: DeletionOptions) -> None:
         metadata = tree["metadata"]
         for label, wanted, name in (
             ("UID", options.uid, "uid"),
@@ -112,17 +112,17 @@ class Deleting:
             tree["status"] = {**(tree.get("status") or {}), "phase": "Terminating"}
         return True
 
-    def _shown(self, route: Route, tree: Tree) -> Tree:
+    def _shown(self, route: RequestInfo, tree: Tree) -> Tree:
         if route.resource.key in _SHOWN:
             return tree
         metadata = tree["metadata"]
         details = {"name": metadata["name"], "kind": route.plural, "uid": metadata.get("uid", "")}
         if route.group:
             details["group"] = route.group
-        return success(details=details)
+        return success_status(details=details)
 
 
-def _finalizers(tree: Tree, options: DeleteOptions) -> list[str]:
+def _finalizers(tree: Tree, options: DeletionOptions) -> list[str]:
     """The finalizers once the wish about dependents is among them."""
     finalizers = list(tree["metadata"].get("finalizers") or [])
     if options.propagation:
@@ -138,7 +138,7 @@ def _is_kept(tree: Tree) -> bool:
     return bool(tree["kind"] == "Namespace" and (tree.get("spec") or {}).get("finalizers"))
 
 
-def _grace(tree: Tree, options: DeleteOptions) -> int:
+def _grace(tree: Tree, options: DeletionOptions) -> int:
     """How long an object may take to end: only pods on a node get time at all."""
     if tree["kind"] != "Pod":
         return 0

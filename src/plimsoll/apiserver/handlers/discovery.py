@@ -21,8 +21,8 @@ from plimsoll.apiserver.registry.resources import (
     group_versions,
     join_api_version,
 )
-from plimsoll.apiserver.request import Answer, Call
-from plimsoll.apiserver.status import unknown_path
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.status import path_not_found
 
 Tree = dict[str, Any]
 
@@ -32,7 +32,7 @@ _AGGREGATED = ("v2", "v2beta1")
 _LISTED = "APIGroupDiscoveryList"
 
 
-def version() -> Tree:
+def build_version() -> Tree:
     """What `/version` says: the Kubernetes version that clients may count on."""
     return {
         "major": MAJOR,
@@ -48,23 +48,23 @@ def version() -> Tree:
 
 
 @cache
-def paths() -> tuple[str, ...]:
+def list_paths() -> tuple[str, ...]:
     """The paths that `/` lists."""
     found = ["/api", "/api/v1", "/apis"]
     for group, versions in group_versions().items():
         if group:
-            found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
+            found += [f"/apis/{group}", *(f"/apis/{group}/{build_version}" for build_version in versions)]
     found += ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
     return tuple(sorted(found))
 
 
-def answer(call: Call, parts: list[str]) -> Answer:
+def handle_discovery(call: ApiRequest, parts: list[str]) -> ApiResponse:
     """The answer to a path of discovery, given with its parts; ApiError 404 if there is nothing."""
     if len(parts) == 1:
         wanted = _aggregated_version(call.header("accept"))
         if wanted:
             return _answer_aggregated(call, parts[0], wanted)
-    return Answer(200, _document(*parts))
+    return ApiResponse(200, _document(*parts))
 
 
 def _aggregated_version(header: str) -> str:
@@ -85,13 +85,13 @@ def _aggregated_version(header: str) -> str:
     return ""
 
 
-def _answer_aggregated(call: Call, root: str, version: str) -> Answer:
-    body, tag = aggregated_document(root, version)
+def _answer_aggregated(call: ApiRequest, root: str, build_version: str) -> ApiResponse:
+    body, tag = build_aggregated_document(root, build_version)
     headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
-    media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_LISTED}"
+    media = f"application/json;g=apidiscovery.k8s.io;v={build_version};as={_LISTED}"
     if tag in (part.strip() for part in call.header("if-none-match").split(",")):
-        return Answer(304, b"", media, headers)
-    return Answer(200, body, media, headers)
+        return ApiResponse(304, b"", media, headers)
+    return ApiResponse(200, body, media, headers)
 
 
 # -- one document per group and version
@@ -104,7 +104,7 @@ def _document(root: str, *rest: str) -> bytes:
         if not rest:
             return codec.encode(_core_versions())
         if rest == ("v1",):
-            return codec.encode(resource_list("", "v1"))
+            return codec.encode(build_resource_list("", "v1"))
     elif not rest:
         return codec.encode(_group_list())
     elif rest[0] in groups and rest[0]:
@@ -112,8 +112,8 @@ def _document(root: str, *rest: str) -> bytes:
         if not more:
             return codec.encode({"kind": "APIGroup", "apiVersion": "v1", **_group(group)})
         if len(more) == 1 and more[0] in groups[group]:
-            return codec.encode(resource_list(group, more[0]))
-    raise unknown_path()
+            return codec.encode(build_resource_list(group, more[0]))
+    raise path_not_found()
 
 
 def _core_versions() -> Tree:
@@ -127,16 +127,16 @@ def _group_list() -> Tree:
 
 def _group(name: str) -> Tree:
     versions = [
-        {"groupVersion": join_api_version(name, version), "version": version}
-        for version in group_versions()[name]
+        {"groupVersion": join_api_version(name, build_version), "version": build_version}
+        for build_version in group_versions()[name]
     ]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def resource_list(group: str, version: str) -> Tree:
+def build_resource_list(group: str, build_version: str) -> Tree:
     """The APIResourceList of a group and version."""
     resources: list[Tree] = []
-    for row in _rows(group, version):
+    for row in _rows(group, build_version):
         entry: Tree = {
             "name": row.plural,
             "singularName": row.singular,
@@ -150,7 +150,7 @@ def resource_list(group: str, version: str) -> Tree:
             entry["categories"] = list(row.categories)
         resources.append(entry)
         resources += [_subresource(row, name) for name in row.subresources]
-    api_version = join_api_version(group, version)
+    api_version = join_api_version(group, build_version)
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -159,8 +159,8 @@ def resource_list(group: str, version: str) -> Tree:
     }
 
 
-def _rows(group: str, version: str) -> list[Resource]:
-    rows = [row for row in RESOURCES if row.group == group and version in row.versions]
+def _rows(group: str, build_version: str) -> list[Resource]:
+    rows = [row for row in RESOURCES if row.group == group and build_version in row.versions]
     return sorted(rows, key=lambda row: row.plural)
 
 
@@ -182,12 +182,12 @@ def _subresource(row: Resource, name: str) -> Tree:
 
 
 @cache
-def aggregated_document(root: str, version: str) -> tuple[bytes, str]:
+def build_aggregated_document(root: str, build_version: str) -> tuple[bytes, str]:
     """The document of `/api` or `/apis`, and its entity tag."""
     groups = [name for name in group_versions() if bool(name) == (root == "apis")]
     tree = {
         "kind": _LISTED,
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "apiVersion": f"apidiscovery.k8s.io/{build_version}",
         "metadata": {},
         "items": [_discovery_of(name) for name in groups],
     }
@@ -198,11 +198,11 @@ def aggregated_document(root: str, version: str) -> tuple[bytes, str]:
 def _discovery_of(group: str) -> Tree:
     versions = [
         {
-            "version": version,
-            "resources": [_resource_discovery(row) for row in _rows(group, version)],
+            "version": build_version,
+            "resources": [_resource_discovery(row) for row in _rows(group, build_version)],
             "freshness": "Current",
         }
-        for version in group_versions()[group]
+        for build_version in group_versions()[group]
     ]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
 

@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.apiserver.protobuf import CONTENT_TYPE as PROTOBUF
 from plimsoll.apiserver.protobuf import decode_body as decode_protobuf
-from plimsoll.apiserver.status import bad_request, not_acceptable, unsupported_media
+from plimsoll.apiserver.status import bad_request, not_acceptable, unsupported_media_type
 from plimsoll.common.yaml import load_documents
 from plimsoll.errors import InputError
 
@@ -29,7 +29,7 @@ _OFFERED = (JSON, YAML, PROTOBUF)
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedMediaType:
     """One form of an answer: the media type and its parameters (as=Table;g=meta.k8s.io;v=v1)."""
 
     media: str = JSON
@@ -51,28 +51,28 @@ class Accepted:
         return ""
 
 
-def accept(header: str, *, streams: bool = False) -> Accepted:
+def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
     """The form to answer in; ApiError 406 if none is on offer.
 
     DIFF: clients that take both protobuf and JSON get JSON, which is what is stored, whatever they prefer
     (test_the_best_form_on_offer).
     """
     if not header or header == JSON:
-        return Accepted()
+        return AcceptedMediaType()
     clauses = parse_accept(header)
     for clause in clauses:
         if clause.media in ("*/*", "application/*"):
-            return Accepted(JSON, clause.parameters if clause.table or clause.partial else {})
+            return AcceptedMediaType(JSON, clause.parameters if clause.table or clause.partial else {})
         if clause.parameters.get("as") and not (clause.table in ("v1", "v1beta1") or clause.partial):
             continue
         if clause.media == JSON or (clause.media == YAML and not streams):
             return clause
     if not streams and any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in clauses):
-        return Accepted(PROTOBUF)
+        return AcceptedMediaType(PROTOBUF)
     raise not_acceptable((JSON,) if streams else _OFFERED)
 
 
-def parse_accept(header: str) -> list[Accepted]:
+def parse_accept(header: str) -> list[AcceptedMediaType]:
     """The clauses of an Accept header, best first."""
     ranked = []
     for place, clause in enumerate(header.split(",")[:64]):
@@ -84,18 +84,18 @@ def parse_accept(header: str) -> list[Accepted]:
         quality = parameters.pop("q", "1")
         weight = float(quality) if re.fullmatch(r"[01](\.[0-9]{0,3})?", quality) else 1.0
         if media and weight > 0:
-            ranked.append((-weight, place, Accepted(media.lower(), parameters)))
+            ranked.append((-weight, place, AcceptedMediaType(media.lower(), parameters)))
     ranked.sort(key=lambda entry: entry[:2])
     return [clause for _, _, clause in ranked]
 
 
-def media_type(header: str) -> str:
+def parse_media_type(header: str) -> str:
     return header.split(";", maxsplit=1)[0].strip().lower()
 
 
 def decode_body(body: bytes, content_type: str) -> Any:
     """The object in a body; ApiError 400 or 415."""
-    media = media_type(content_type) or JSON
+    media = parse_media_type(content_type) or JSON
     if media == JSON:
         return decode_json(body)
     if media == YAML:
@@ -105,7 +105,7 @@ def decode_body(body: bytes, content_type: str) -> Any:
             return decode_protobuf(body)
         except InputError as error:
             raise bad_request(f"the body is no protobuf object: {error}") from None
-    raise unsupported_media(_OFFERED)
+    raise unsupported_media_type(_OFFERED)
 
 
 def decode_json(body: bytes) -> Any:

@@ -9,59 +9,59 @@ from collections.abc import Mapping
 
 from plimsoll.api import codec
 from plimsoll.apiserver import openapi
-from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers import discovery
-from plimsoll.apiserver.request import Answer, Call
-from plimsoll.apiserver.route import split_path
-from plimsoll.apiserver.status import no_method, unknown_path
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.request_info import split_path
+from plimsoll.apiserver.status import method_not_supported, path_not_found
 
 _HEALTH = ("healthz", "livez", "readyz")
 
 
-class Public:
+class NonResourceHandler:
     """Answers for the paths that name no resource."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ApiContext) -> None:
         self._context = context
 
-    def answer(self, call: Call, query: Mapping[str, str]) -> Answer:
+    def answer(self, call: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
         parts = split_path(call.path)
         if call.method not in ("GET", "HEAD"):
-            raise no_method(call.method.lower(), "", call.path)
+            raise method_not_supported(call.method.lower(), "", call.path)
         if not parts:
-            return Answer(200, codec.encode({"paths": list(discovery.paths())}))
+            return ApiResponse(200, codec.encode({"paths": list(discovery.list_paths())}))
         head = parts[0]
         if head in _HEALTH:
             return self._health(parts, query)
         if head == "version" and len(parts) == 1:
-            return Answer(200, codec.encode(discovery.version()))
+            return ApiResponse(200, codec.encode(discovery.build_version()))
         if parts in (["openid", "v1", "jwks"], [".well-known", "openid-configuration"]):
             return self._issuer(parts)
         if head == "openapi":
             return openapi.answer(call, parts)
         if head in ("api", "apis"):
-            return discovery.answer(call, parts)
-        raise unknown_path()
+            return discovery.handle_discovery(call, parts)
+        raise path_not_found()
 
-    def _issuer(self, parts: list[str]) -> Answer:
+    def _issuer(self, parts: list[str]) -> ApiResponse:
         """How others verify the tokens of service accounts."""
         accounts = self._context.accounts
         if parts[0] == "openid":
-            return Answer(200, codec.encode(accounts.jwks()), "application/jwk-set+json")
-        return Answer(200, codec.encode(accounts.configuration()))
+            return ApiResponse(200, codec.encode(accounts.jwks()), "application/jwk-set+json")
+        return ApiResponse(200, codec.encode(accounts.configuration()))
 
-    def _health(self, parts: list[str], query: Mapping[str, str]) -> Answer:
+    def _health(self, parts: list[str], query: Mapping[str, str]) -> ApiResponse:
         """Ready as long as the store can be written."""
         checks = {"ping": "", "store": self._context.store.trouble}
         if len(parts) > 2 or (len(parts) == 2 and parts[1] not in checks):
-            raise unknown_path()
+            raise path_not_found()
         if len(parts) == 2:
             checks = {parts[1]: checks[parts[1]]}
         if parts[0] == "livez":
             checks.pop("store", None)  # a full disk is no reason to be killed
         failed = [name for name, trouble in checks.items() if trouble]
         if not failed and "verbose" not in query:
-            return Answer(200, b"ok", "text/plain")
+            return ApiResponse(200, b"ok", "text/plain")
         lines = [f"[{'-' if trouble else '+'}]{name} {trouble or 'ok'}" for name, trouble in checks.items()]
         lines.append(f"{parts[0]} check {'failed' if failed else 'passed'}")
-        return Answer(503 if failed else 200, "\n".join(lines).encode() + b"\n", "text/plain")
+        return ApiResponse(503 if failed else 200, "\n".join(lines).encode() + b"\n", "text/plain")

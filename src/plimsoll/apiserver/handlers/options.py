@@ -60,7 +60,7 @@ class WriteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeletionOptions:
     """How to delete: what must still be true, how long to wait, what becomes of dependents."""
 
     dry_run: bool = False
@@ -70,7 +70,7 @@ class DeleteOptions:
     propagation: str = ""
 
 
-def as_mapping(query: Sequence[tuple[str, str]]) -> dict[str, str]:
+def first_values(query: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The first value of each parameter counts."""
     values: dict[str, str] = {}
     for name, value in query:
@@ -78,7 +78,7 @@ def as_mapping(query: Sequence[tuple[str, str]]) -> dict[str, str]:
     return values
 
 
-def list_options(query: Mapping[str, str]) -> ListOptions:
+def parse_list_options(query: Mapping[str, str]) -> ListOptions:
     """ListOptions of a request; ApiError 400 or 422."""
     text = query.get("resourceVersion", "")
     version = _number(text, "resourceVersion") if text else None
@@ -136,7 +136,7 @@ def _check_list(options: ListOptions, has_version: bool) -> None:
         raise bad_request("specifying resource version is not allowed when using continue")
 
 
-def write_options(query: Mapping[str, str], *, user_agent: str, applies: bool = False) -> WriteOptions:
+def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: bool = False) -> WriteOptions:
     """CreateOptions, UpdateOptions or PatchOptions of a request."""
     manager = query.get("fieldManager", "")
     force = _boolean(query, "force")
@@ -156,7 +156,7 @@ def write_options(query: Mapping[str, str], *, user_agent: str, applies: bool = 
     return WriteOptions(_dry_run(query.get("dryRun")), manager or _agent(user_agent), validation, force)
 
 
-def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
+def parse_delete_options(query: Mapping[str, str], body: Any) -> DeletionOptions:
     """DeleteOptions from the body if there is one, else from the query."""
     if body is None:
         body = {
@@ -187,7 +187,7 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
         raise _refuse("DeleteOptions", problem)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
-    return DeleteOptions(
+    return DeletionOptions(
         any(_dry_run(value) for value in dry),
         grace,
         _text(conditions, "uid"),

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.handlers.delete import Deleting
-from plimsoll.apiserver.handlers.options import WriteOptions, delete_options
-from plimsoll.apiserver.handlers.read import find_stored
-from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.handlers.delete import DeleteHandler
+from plimsoll.apiserver.handlers.options import WriteOptions, parse_delete_options
+from plimsoll.apiserver.handlers.read import get_stored
+from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.selectors import read_selector
-from plimsoll.apiserver.status import bad_request, conflict, forbidden, invalid, not_found, too_many
-from plimsoll.apiserver.storage import Key, Stored
+from plimsoll.apiserver.status import bad_request, conflict, forbidden, invalid, not_found, too_many_requests
+from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.pod.binding import bind_pod, read_binding
 from plimsoll.apiserver.validation.pod.eviction import BUDGET_CAUSE, Refusal, judge_eviction
 from plimsoll.errors import ApiError, DecodeError
@@ -28,23 +28,23 @@ Tree = dict[str, Any]
 _BUDGETS = "poddisruptionbudgets.policy"
 
 
-class Eviction:
+class EvictionHandler:
     """Evictions: deletions that disruption budgets may refuse."""
 
-    def __init__(self, context: Context, deleting: Deleting) -> None:
+    def __init__(self, context: ApiContext, deleting: DeleteHandler) -> None:
         self._context = context
         self._store = context.store
         self._deleting = deleting
 
-    def evict(self, route: Route, body: Any, options: WriteOptions) -> int:
+    def evict(self, route: RequestInfo, body: Any, options: WriteOptions) -> int:
         """Evict a pod; the revision to wait for. ApiError 429 if a budget is spent."""
         if not isinstance(body, dict) or body.get("kind") not in (None, "", "Eviction"):
             raise bad_request("the body must be an Eviction object")
         name = (body.get("metadata") or {}).get("name") if isinstance(body.get("metadata"), dict) else None
         if name and name != route.name:
             raise bad_request("name in URL does not match name in Eviction object")
-        wish = delete_options({}, body.get("deleteOptions") or {})
-        stored = find_stored(self._store, route)
+        wish = parse_delete_options({}, body.get("deleteOptions") or {})
+        stored = get_stored(self._store, route)
         pod = codec.decode_tree(stored.raw)
         budgets = self._budgets(pod, route)
         verdict = judge_eviction(pod, body, [tree for _, tree in budgets], self._context.now())
@@ -62,7 +62,7 @@ class Eviction:
         # What the wish demands of the pod's version was seen to; the version is another now.
         return self._deleting.delete(route, stored, replace(wish, version=None)).revision
 
-    def _budgets(self, pod: Tree, route: Route) -> list[tuple[Stored, Tree]]:
+    def _budgets(self, pod: Tree, route: RequestInfo) -> list[tuple[StoredObject, Tree]]:
         """The disruption budgets that select a pod."""
         return [
             (stored, tree)
@@ -71,13 +71,13 @@ class Eviction:
         ]
 
 
-def _refuse(route: Route, refusal: Refusal) -> ApiError:
+def _refuse(route: RequestInfo, refusal: Refusal) -> ApiError:
     if refusal.code == 409:
         return conflict("", "pods", route.name, refusal.message)
     if refusal.code == 403:
         return forbidden("policy", "poddisruptionbudget", "", refusal.message)
     if refusal.code == 429:
-        error = too_many(refusal.message, refusal.retry_after or 0)
+        error = too_many_requests(refusal.message, refusal.retry_after or 0)
         error.details["causes"] = [{"reason": BUDGET_CAUSE, "message": refusal.cause}]
         return error
     # DIFF: several budgets over one pod are the client's mistake, not ours
@@ -94,14 +94,14 @@ def _covers(budget: Tree, pod: Tree) -> bool:
     return read_selector(selector).matches(labels)
 
 
-class Binding:
+class BindingHandler:
     """Bindings: a pod gets its node, once."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._store = context.store
 
-    def bind(self, route: Route, body: Any, options: WriteOptions) -> int:
+    def bind(self, route: RequestInfo, body: Any, options: WriteOptions) -> int:
         """Bind a pod to a node; the revision to wait for."""
         key = _binding_key(route, body)
         stored = self._store.get(key)
@@ -121,16 +121,16 @@ class Binding:
         return self._store.update(key, bound.tree, stored.revision).revision
 
     def _node_labels(self, name: str) -> dict[str, str]:
-        node = self._store.get(Key("nodes", "", name))
+        node = self._store.get(ObjectKey("nodes", "", name))
         labels: dict[str, str] = codec.decode_tree(node.raw)["metadata"].get("labels") or {} if node else {}
         return labels
 
 
-def _binding_key(route: Route, body: Any) -> Key:
+def _binding_key(route: RequestInfo, body: Any) -> ObjectKey:
     """The pod a binding is for: from the path, or from the body posted to `bindings`."""
     name = route.name
     if not name and isinstance(body, dict) and isinstance(body.get("metadata"), dict):
         name = str(body["metadata"].get("name") or "")
     if not name:
         raise bad_request("metadata.name: the binding must name its pod")
-    return Key("pods", route.namespace, name)
+    return ObjectKey("pods", route.namespace, name)

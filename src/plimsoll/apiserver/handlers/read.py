@@ -12,64 +12,66 @@ import binascii
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
-from plimsoll.apiserver.fair_turns import Turn
 from plimsoll.apiserver.handlers.options import ListOptions
-from plimsoll.apiserver.handlers.selectable_fields import Selection, Sights
-from plimsoll.apiserver.route import Route
-from plimsoll.apiserver.selectors import parse_fields, parse_labels
-from plimsoll.apiserver.status import bad_request, expired, future_version, not_found
-from plimsoll.apiserver.storage import Key, Store, Stored
+from plimsoll.apiserver.handlers.selectable_fields import ObjectSelection, SelectableFieldCache
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.selectors import parse_field_selector, parse_label_selector
+from plimsoll.apiserver.status import bad_request, not_found, resource_expired, resource_version_too_large
+from plimsoll.apiserver.storage import ObjectKey, Store, StoredObject
+from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.errors import ApiError, InputError
 
 _SCAN = 1000  #: objects taken from the store at once
 
 
-class Listing(NamedTuple):
+class ListResult(NamedTuple):
     """One page: the objects, the moment they show, and how to go on."""
 
-    items: list[Stored]
+    items: list[StoredObject]
     revision: int
     token: str = ""
     remaining: int | None = None
 
 
-def key_of(route: Route, name: str | None = None) -> Key:
-    return Key(route.resource.storage_key, route.namespace, route.name if name is None else name)
+def storage_key(route: RequestInfo, name: str | None = None) -> ObjectKey:
+    return ObjectKey(route.resource.storage_key, route.namespace, route.name if name is None else name)
 
 
-def find_stored(store: Store, route: Route) -> Stored:
+def get_stored(store: Store, route: RequestInfo) -> StoredObject:
     """The stored object a route names; ApiError 404."""
-    stored = store.get(key_of(route))
+    stored = store.get(storage_key(route))
     if stored is None:
         raise not_found(route.group, route.plural, route.name)
     return stored
 
 
-def select(route: Route, options: ListOptions) -> Selection:
+def parse_selection(route: RequestInfo, options: ListOptions) -> ObjectSelection:
     """Which objects a list or watch is about; ApiError 400 for a bad selector."""
-    fields = parse_fields(options.fields, route.resource)
+    fields = parse_field_selector(options.fields, route.resource)
     if route.name:  # GET of one object with ?watch=1
-        fields = parse_fields(f"metadata.name={route.name}", route.resource)
-    return Selection(route.resource, route.namespace or None, parse_labels(options.labels), fields)
+        fields = parse_field_selector(f"metadata.name={route.name}", route.resource)
+    return ObjectSelection(
+        route.resource, route.namespace or None, parse_label_selector(options.labels), fields
+    )
 
 
-class Reading:
+class ReadHandler:
     """Reads for requests."""
 
-    def __init__(self, store: Store, sights: Sights) -> None:
+    def __init__(self, store: Store, sights: SelectableFieldCache) -> None:
         self._store = store
         self._sights = sights
 
-    async def get(self, route: Route, options: ListOptions) -> Stored:
+    async def get(self, route: RequestInfo, options: ListOptions) -> StoredObject:
         if options.version and options.version > self._store.revision:
-            raise future_version(options.version, self._store.revision)
-        stored = find_stored(self._store, route)
+            raise resource_version_too_large(options.version, self._store.revision)
+        stored = get_stored(self._store, route)
         await self._store.settled(stored.revision)
         return stored
 
-    async def list(self, route: Route, options: ListOptions, turn: Turn) -> Listing:
+    async def list(self, route: RequestInfo, options: ListOptions, turn: TimeSlice) -> ListResult:
         """A page of objects; a long scan gives way to other requests (`turn`)."""
-        selection = select(route, options)
+        selection = parse_selection(route, options)
         after, at = self._start(options)
         name = selection.fields.exact("metadata.name")
         if at is None and name and selection.namespace is not None:
@@ -86,34 +88,39 @@ class Reading:
         if options.token:
             at, after = _read_token(options.token)
             if at < self._store.floor:
-                raise expired(
+                raise resource_expired(
                     "The provided continue parameter is too old to display a consistent list result."
                 )
             return after, at
         if not options.version:
             return None, None
         if options.version > head:
-            raise future_version(options.version, head)
+            raise resource_version_too_large(options.version, head)
         exact = options.match == "Exact" or (options.limit and not options.match)
         return None, (options.version if exact else None)
 
-    def _list_one(self, selection: Selection, name: str) -> Listing:
-        key = Key(selection.resource.storage_key, selection.namespace or "", name)
+    def _list_one(self, selection: ObjectSelection, name: str) -> ListResult:
+        key = ObjectKey(selection.resource.storage_key, selection.namespace or "", name)
         stored = self._store.get(key)
         found = stored is not None and selection.includes(key, self._sights.of(selection.resource, stored))
-        return Listing([stored] if stored is not None and found else [], self._store.revision)
+        return ListResult([stored] if stored is not None and found else [], self._store.revision)
 
     async def _scan(
-        self, selection: Selection, after: tuple[str, str] | None, at: int | None, limit: int, turn: Turn
-    ) -> Listing:
+        self,
+        selection: ObjectSelection,
+        after: tuple[str, str] | None,
+        at: int | None,
+        limit: int,
+        turn: TimeSlice,
+    ) -> ListResult:
         resource = selection.resource
         if selection.everything:
             page = self._store.list(
                 resource.storage_key, selection.namespace, after=after, limit=limit or None, at=at
             )
             token = _write_token(page.revision, page.items[-1].key) if page.remaining and page.items else ""
-            return Listing(page.items, page.revision, token, page.remaining or None)
-        found: list[Stored] = []
+            return ListResult(page.items, page.revision, token, page.remaining or None)
+        found: list[StoredObject] = []
         while True:
             page = self._store.list(
                 resource.storage_key, selection.namespace, after=after, limit=_SCAN, at=at
@@ -122,16 +129,16 @@ class Reading:
             for stored in page.items:
                 if selection.includes(stored.key, self._sights.of(resource, stored)):
                     if limit and len(found) == limit:
-                        return Listing(found, at, _write_token(at, found[-1].key))
+                        return ListResult(found, at, _write_token(at, found[-1].key))
                     found.append(stored)
                 if turn.due:
                     await turn.pause()
             if not page.remaining:
-                return Listing(found, at)
+                return ListResult(found, at)
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
 
 
-def _write_token(revision: int, last: Key) -> str:
+def _write_token(revision: int, last: ObjectKey) -> str:
     text = codec.encode({"rv": revision, "ns": last.namespace, "name": last.name})
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.handlers.conversion import from_version
+from plimsoll.apiserver.handlers.conversion import convert_to_storage
 from plimsoll.apiserver.patch import settle
 from plimsoll.apiserver.registry.schema import check_fields, check_text, schema_for
 from plimsoll.apiserver.registry.schema_match import fits
-from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import bad_request, invalid
 from plimsoll.apiserver.validation.field_errors import Path
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
@@ -26,8 +26,8 @@ _TOLD = 32
 _ELSEWHERE = "the namespace of the provided object does not match the namespace sent on the request"
 
 
-def read_object(
-    route: Route, body: Any, validation: str, *, text: bytes = b"", current: Any = None
+def decode_object(
+    route: RequestInfo, body: Any, validation: str, *, text: bytes = b"", current: Any = None
 ) -> tuple[Tree, list[str]]:
     """The body as an object in the stored version, with warnings; ApiError 400.
 
@@ -50,7 +50,7 @@ def read_object(
     warnings = _check_fields(route, body, validation, text, current)
     if not route.resource.full:  # the others are settled by their own rules
         body = settle(body, schema_for(route.group, route.version, kind))
-    tree = from_version(body, route.resource)
+    tree = convert_to_storage(body, route.resource)
     metadata = tree["metadata"] if tree["metadata"] is not None else {}
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
@@ -61,7 +61,7 @@ def read_object(
     return tree, warnings
 
 
-def _check_fields(route: Route, body: Tree, validation: str, text: bytes, current: Any) -> list[str]:
+def _check_fields(route: RequestInfo, body: Tree, validation: str, text: bytes, current: Any) -> list[str]:
     schema = schema_for(route.group, route.version, route.resource.kind)
     if schema is None:
         return []
@@ -85,7 +85,7 @@ def _news(body: Tree, current: Tree) -> Tree:
     return {name: value for name, value in body.items() if value is not current.get(name)}
 
 
-def _check_place(route: Route, metadata: Tree) -> None:
+def _check_place(route: RequestInfo, metadata: Tree) -> None:
     """The object must be the one that the path names; what it leaves out, the path fills in."""
     for field in ("name", "namespace", "generateName", "resourceVersion", "uid"):
         value = metadata.get(field)
@@ -119,6 +119,6 @@ def _refuse(why: str, current: Any) -> ApiError:
     return invalid("", "", "", [invalid_value(Path("patch"), None, why)])
 
 
-def _cannot_be(route: Route, why: str) -> str:
+def _cannot_be(route: RequestInfo, why: str) -> str:
     kind = route.resource.kind
     return f'{kind} in version "{route.version}" cannot be handled as a {kind}: {why}'

@@ -26,7 +26,7 @@ def to_scale(tree: Tree) -> Tree:
     }
 
 
-def with_scale(tree: Tree, scale: Any) -> Tree:
+def apply_scale(tree: Tree, scale: Any) -> Tree:
     """The workload with the replicas of a Scale; ApiError 400."""
     spec = scale.get("spec") if isinstance(scale, dict) else None
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from plimsoll.api import codec
 from plimsoll.apiserver.registry.resources import Resource
-from plimsoll.apiserver.selectors import FieldSelector, LabelSelector
-from plimsoll.apiserver.storage import Event, Key, Stored
+from plimsoll.apiserver.selectors import FieldSelector, LabelMatcher
+from plimsoll.apiserver.storage import ObjectKey, StoredObject, StoreEvent
 
 _NONE: Mapping[str, str] = {}
 _EVENTS_KEPT = 4096
 
 
-class Sight(NamedTuple):
+class SelectableFields(NamedTuple):
     """The part of one version of an object that selectors see."""
 
     revision: int
@@ -28,12 +28,12 @@ class Sight(NamedTuple):
     fields: Mapping[str, str]
 
 
-class Selection(NamedTuple):
+class ObjectSelection(NamedTuple):
     """Which objects of a resource are wanted."""
 
     resource: Resource
     namespace: str | None
-    labels: LabelSelector
+    labels: LabelMatcher
     fields: FieldSelector
 
     @property
@@ -41,27 +41,31 @@ class Selection(NamedTuple):
         """No selector: within the namespace every object is wanted."""
         return not self.labels and not self.fields
 
-    def includes(self, key: Key, sight: Sight) -> bool:
+    def includes(self, key: ObjectKey, sight: SelectableFields) -> bool:
         if self.namespace is not None and key.namespace != self.namespace:
             return False
         return self.labels.matches(sight.labels) and self.fields.matches(sight.fields)
 
 
-class Sights:
+class SelectableFieldCache:
     """Sights of the stored objects and of the latest events, made when first asked for."""
 
     def __init__(self) -> None:
-        self._objects: dict[tuple[str, Key], Sight] = {}
-        self._events: OrderedDict[tuple[str, int], tuple[Sight | None, Sight]] = OrderedDict()
+        self._objects: dict[tuple[str, ObjectKey], SelectableFields] = {}
+        self._events: OrderedDict[tuple[str, int], tuple[SelectableFields | None, SelectableFields]] = (
+            OrderedDict()
+        )
 
-    def of(self, resource: Resource, stored: Stored) -> Sight:
+    def of(self, resource: Resource, stored: StoredObject) -> SelectableFields:
         place = (resource.key, stored.key)
         sight = self._objects.get(place)
         if sight is None or sight.revision != stored.revision:
             sight = self._objects[place] = _look(resource, stored.raw, stored.revision)
         return sight
 
-    def of_event(self, resource: Resource, event: Event) -> tuple[Sight | None, Sight]:
+    def of_event(
+        self, resource: Resource, event: StoreEvent
+    ) -> tuple[SelectableFields | None, SelectableFields]:
         """How the object looked before and after an event."""
         place = (resource.key, event.revision)
         seen = self._events.get(place)
@@ -75,27 +79,27 @@ class Sights:
                 self._events.popitem(last=False)
         return seen
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """An object is gone."""
         for place in [place for place in self._places(key) if place in self._objects]:
             del self._objects[place]
 
     @staticmethod
-    def _places(key: Key) -> list[tuple[str, Key]]:
+    def _places(key: ObjectKey) -> list[tuple[str, ObjectKey]]:
         # Events are seen through two resources.
         return [(key.resource, key), (f"{key.resource}.events.k8s.io", key)]
 
 
-def _look(resource: Resource, raw: bytes, revision: int) -> Sight:
+def _look(resource: Resource, raw: bytes, revision: int) -> SelectableFields:
     tree = codec.decode_tree(raw)
-    return Sight(revision, _labels(tree), fields_of(resource, tree))
+    return SelectableFields(revision, _labels(tree), selectable_fields(resource, tree))
 
 
 def _labels(tree: Any) -> Mapping[str, str]:
     return tree.get("metadata", {}).get("labels") or _NONE
 
 
-def fields_of(resource: Resource, tree: Any) -> Mapping[str, str]:
+def selectable_fields(resource: Resource, tree: Any) -> Mapping[str, str]:
     """The selectable fields of an object; equal texts are kept once."""
     labels = ("metadata.name", "metadata.namespace", *resource.field_labels)
     return {label: sys.intern(resource.field_text(tree, label)) for label in labels}

@@ -12,11 +12,11 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.apiserver.auth.claim_status_writers import caller_for
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.handlers.conversion import from_version, tree_to_version
-from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_tree
+from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import bad_request
-from plimsoll.apiserver.storage import Key
+from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.validation.write import Prepared, Write, prepare, prepare_generic
 from plimsoll.errors import DecodeError
 
@@ -25,14 +25,16 @@ Tree = dict[str, Any]
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 
 
-def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, user: User) -> Prepared:
+def prepare_write(
+    context: ApiContext, route: RequestInfo, tree: Tree, old: Tree | None, user: User
+) -> Prepared:
     """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
     resource = route.resource
     if resource.key == _REQUESTS and old is None:
         tree = _with_requester(tree, user)
     if resource.stored_as:  # the rules are those of the shape it came in
-        tree = tree_to_version(tree, resource, route.version)
-        old = tree_to_version(old, resource, route.version) if old is not None else None
+        tree = convert_tree(tree, resource, route.version)
+        old = convert_tree(old, resource, route.version) if old is not None else None
     write = Write(
         resource.kind,
         "create" if old is None else "update",
@@ -48,7 +50,7 @@ def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, 
     try:
         if resource.stored_as:
             prepared = prepare(write)
-            return replace(prepared, tree=from_version(prepared.tree, resource))
+            return replace(prepared, tree=convert_to_storage(prepared.tree, resource))
         if resource.full:
             return prepare(write)
         has_status = "status" in resource.subresources
@@ -72,15 +74,15 @@ def _with_requester(tree: Tree, user: User) -> Tree:
     return {**tree, "spec": spec}
 
 
-def _is_claim_status(route: Route) -> bool:
+def _is_claim_status(route: RequestInfo) -> bool:
     return route.subresource == "status" and route.resource.kind == "ResourceClaim"
 
 
-def _namespace_labels(context: Context, route: Route) -> dict[str, str] | None:
+def _namespace_labels(context: ApiContext, route: RequestInfo) -> dict[str, str] | None:
     """Labels of the namespace, which only claims with admin access ask for."""
     if route.resource.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
         return {}
-    stored = context.store.get(Key("namespaces", "", route.namespace))
+    stored = context.store.get(ObjectKey("namespaces", "", route.namespace))
     if stored is None:
         return None
     labels: dict[str, str] = codec.decode_tree(stored.raw)["metadata"].get("labels") or {}

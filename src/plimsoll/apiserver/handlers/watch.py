@@ -14,19 +14,19 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.fair_turns import Turn
 from plimsoll.apiserver.handlers.options import ListOptions
-from plimsoll.apiserver.handlers.read import select
-from plimsoll.apiserver.handlers.selectable_fields import Selection, Sights
-from plimsoll.apiserver.route import Route
-from plimsoll.apiserver.status import expired, future_version, to_status
-from plimsoll.apiserver.storage import Event, Feed, Store, Stored
+from plimsoll.apiserver.handlers.read import parse_selection
+from plimsoll.apiserver.handlers.selectable_fields import ObjectSelection, SelectableFieldCache
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.status import resource_expired, resource_version_too_large, to_status
+from plimsoll.apiserver.storage import Store, StoredObject, StoreEvent, WatchCursor
+from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.errors import ApiError, StoreError
 
 #: Between bookmarks on a watch that allows them.
 BOOKMARK_SECONDS = 60.0
 #: How long a watch lives if the client does not say: from this to twice this, so that not all end at once.
-LIFE_SECONDS = 1800.0
+MIN_LIFETIME_SECONDS = 1800.0
 _CHUNK = 256 * 1024
 _FEW = 32
 
@@ -34,25 +34,25 @@ _FEW = 32
 Render = Callable[[bytes], bytes]
 
 
-class Watching:
+class WatchHandler:
     """Watches for requests."""
 
-    def __init__(self, store: Store, sights: Sights) -> None:
+    def __init__(self, store: Store, sights: SelectableFieldCache) -> None:
         self._store = store
         self._sights = sights
 
     async def watch(
-        self, route: Route, options: ListOptions, render: Render | None, turn: Turn
+        self, route: RequestInfo, options: ListOptions, render: Render | None, turn: TimeSlice
     ) -> AsyncGenerator[bytes]:
         """The frames of a watch. Refusals before the first frame are raised; later ones are frames.
 
         DIFF: a version that is still to come is refused at once, so that a client of a cluster that went back
         to a copy lists again; upstream waits for it in silence (test_a_watch_from_the_future).
         """
-        selection = select(route, options)
+        selection = parse_selection(route, options)
         version, initial = options.version, options.initial
         if version is not None and version > self._store.revision:
-            raise future_version(version, self._store.revision)
+            raise resource_version_too_large(version, self._store.revision)
         state = initial is True or (initial is None and not version)
         if state or not version:
             since = self._store.revision
@@ -62,7 +62,7 @@ class Watching:
             feed = self._store.watch(route.resource.storage_key, since)
         except ApiError as error:
             return _refuse(error)
-        life = options.timeout if options.timeout else LIFE_SECONDS * (1 + random.random())
+        life = options.timeout if options.timeout else MIN_LIFETIME_SECONDS * (1 + random.random())
         return _Watch(self._store, self._sights, selection, feed, options, render, route, turn).frames(
             state, bool(initial), since, life
         )
@@ -76,13 +76,13 @@ class _Watch:
     def __init__(
         self,
         store: Store,
-        sights: Sights,
-        selection: Selection,
-        feed: Feed,
+        sights: SelectableFieldCache,
+        selection: ObjectSelection,
+        feed: WatchCursor,
         options: ListOptions,
         render: Render | None,
-        route: Route,
-        turn: Turn,
+        route: RequestInfo,
+        turn: TimeSlice,
     ) -> None:
         self._turn = turn
         self._store, self._sights, self._selection = store, sights, selection
@@ -121,7 +121,7 @@ class _Watch:
         except ApiError as error:
             yield _frame("ERROR", codec.encode(to_status(error)))
         except StoreError:
-            yield _frame("ERROR", codec.encode(to_status(expired("the server is shutting down"))))
+            yield _frame("ERROR", codec.encode(to_status(resource_expired("the server is shutting down"))))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -145,7 +145,7 @@ class _Watch:
                 return
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
 
-    def _added(self, items: Iterable[Stored]) -> Iterable[bytes]:
+    def _added(self, items: Iterable[StoredObject]) -> Iterable[bytes]:
         """A frame for each object; an empty one if it is not selected."""
         selection = self._selection
         for stored in items:
@@ -156,7 +156,7 @@ class _Watch:
             else:
                 yield b""
 
-    def _tell(self, events: Iterable[Event]) -> Iterable[bytes]:
+    def _tell(self, events: Iterable[StoreEvent]) -> Iterable[bytes]:
         """A frame for each event; an empty one if it means nothing to this selection."""
         for event in events:
             type = event.type if self._everything else self._type_for(event)
@@ -170,7 +170,7 @@ class _Watch:
             else:
                 yield _frame(type, self._render(event.raw))
 
-    def _type_for(self, event: Event) -> str:
+    def _type_for(self, event: StoreEvent) -> str:
         """What an event means to this selection; empty if nothing."""
         selection, key = self._selection, event.key
         if selection.namespace is not None and key.namespace != selection.namespace:
@@ -215,7 +215,7 @@ class _Watch:
         return _frame("BOOKMARK", codec.encode({**head, "metadata": metadata}))
 
 
-def _last_match(event: Event) -> bytes:
+def _last_match(event: StoreEvent) -> bytes:
     """An object that no longer matches is told as it was when it did, at the revision of the change."""
     tree = codec.decode_tree(event.previous or event.raw)
     tree["metadata"]["resourceVersion"] = str(event.revision)

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.admission.admission import Admission
+from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.handlers.conversion import from_version, tree_to_version
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_tree
 from plimsoll.apiserver.handlers.options import WriteOptions
-from plimsoll.apiserver.handlers.read import find_stored, key_of
-from plimsoll.apiserver.handlers.request_body import read_object
+from plimsoll.apiserver.handlers.read import get_stored, storage_key
+from plimsoll.apiserver.handlers.request_body import decode_object
 from plimsoll.apiserver.handlers.strategy import prepare_write
 from plimsoll.apiserver.patch import (
     apply_json_patch,
@@ -34,19 +34,19 @@ from plimsoll.apiserver.patch import (
     track_update,
 )
 from plimsoll.apiserver.registry.schema import schema_for
-from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import (
-    MODIFIED,
+    OPTIMISTIC_LOCK_MESSAGE,
     already_exists,
     bad_request,
     conflict,
     invalid,
     not_found,
-    too_large,
+    request_entity_too_large,
     unprocessable,
-    unsupported_media,
+    unsupported_media_type,
 )
-from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.validation.field_errors import Path, Problem, required
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
 from plimsoll.apiserver.validation.generic_kinds.generic_strategy import path_segment
@@ -62,7 +62,7 @@ _NAME_ATTEMPTS = 8
 
 
 @dataclass(slots=True)
-class Outcome:
+class WriteResult:
     """What a write left behind: the object in the stored version, whether it is new, and warnings."""
 
     raw: bytes
@@ -75,7 +75,7 @@ class Outcome:
 class _Job:
     """One write under way."""
 
-    route: Route
+    route: RequestInfo
     options: WriteOptions
     user: User
     text: bytes = b""
@@ -86,15 +86,15 @@ class _Job:
 
     def read(self, body: Any, current: Any = None) -> Tree:
         """The body as an object in the stored version; what is odd about it is a warning or ApiError 400."""
-        tree, odd = read_object(self.route, body, self.options.validation, text=self.text, current=current)
+        tree, odd = decode_object(self.route, body, self.options.validation, text=self.text, current=current)
         self.warnings += odd
         return tree
 
 
-class Writing:
+class WriteHandler:
     """Writes for requests."""
 
-    def __init__(self, context: Context, admission: Admission) -> None:
+    def __init__(self, context: ApiContext, admission: AdmissionChain) -> None:
         self._context = context
         self._store = context.store
         self._admission = admission
@@ -102,19 +102,19 @@ class Writing:
     # -- verbs
 
     def create(
-        self, route: Route, body: Any, options: WriteOptions, user: User, text: bytes = b""
-    ) -> Outcome:
+        self, route: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
+    ) -> WriteResult:
         """Create an object. `text` is its JSON, where fields may come twice and the client asks about it."""
         job = _Job(route, options, user, text)
         tree = job.read(body)
         return self._create(job, tree)
 
     def update(
-        self, route: Route, body: Any, options: WriteOptions, user: User, text: bytes = b""
-    ) -> Outcome:
+        self, route: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
+    ) -> WriteResult:
         job = _Job(route, options, user, text)
         tree = job.read(body)
-        stored = self._store.get(key_of(route))
+        stored = self._store.get(storage_key(route))
         if stored is None and route.resource.create_on_update and not route.subresource:
             tree.get("metadata", {}).pop("resourceVersion", None)
             return self._create(job, tree)
@@ -122,13 +122,15 @@ class Writing:
             raise not_found(route.group, route.plural, route.name)
         return self._update(job, tree, stored)
 
-    def patch(self, route: Route, kind: str, body: Any, options: WriteOptions, user: User) -> Outcome:
+    def patch(
+        self, route: RequestInfo, kind: str, body: Any, options: WriteOptions, user: User
+    ) -> WriteResult:
         job = _Job(route, options, user)
         if kind == "apply":
             return self._apply(job, body)
-        stored = find_stored(self._store, route)
+        stored = get_stored(self._store, route)
         old = codec.decode_tree(stored.raw)
-        current = tree_to_version(old, route.resource, route.version)
+        current = convert_tree(old, route.resource, route.version)
         try:
             patched = self._patch(job, kind, current, body)
         except PatchError as error:
@@ -137,7 +139,9 @@ class Writing:
             patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
         return self._update(job, job.read(patched, current), stored, old)
 
-    def replace(self, route: Route, stored: Stored, tree: Tree, options: WriteOptions, user: User) -> Outcome:
+    def replace(
+        self, route: RequestInfo, stored: StoredObject, tree: Tree, options: WriteOptions, user: User
+    ) -> WriteResult:
         """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
         return self._update(_Job(route, options, user), tree, stored)
 
@@ -150,11 +154,11 @@ class Writing:
                 return apply_merge_patch(tree, body)
         except PatchError as error:
             raise _bad_patch(error) from None
-        raise unsupported_media(["application/json-patch+json", "application/merge-patch+json"])
+        raise unsupported_media_type(["application/json-patch+json", "application/merge-patch+json"])
 
     # -- create
 
-    def _create(self, job: _Job, tree: Tree) -> Outcome:
+    def _create(self, job: _Job, tree: Tree) -> WriteResult:
         route, metadata = job.route, tree["metadata"]
         # DIFF: 400, where upstream answers 500 (test_versions_that_cannot_be).
         if _has_version(metadata):
@@ -182,7 +186,7 @@ class Writing:
         for _ in range(_NAME_ATTEMPTS):
             if generated:
                 metadata["name"] = generate_name(metadata["generateName"])
-            key = key_of(route, metadata.get("name", ""))
+            key = storage_key(route, metadata.get("name", ""))
             if not generated or self._store.get(key) is None:
                 break
         tree = self._admission.admit("create", route, tree, None, job.user)
@@ -193,13 +197,13 @@ class Writing:
         tree = self._attribute(job, None, tree)
         if job.options.dry_run:
             tree["metadata"].pop("resourceVersion", None)
-            return Outcome(codec.encode(tree), 0, True, job.warnings)
+            return WriteResult(codec.encode(tree), 0, True, job.warnings)
         stored = self._store.create(key, tree)
-        return Outcome(stored.raw, stored.revision, True, job.warnings)
+        return WriteResult(stored.raw, stored.revision, True, job.warnings)
 
     # -- update
 
-    def _update(self, job: _Job, tree: Tree, stored: Stored, old: Tree | None = None) -> Outcome:
+    def _update(self, job: _Job, tree: Tree, stored: StoredObject, old: Tree | None = None) -> WriteResult:
         """Store a tree in the place of a stored one. `old` is that one's tree, which may share parts with the
         new tree: whatever is changed in either from here on is changed in a copy.
         """
@@ -213,7 +217,7 @@ class Writing:
         elif version != before["resourceVersion"]:
             if not version.isdigit():
                 raise bad_request(f"metadata.resourceVersion: Invalid value: {version[:64]!r}")
-            raise conflict(route.group, route.plural, stored.key.name, MODIFIED)
+            raise conflict(route.group, route.plural, stored.key.name, OPTIMISTIC_LOCK_MESSAGE)
         uid = metadata.get("uid", "")
         if uid and uid != before.get("uid") and route.verb == "patch":
             problem = invalid_value(Path("metadata").child("uid"), uid, "field is immutable")
@@ -232,15 +236,15 @@ class Writing:
         tree = self._prepare(job, tree, old)
         tree = self._attribute(job, old, tree)
         if tree == old:
-            return Outcome(stored.raw, stored.revision, False, job.warnings)
+            return WriteResult(stored.raw, stored.revision, False, job.warnings)
         self._admission.charge(route, tree, old, dry_run=job.options.dry_run)
         if job.options.dry_run:
-            return Outcome(codec.encode(tree), 0, False, job.warnings)
-        if is_done(tree):
+            return WriteResult(codec.encode(tree), 0, False, job.warnings)
+        if is_ready_to_remove(tree):
             gone = self._store.delete(stored.key, tree, stored.revision)
-            return Outcome(gone.raw, gone.revision, False, job.warnings)
+            return WriteResult(gone.raw, gone.revision, False, job.warnings)
         after = self._store.update(stored.key, tree, stored.revision)
-        return Outcome(after.raw, after.revision, False, job.warnings)
+        return WriteResult(after.raw, after.revision, False, job.warnings)
 
     # -- patch and apply
 
@@ -254,7 +258,7 @@ class Writing:
             raise ApiError(415, "UnsupportedMediaType", "strategic merge patch needs a kind with a schema")
         return apply_strategic_patch(current, body, schema)
 
-    def _apply(self, job: _Job, body: Any) -> Outcome:
+    def _apply(self, job: _Job, body: Any) -> WriteResult:
         route = job.route
         if not isinstance(body, dict):
             raise bad_request(f"the body must be a {route.resource.kind} object")
@@ -262,12 +266,12 @@ class Writing:
             raise bad_request("an apply patch must have apiVersion and kind")
         if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
-        applied = tree_to_version(job.read(body), route.resource, route.version)
-        stored = self._store.get(key_of(route))
+        applied = convert_tree(job.read(body), route.resource, route.version)
+        stored = self._store.get(storage_key(route))
         live = old = None
         if stored is not None:
             old = codec.decode_tree(stored.raw)
-            live = tree_to_version(old, route.resource, route.version)
+            live = convert_tree(old, route.resource, route.version)
         elif route.subresource:
             raise not_found(route.group, route.plural, route.name)
         elif applied["metadata"].get("uid"):
@@ -296,7 +300,7 @@ class Writing:
                 conflict_message(result.conflicts),
                 {"causes": conflict_causes(result.conflicts)},
             )
-        tree = from_version(result.tree, route.resource)
+        tree = convert_to_storage(result.tree, route.resource)
         job.applied, job.managed = True, tree["metadata"].get("managedFields")
         if stored is None:
             tree["metadata"] = dict(tree["metadata"])
@@ -336,7 +340,7 @@ class Writing:
 
 def _bad_patch(error: PatchError) -> ApiError:
     if error.code == 413:
-        return too_large(str(error))
+        return request_entity_too_large(str(error))
     return bad_request(str(error)) if error.code == 400 else unprocessable(str(error))
 
 
@@ -345,7 +349,7 @@ def _has_version(metadata: Tree) -> bool:
     return bool(metadata.get("resourceVersion", "").strip("0"))
 
 
-def _version_needed(route: Route, name: str) -> ApiError:
+def _version_needed(route: RequestInfo, name: str) -> ApiError:
     """The refusal of an unconditional update; upstream names the resource here instead of the kind."""
     path = Path("metadata").child("resourceVersion")
     problem = invalid_value(path, 0, "must be specified for an update")
@@ -360,7 +364,7 @@ def _check_name(name: str) -> list[Problem]:
     return [invalid_value(path, name, detail) for detail in path_segment(name)]
 
 
-def is_done(tree: Tree) -> bool:
+def is_ready_to_remove(tree: Tree) -> bool:
     """Whether an object that is being deleted has nothing left to wait for."""
     metadata = tree["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):

@@ -9,8 +9,8 @@ newer; a document is made once, has an entity tag, and its address changes when 
 from __future__ import annotations
 
 from plimsoll.apiserver.openapi import documents
-from plimsoll.apiserver.request import Answer, Call
-from plimsoll.apiserver.status import not_acceptable, unknown_path
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.status import not_acceptable, path_not_found
 
 __all__ = ["answer"]
 
@@ -20,16 +20,16 @@ _GNOSTIC_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _GNOSTIC_V2_NAMES = (_GNOSTIC_V2, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 
 
-def answer(call: Call, parts: list[str]) -> Answer:
+def answer(call: ApiRequest, parts: list[str]) -> ApiResponse:
     """The answer to `/openapi/...`, given with its parts; ApiError 404 or 406."""
     if parts[1:] == ["v2"]:
         return _answer_v2(call)
     if parts[1:2] == ["v3"]:
         return _answer_v3(call, "/".join(parts[2:]))
-    raise unknown_path()
+    raise path_not_found()
 
 
-def _answer_v2(call: Call) -> Answer:
+def _answer_v2(call: ApiRequest) -> ApiResponse:
     for media in _medias(call.header("accept")):
         if media in _GNOSTIC_V2_NAMES:
             return _answer(call, documents.v2_protobuf(), _GNOSTIC_V2)
@@ -38,18 +38,18 @@ def _answer_v2(call: Call) -> Answer:
     raise not_acceptable((_JSON, _GNOSTIC_V2))
 
 
-def _answer_v3(call: Call, path: str) -> Answer:
+def _answer_v3(call: ApiRequest, path: str) -> ApiResponse:
     if not any(media in ("*/*", "application/*", _JSON) for media in _medias(call.header("accept"))):
         raise not_acceptable((_JSON,))
     if not path:
         return _answer(call, documents.v3_index(), _JSON)
     document = documents.v3(path)
     if document is None:
-        raise unknown_path()
+        raise path_not_found()
     wanted = dict(call.query).get("hash", "")
     if wanted and wanted != document.digest:
         location = documents.v3_address(path)
-        return Answer(301, b"", _JSON, {"Location": location, "ETag": document.tag, "Vary": "Accept"})
+        return ApiResponse(301, b"", _JSON, {"Location": location, "ETag": document.tag, "Vary": "Accept"})
     found = _answer(call, document, _JSON)
     if wanted:
         found.headers["Cache-Control"] = "public, immutable"
@@ -61,8 +61,8 @@ def _medias(header: str) -> list[str]:
     return [part.split(";")[0].strip().lower() for part in header.split(",")[:64]] if header else ["*/*"]
 
 
-def _answer(call: Call, document: documents.Document, media: str) -> Answer:
+def _answer(call: ApiRequest, document: documents.Document, media: str) -> ApiResponse:
     headers = {"ETag": document.tag, "Vary": "Accept"}
     if document.tag in (part.strip() for part in call.header("if-none-match").split(",")):
-        return Answer(304, b"", media, headers)
-    return Answer(200, document.body, media, headers)
+        return ApiResponse(304, b"", media, headers)
+    return ApiResponse(200, document.body, media, headers)

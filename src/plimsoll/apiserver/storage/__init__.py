@@ -16,20 +16,20 @@ salvage.py     what can still be read in a damaged file
 recovery.py    a new store from it
 """
 
+from plimsoll.apiserver.storage.event_history import WatchCursor
 from plimsoll.apiserver.storage.files import copy_store
-from plimsoll.apiserver.storage.history import Feed
-from plimsoll.apiserver.storage.records import Event, Key, Page, Stored
-from plimsoll.apiserver.storage.recovery import Recovery, recover, restore
+from plimsoll.apiserver.storage.records import ListPage, ObjectKey, StoredObject, StoreEvent
+from plimsoll.apiserver.storage.recovery import RecoveryReport, recover, restore
 from plimsoll.apiserver.storage.store import Store
 
 __all__ = [
-    "Event",
-    "Feed",
-    "Key",
-    "Page",
-    "Recovery",
+    "ListPage",
+    "ObjectKey",
+    "RecoveryReport",
     "Store",
-    "Stored",
+    "StoreEvent",
+    "StoredObject",
+    "WatchCursor",
     "copy_store",
     "recover",
     "restore",

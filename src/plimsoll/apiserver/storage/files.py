@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from plimsoll.apiserver.storage.log import Row, State, connect, create_file, write_identity
+from plimsoll.apiserver.storage.log import CompactionState, Row, connect, create_file, write_identity
 from plimsoll.errors import StoreError
 
 _COMPANIONS = ("-wal", "-shm")
 
 
-def make_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
+def create_store(path: Path, state: CompactionState, rows: Sequence[Row] = ()) -> None:
     """A store that goes on after its floor; raises StoreError."""
-    with new_file(path) as fresh:
+    with atomic_new_file(path) as fresh:
         create_file(fresh, state, rows)
 
 
@@ -31,7 +31,7 @@ def copy_store(path: Path, to: Path) -> None:
 
     The copy is one file without companions, and was read through before it got its name.
     """
-    with new_file(to) as fresh:
+    with atomic_new_file(to) as fresh:
         copy_pages(path, fresh)
 
 
@@ -49,7 +49,7 @@ def copy_pages(path: Path, fresh: Path) -> None:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
+def atomic_new_file(path: Path) -> Iterator[Path]:
     """Give a name to write a file under; it gets its own name when all went well. Raises StoreError."""
     fresh = _beside(path, ".new")
     try:
@@ -69,7 +69,7 @@ def new_file(path: Path) -> Iterator[Path]:
         raise StoreError(f"{path} cannot be written: {error}") from None
 
 
-def set_aside(path: Path) -> Path:
+def move_aside(path: Path) -> Path:
     """Rename a damaged file and what belongs to it; gives its new name."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     aside = _beside(path, f".corrupt-{stamp}")
@@ -78,13 +78,13 @@ def set_aside(path: Path) -> Path:
         number += 1
         aside = _beside(path, f".corrupt-{stamp}.{number}")
     path.rename(aside)
-    complete_aside(path)
+    move_companions_aside(path)
     return aside
 
 
-def complete_aside(path: Path) -> None:
+def move_companions_aside(path: Path) -> None:
     """Let the companions follow a file that was put aside; a kill may have come in between."""
-    aside = files_aside(path)
+    aside = list_corrupt_files(path)
     if aside and not path.exists():
         for companion in _COMPANIONS:
             old, new = _beside(path, companion), _beside(aside[-1], companion)
@@ -93,7 +93,7 @@ def complete_aside(path: Path) -> None:
         _sync_folder(path.parent)
 
 
-def files_aside(path: Path) -> list[Path]:
+def list_corrupt_files(path: Path) -> list[Path]:
     """The damaged files beside a store, oldest first."""
     prefix = f"{path.name}.corrupt-"
     names = [entry for entry in path.parent.iterdir() if entry.name.startswith(prefix)]

@@ -18,26 +18,31 @@ from sys import intern
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from plimsoll.apiserver.storage.compaction import Compaction
-from plimsoll.apiserver.storage.current_state import Head, Place
-from plimsoll.apiserver.storage.files import complete_aside, files_aside, make_file, set_aside
-from plimsoll.apiserver.storage.history import Change, History
-from plimsoll.apiserver.storage.lock import Lock, Mark
+from plimsoll.apiserver.storage.compaction import Compactor
+from plimsoll.apiserver.storage.current_state import CurrentState, NamespacedName
+from plimsoll.apiserver.storage.event_history import Change, EventHistory
+from plimsoll.apiserver.storage.files import (
+    create_store,
+    list_corrupt_files,
+    move_aside,
+    move_companions_aside,
+)
+from plimsoll.apiserver.storage.lock import RevisionMark, StoreLock
 from plimsoll.apiserver.storage.log import (
     APPLICATION,
     DELETED,
     FORMAT,
     TYPES,
     CheckedRow,
+    CompactionState,
     Durability,
-    Log,
-    State,
+    StoreLog,
     connect,
     read_identity,
     read_rows,
     read_state,
 )
-from plimsoll.apiserver.storage.records import Key, Stored
+from plimsoll.apiserver.storage.records import ObjectKey, StoredObject
 from plimsoll.errors import StoreError
 
 _MAGIC = b"SQLite format 3\0"
@@ -58,48 +63,48 @@ _CIRCUMSTANCES = {
 }
 
 
-class Opened(NamedTuple):
+class OpenedStore(NamedTuple):
     """A file that was read and can be written."""
 
     path: Path
-    log: Log
-    lock: Lock
+    log: StoreLog
+    lock: StoreLock
     identity: int
 
 
-def open_file(
+def open_store_file(
     path: Path,
     durability: Durability,
-    head: Head,
-    history: History,
-    compaction: Compaction,
+    head: CurrentState,
+    history: EventHistory,
+    compaction: Compactor,
     *,
     start_empty: bool,
-) -> Opened:
+) -> OpenedStore:
     """Open or make the file, and fill the memory from it; raises StoreError."""
-    lock = Lock(path)
+    lock = StoreLock(path)
     try:
-        complete_aside(path)
+        move_companions_aside(path)
         if not path.exists():
             _begin(path, lock, start_empty)
         _look_at_header(path, known=lock.mark.revision > 0)
         with _collector_off():
-            reading = Reading(head, compaction)
+            reading = LogLoader(head, compaction)
             reading.read(path)
             revision = _check_end(reading, lock)
             if reading.problems:
-                aside = set_aside(path)
+                aside = move_aside(path)
                 raise StoreError(
                     f"{path} is damaged: {'; '.join(reading.problems)}. It was put aside as {aside}: "
                     "recover what can be read, or start with an empty store"
                 )
             history.load(reading.changes, reading.state.floor, revision)
         if reading.jumped:
-            with closing(Log(path, "full")) as log:
+            with closing(StoreLog(path, "full")) as log:
                 log.compact(compaction.state(revision), ())
-        log = Log(path, durability)
-        lock.write_mark(Mark(revision, log.flushed, reading.identity))
-        return Opened(path, log, lock, reading.identity)
+        log = StoreLog(path, durability)
+        lock.write_mark(RevisionMark(revision, log.flushed, reading.identity))
+        return OpenedStore(path, log, lock, reading.identity)
     except (OSError, sqlite3.Error) as error:
         lock.close()
         raise StoreError(f"{path} cannot be opened: {error}") from None
@@ -108,9 +113,9 @@ def open_file(
         raise
 
 
-def _begin(path: Path, lock: Lock, start_empty: bool) -> None:
+def _begin(path: Path, lock: StoreLock, start_empty: bool) -> None:
     """Make a new file, unless there was one that should be there."""
-    aside = files_aside(path)
+    aside = list_corrupt_files(path)
     mark = lock.mark.revision
     if aside and not start_empty:
         raise StoreError(
@@ -123,10 +128,10 @@ def _begin(path: Path, lock: Lock, start_empty: bool) -> None:
             "bring it back, restore a backup, or start with an empty store"
         )
     # No revision that somebody has seen is given out again, and whoever has seen one must list anew.
-    make_file(path, State(mark + 1 if mark else 0, 0, 0))
+    create_store(path, CompactionState(mark + 1 if mark else 0, 0, 0))
 
 
-def _check_end(reading: Reading, lock: Lock) -> int:
+def _check_end(reading: LogLoader, lock: StoreLock) -> int:
     """The revision to go on from."""
     mark = lock.mark
     copied = mark.identity != reading.identity and mark.revision >= max(1, reading.state.floor)
@@ -159,13 +164,13 @@ def _look_at_header(path: Path, *, known: bool) -> None:
         raise StoreError(f"{path} is not a store of Plimsoll")
 
 
-class Reading:
+class LogLoader:
     """One pass over a file."""
 
-    def __init__(self, head: Head, compaction: Compaction) -> None:
+    def __init__(self, head: CurrentState, compaction: Compactor) -> None:
         self.problems: list[str] = []
         self.changes: list[Change] = []
-        self.state = State(0, 0, 0)
+        self.state = CompactionState(0, 0, 0)
         self.revision = 0
         self.rows = 0
         self.total = 0  # the sum of all revisions
@@ -173,7 +178,7 @@ class Reading:
         self.identity = 0
         self._head = head
         self._compaction = compaction
-        self._shelves: dict[str, dict[Place, Stored]] = {}
+        self._shelves: dict[str, dict[NamespacedName, StoredObject]] = {}
         self._last = 0
         self._below = self._below_total = 0
 
@@ -192,7 +197,7 @@ class Reading:
         for change in self.changes:
             self._compaction.drop(change)
         self.changes = []
-        self.state = State(floor, self.rows, self.total)
+        self.state = CompactionState(floor, self.rows, self.total)
         self.jumped = True
 
     def _read(self, connection: sqlite3.Connection) -> None:
@@ -227,7 +232,7 @@ class Reading:
         try:
             head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
             sound = crc32(value, crc32(head.encode())) == crc and type(name) is str
-            key = Key(intern(resource), intern(namespace), name)
+            key = ObjectKey(intern(resource), intern(namespace), name)
         except TypeError:
             sound = False
         if not sound:
@@ -238,7 +243,7 @@ class Reading:
             shelf = self._shelves[resource] = {}
         place = key[1:]
         before = shelf.get(place)
-        stored = Stored(key, revision, value, created)
+        stored = StoredObject(key, revision, value, created)
         if revision > self.state.floor:
             self._check_sequence(row, before)
             self.changes.append((TYPES[code], stored, before))
@@ -256,7 +261,7 @@ class Reading:
         self._last = revision
         self.total += revision
 
-    def _check_sequence(self, row: CheckedRow, before: Stored | None) -> None:
+    def _check_sequence(self, row: CheckedRow, before: StoredObject | None) -> None:
         """Past the floor every row is there, and says what came before it."""
         revision, previous, code = row[:3]
         last = self._last if self._last > self.state.floor else 0

@@ -23,7 +23,7 @@ _PID_LINE = re.compile(rb"process (\d+)")
 _MARK_LINE = re.compile(rb"((full  |normal) (\d{20}) ([0-9a-f]{16})) ([0-9a-f]{8})\n")
 
 
-class Mark(NamedTuple):
+class RevisionMark(NamedTuple):
     """The last revision committed, whether the disk was waited for, and in which file."""
 
     revision: int
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     identity: int
 
 
-class Lock:
+class StoreLock:
     """Held from open to close."""
 
     def __init__(self, store: Path) -> None:
@@ -47,7 +47,7 @@ class Lock:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from None
         self._write(_PID, b"process %d" % os.getpid(), _MARK - 1)
 
-    def write_mark(self, mark: Mark) -> None:
+    def write_mark(self, mark: RevisionMark) -> None:
         """Note that everything up to a revision is committed."""
         kind = b"full  " if mark.flushed else b"normal"
         line = b"%b %020d %016x" % (kind, mark.revision, mark.identity)
@@ -90,8 +90,8 @@ def _holder(path: Path) -> str:
     return f"process {int(line[1])}" if line else "another process"
 
 
-def _read_mark(text: bytes) -> Mark:
+def _read_mark(text: bytes) -> RevisionMark:
     line = _MARK_LINE.match(text)
     if line is None or int(line[5], 16) != crc32(line[1]):
-        return Mark(0, False, 0)
-    return Mark(int(line[3]), line[2] == b"full  ", int(line[4], 16))
+        return RevisionMark(0, False, 0)
+    return RevisionMark(int(line[3]), line[2] == b"full  ", int(line[4], 16))

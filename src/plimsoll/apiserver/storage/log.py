@@ -72,7 +72,7 @@ Row = tuple[int, int, int, int, str, str, str, bytes]  # all but the checksum
 CheckedRow = tuple[int, int, int, int, str, str, str, bytes, int]
 
 
-class State(NamedTuple):
+class CompactionState(NamedTuple):
     """How far the log is compacted: its floor, and how many rows at or below it sum up to what."""
 
     floor: int
@@ -86,7 +86,7 @@ def checksum(row: Row) -> int:
     return crc32(value, crc32(head.encode()))
 
 
-def state_checksum(state: State) -> int:
+def state_checksum(state: CompactionState) -> int:
     return crc32(b"%d %d %d" % state)
 
 
@@ -99,7 +99,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def create_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
+def create_file(path: Path, state: CompactionState, rows: Sequence[Row] = ()) -> None:
     """A store that goes on after its floor."""
     path.touch(0o600)
     with closing(connect(path)) as connection:
@@ -118,7 +118,7 @@ def create_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
-class Log:
+class StoreLog:
     """The open file; used by one thread at a time."""
 
     def __init__(self, path: Path, durability: Durability) -> None:
@@ -147,7 +147,7 @@ class Log:
             self._roll_back()
             raise
 
-    def compact(self, state: State, revisions: Sequence[int]) -> None:
+    def compact(self, state: CompactionState, revisions: Sequence[int]) -> None:
         """Delete rows that no longer count, and note the floor with it."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -208,13 +208,13 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
             start += count
 
 
-def read_state(connection: sqlite3.Connection) -> State | None:
+def read_state(connection: sqlite3.Connection) -> CompactionState | None:
     """The state, or None when it is damaged."""
     rows = connection.execute("SELECT floor, rows, total, crc FROM state").fetchall()
     if len(rows) != 1 or not all(isinstance(value, int) for value in rows[0]):
         return None
     floor, count, total, crc = rows[0]
-    state = State(floor, count, total)
+    state = CompactionState(floor, count, total)
     return state if state_checksum(state) == crc else None
 
 

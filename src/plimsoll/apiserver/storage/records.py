@@ -13,10 +13,10 @@ from plimsoll.api import codec
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 #: How many events keep their decoded trees and frames.
-WARM_EVENTS = 4096
+CACHED_EVENTS = 4096
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """Which object: its resource is `plural` or `plural.group`, its namespace `""` where there is none."""
 
     resource: str
@@ -24,30 +24,34 @@ class Key(NamedTuple):
     name: str
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object: its JSON text, the revision that wrote it and the one that created it."""
 
-    key: Key
+    key: ObjectKey
     revision: int
     raw: bytes
     created: int
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """A part of a list: the objects, the revision at which they stood so, and how many come after them."""
 
-    items: list[Stored]
+    items: list[StoredObject]
     revision: int
     remaining: int
 
 
-class Event:
+class StoreEvent:
     """One write: what it left behind and what stood there before."""
 
     __slots__ = ("_frames", "_previous_tree", "_tree", "_warm", "before", "stored", "type")
 
     def __init__(
-        self, kind: EventType, stored: Stored, before: Stored | None, warm: deque[Event] | None = None
+        self,
+        kind: EventType,
+        stored: StoredObject,
+        before: StoredObject | None,
+        warm: deque[StoreEvent] | None = None,
     ) -> None:
         self.type: EventType = kind
         self.stored = stored
@@ -62,7 +66,7 @@ class Event:
         return self.stored.revision
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         return self.stored.key
 
     @property
@@ -112,7 +116,7 @@ class Event:
         if warm is None or self._tree is not None or self._previous_tree is not None or self._frames:
             return
         warm.append(self)
-        if len(warm) > WARM_EVENTS:
+        if len(warm) > CACHED_EVENTS:
             warm.popleft().cool()
 
     def __repr__(self) -> str:

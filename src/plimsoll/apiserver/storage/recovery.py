@@ -12,19 +12,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from plimsoll.apiserver.storage.compaction import Compaction
-from plimsoll.apiserver.storage.current_state import Head
-from plimsoll.apiserver.storage.files import complete_aside, copy_pages, files_aside, make_file, new_file
-from plimsoll.apiserver.storage.loading import Reading
-from plimsoll.apiserver.storage.lock import Lock, Mark
-from plimsoll.apiserver.storage.log import DELETED, Log, Row, State
-from plimsoll.apiserver.storage.salvage import Salvage
+from plimsoll.apiserver.storage.compaction import Compactor
+from plimsoll.apiserver.storage.current_state import CurrentState
+from plimsoll.apiserver.storage.files import (
+    atomic_new_file,
+    copy_pages,
+    create_store,
+    list_corrupt_files,
+    move_companions_aside,
+)
+from plimsoll.apiserver.storage.loading import LogLoader
+from plimsoll.apiserver.storage.lock import RevisionMark, StoreLock
+from plimsoll.apiserver.storage.log import DELETED, CompactionState, Row, StoreLog
+from plimsoll.apiserver.storage.salvage import SalvagedRows
 from plimsoll.errors import StoreError
 
 _MOST_NAMED = 20
 
 
-class Recovery(NamedTuple):
+class RecoveryReport(NamedTuple):
     """How many objects were kept, how many writes are known to be lost, and what to know about it."""
 
     kept: int
@@ -32,23 +38,23 @@ class Recovery(NamedTuple):
     reports: tuple[str, ...]
 
 
-def recover(path: Path) -> Recovery:
+def recover(path: Path) -> RecoveryReport:
     """Make a store of all that can be read in the file that was put aside last; raises StoreError."""
-    with closing(Lock(path)) as lock:
-        complete_aside(path)
-        aside = files_aside(path)
+    with closing(StoreLock(path)) as lock:
+        move_companions_aside(path)
+        aside = list_corrupt_files(path)
         if not aside:
             raise StoreError(f"there is no damaged file beside {path}")
         try:
-            salvage = Salvage(aside[-1])
+            salvage = SalvagedRows(aside[-1])
         except OSError as error:
             raise StoreError(f"{aside[-1]} cannot be read: {error.strerror}") from None
         rows, doubts = _choose(salvage)
         objects = _newest(rows)
         lost, losses = _losses(salvage, rows, lock.mark.revision)
         last = max([lock.mark.revision, *salvage.rows])
-        make_file(path, State(last + 1, len(objects), sum(row[0] for row in objects)), objects)
-        return Recovery(len(objects), lost, (f"read from {aside[-1]}", *losses, *doubts))
+        create_store(path, CompactionState(last + 1, len(objects), sum(row[0] for row in objects)), objects)
+        return RecoveryReport(len(objects), lost, (f"read from {aside[-1]}", *losses, *doubts))
 
 
 def restore(backup: Path, path: Path, *, after: int = 0) -> int:
@@ -56,22 +62,22 @@ def restore(backup: Path, path: Path, *, after: int = 0) -> int:
 
     Raises StoreError when the backup is damaged, or where there is a store already.
     """
-    with closing(Lock(path)) as lock, new_file(path) as fresh:
+    with closing(StoreLock(path)) as lock, atomic_new_file(path) as fresh:
         copy_pages(backup, fresh)
-        reading = Reading(Head(), Compaction())
+        reading = LogLoader(CurrentState(), Compactor())
         reading.read(fresh)
         if reading.problems:
             raise StoreError(f"{backup} is damaged: {'; '.join(reading.problems)}")
         revision, seen = reading.revision, max(lock.mark.revision, after)
         if seen > revision:
             revision = seen + 1
-            with closing(Log(fresh, "full")) as log:
-                log.compact(State(revision, reading.rows, reading.total), ())
-        lock.write_mark(Mark(revision, True, reading.identity))
+            with closing(StoreLog(fresh, "full")) as log:
+                log.compact(CompactionState(revision, reading.rows, reading.total), ())
+        lock.write_mark(RevisionMark(revision, True, reading.identity))
         return revision
 
 
-def _choose(salvage: Salvage) -> tuple[list[Row], list[str]]:
+def _choose(salvage: SalvagedRows) -> tuple[list[Row], list[str]]:
     """The rows that count, oldest first: past the floor all of them, below it those on pages in use."""
     doubts = []
     floor = salvage.state.floor if salvage.state else max(salvage.rows, default=0)
@@ -93,7 +99,7 @@ def _newest(rows: Sequence[Row]) -> list[Row]:
     return sorted(objects.values())
 
 
-def _losses(salvage: Salvage, rows: Sequence[Row], mark: int) -> tuple[int, list[str]]:
+def _losses(salvage: SalvagedRows, rows: Sequence[Row], mark: int) -> tuple[int, list[str]]:
     """How many writes are known to be missing, and which."""
     lost = 0
     reports = []

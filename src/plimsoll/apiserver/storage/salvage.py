@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from plimsoll.apiserver.storage.log import PAGE_SIZE, TYPES, Row, State, checksum, state_checksum
+from plimsoll.apiserver.storage.log import PAGE_SIZE, TYPES, CompactionState, Row, checksum, state_checksum
 
 _LEAF = 13
 _WAL_HEADER = 32
@@ -22,13 +22,13 @@ _FRAME_HEADER = 24
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
-class Salvage:
+class SalvagedRows:
     """All that is left in a file."""
 
     def __init__(self, path: Path) -> None:
         self.rows: dict[int, Row] = {}
         self.current: set[int] = set()  # the revisions of rows on pages in use
-        self.state: State | None = None
+        self.state: CompactionState | None = None
         self.damaged: list[str] = []  # what damaged rows say of themselves
         self.unreadable = 0  # damaged rows that say nothing
         self.free_known = False
@@ -213,12 +213,12 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
     return value << 8 | data[offset], offset + 1
 
 
-def _state(values: list[Any]) -> State | None:
+def _state(values: list[Any]) -> CompactionState | None:
     """The columns as a state, if they are sound."""
     _, _, floor, rows, total, crc = values
     if not all(isinstance(number, int) for number in values[2:]):
         return None
-    state = State(floor, rows, total)
+    state = CompactionState(floor, rows, total)
     return state if state_checksum(state) == crc else None
 
 

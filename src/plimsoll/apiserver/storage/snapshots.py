@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from heapq import merge
 
-from plimsoll.apiserver.storage.current_state import Head, Place
-from plimsoll.apiserver.storage.history import History
-from plimsoll.apiserver.storage.records import Page, Stored
+from plimsoll.apiserver.storage.current_state import CurrentState, NamespacedName
+from plimsoll.apiserver.storage.event_history import EventHistory
+from plimsoll.apiserver.storage.records import ListPage, StoredObject
 
 _MOST_KEPT = 32
 
@@ -22,22 +22,22 @@ class _Undoing:
     __slots__ = ("states", "undone", "upto")
 
     def __init__(self, at: int, undone: int) -> None:
-        self.states: dict[Place, Stored | None] = {}
+        self.states: dict[NamespacedName, StoredObject | None] = {}
         self.upto = at  # events up to here are looked at
         self.undone = undone
 
 
-class Past:
+class SnapshotReader:
     """Pages of lists at revisions between the floor and now."""
 
-    def __init__(self, head: Head, history: History) -> None:
+    def __init__(self, head: CurrentState, history: EventHistory) -> None:
         self._head = head
         self._history = history
         self._kept: dict[tuple[str, int], _Undoing] = {}
 
     def page(
-        self, resource: str, namespace: str | None, after: Place | None, limit: int | None, at: int
-    ) -> Page:
+        self, resource: str, namespace: str | None, after: NamespacedName | None, limit: int | None, at: int
+    ) -> ListPage:
         """The page at a revision that is not older than the floor."""
         states = self._states(resource, at)
         touched = [place for place in states if _inside(place, namespace, after)]
@@ -46,14 +46,14 @@ class Past:
         places, start, end = self._head.span(resource, namespace, after)
         total = end - start + len(changed) - sum(place in objects for place in touched)
         unchanged = (place for index in range(start, end) if (place := places[index]) not in states)
-        items: list[Stored] = []
+        items: list[StoredObject] = []
         for place in merge(unchanged, changed):
             if limit is not None and len(items) >= limit:
                 break
             items.append(states.get(place) or objects[place])
-        return Page(items, at, total - len(items))
+        return ListPage(items, at, total - len(items))
 
-    def _states(self, resource: str, at: int) -> dict[Place, Stored | None]:
+    def _states(self, resource: str, at: int) -> dict[NamespacedName, StoredObject | None]:
         undone = self._history.undone
         undoing = self._kept.pop((resource, at), None)
         if undoing is None or undoing.undone != undone:
@@ -69,14 +69,14 @@ class Past:
 
 
 def naive_page(
-    head: Head,
-    history: History,
+    head: CurrentState,
+    history: EventHistory,
     resource: str,
     namespace: str | None,
-    after: Place | None,
+    after: NamespacedName | None,
     limit: int | None,
     at: int,
-) -> Page:
+) -> ListPage:
     """Undo every event since, newest first, on a copy of all objects; then sort and cut."""
     objects = dict(head.resource(resource))
     for event in reversed(history.since(resource, at)):
@@ -86,8 +86,8 @@ def naive_page(
             del objects[event.key[1:]]
     places = sorted(place for place in objects if _inside(place, namespace, after))
     stop = len(places) if limit is None else limit
-    return Page([objects[place] for place in places[:stop]], at, max(0, len(places) - stop))
+    return ListPage([objects[place] for place in places[:stop]], at, max(0, len(places) - stop))
 
 
-def _inside(place: Place, namespace: str | None, after: Place | None) -> bool:
+def _inside(place: NamespacedName, namespace: str | None, after: NamespacedName | None) -> bool:
     return (namespace is None or place[0] == namespace) and (after is None or place > after)

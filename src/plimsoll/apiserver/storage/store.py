@@ -16,30 +16,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
-from plimsoll.apiserver.storage import refusals
-from plimsoll.apiserver.storage.compaction import Compaction
-from plimsoll.apiserver.storage.current_state import Head, Place
-from plimsoll.apiserver.storage.files import copy_store, make_file
-from plimsoll.apiserver.storage.history import Change, Feed, History
-from plimsoll.apiserver.storage.loading import Opened, open_file
-from plimsoll.apiserver.storage.log import TYPES, Durability, Row, State
-from plimsoll.apiserver.storage.records import Event, EventType, Key, Page, Stored
-from plimsoll.apiserver.storage.snapshots import Past
-from plimsoll.apiserver.storage.writer import Batch, Chunk, Committed, Compacted, Failed, Writer
+from plimsoll.apiserver.storage import api_errors
+from plimsoll.apiserver.storage.compaction import Compactor
+from plimsoll.apiserver.storage.current_state import CurrentState, NamespacedName
+from plimsoll.apiserver.storage.event_history import Change, EventHistory, WatchCursor
+from plimsoll.apiserver.storage.files import copy_store, create_store
+from plimsoll.apiserver.storage.loading import OpenedStore, open_store_file
+from plimsoll.apiserver.storage.log import TYPES, CompactionState, Durability, Row
+from plimsoll.apiserver.storage.records import EventType, ListPage, ObjectKey, StoredObject, StoreEvent
+from plimsoll.apiserver.storage.snapshots import SnapshotReader
+from plimsoll.apiserver.storage.writer import (
+    BatchCommitted,
+    BatchFailed,
+    ChunkCompacted,
+    CompactionChunk,
+    LogWriter,
+    WriteBatch,
+)
 from plimsoll.errors import StoreError
 
 HISTORY_EVENTS = 100_000
 HISTORY_BYTES = 128 << 20
 #: What etcd takes in one request, and so the most that an object of any cluster can be.
-LARGEST_OBJECT = 3 << 19
+MAX_OBJECT_BYTES = 3 << 19
 _CODES = {kind: code for code, kind in enumerate(TYPES)}
 _MOST_GAPS = 1000
 
 #: Told of every change of an object: its key, and its tree or None.
-Observer = Callable[[Key, dict[str, Any] | None], None]
+Observer = Callable[[ObjectKey, dict[str, Any] | None], None]
 
 
-class Stats(NamedTuple):
+class StoreStats(NamedTuple):
     """Figures for metrics."""
 
     revision: int
@@ -59,11 +66,15 @@ class Store:
     """The objects of a cluster; `open` makes one."""
 
     def __init__(
-        self, head: Head, history: History, compaction: Compaction | None, opened: Opened | None
+        self,
+        head: CurrentState,
+        history: EventHistory,
+        compaction: Compactor | None,
+        opened: OpenedStore | None,
     ) -> None:
         self._head = head
         self._history = history
-        self._past = Past(head, history)
+        self._past = SnapshotReader(head, history)
         self._compaction = compaction
         self._path = opened.path if opened else None
         self._revision = self._assigned = history.durable
@@ -76,7 +87,7 @@ class Store:
         self._commits = self._committed_rows = self._failures = 0
         self._observers: list[Observer] = []
         self._trouble = ""
-        self._writer = Writer(opened.log, opened.lock, opened.identity, self._report) if opened else None
+        self._writer = LogWriter(opened.log, opened.lock, opened.identity, self._report) if opened else None
 
     @classmethod
     def open(
@@ -95,14 +106,14 @@ class Store:
         `start_empty` says so. With durability "normal" the disk is not waited for: a kill loses nothing, a
         power cut may lose the last writes.
         """
-        head = Head()
+        head = CurrentState()
         if path is None:
             return cls(
-                head, History(events=history_events, octets=history_bytes, dropped=_forget), None, None
+                head, EventHistory(events=history_events, octets=history_bytes, dropped=_forget), None, None
             )
-        compaction = Compaction()
-        history = History(events=history_events, octets=history_bytes, dropped=compaction.drop)
-        opened = open_file(Path(path), durability, head, history, compaction, start_empty=start_empty)
+        compaction = Compactor()
+        history = EventHistory(events=history_events, octets=history_bytes, dropped=compaction.drop)
+        opened = open_store_file(Path(path), durability, head, history, compaction, start_empty=start_empty)
         return cls(head, history, compaction, opened)
 
     # Reading
@@ -127,7 +138,7 @@ class Store:
         """Why the last group of writes could not be made durable; empty if it was."""
         return self._trouble
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: ObjectKey) -> StoredObject | None:
         return self._head.get(key)
 
     def list(
@@ -135,24 +146,24 @@ class Store:
         resource: str,
         namespace: str | None = None,
         *,
-        after: Place | None = None,
+        after: NamespacedName | None = None,
         limit: int | None = None,
         at: int | None = None,
-    ) -> Page:
+    ) -> ListPage:
         """The objects of a resource in the order of namespace and name, now or as of an older revision.
 
         Raises ApiError 410 when that revision is too old, and 504 when it has not been reached.
         """
         if at is None or at == self._revision:
             items, remaining = self._head.page(resource, namespace, after, limit)
-            return Page(items, self._revision, remaining)
+            return ListPage(items, self._revision, remaining)
         if at < self._history.floor:
-            raise refusals.list_expired()
+            raise api_errors.list_expired()
         if at > self._revision:
-            raise refusals.too_large(at, self._revision)
+            raise api_errors.too_large(at, self._revision)
         return self._past.page(resource, namespace, after, limit, at)
 
-    def watch(self, resource: str, since: int) -> Feed:
+    def watch(self, resource: str, since: int) -> WatchCursor:
         """Follow the events of a resource past a revision; raises ApiError 410 when that is too long ago."""
         return self._history.follow(resource, since)
 
@@ -160,9 +171,9 @@ class Store:
         """For each resource how many objects there are, and their bytes."""
         return self._head.counts()
 
-    def stats(self) -> Stats:
+    def stats(self) -> StoreStats:
         history = self._history
-        return Stats(
+        return StoreStats(
             revision=self._revision,
             durable=history.durable,
             floor=history.floor,
@@ -182,17 +193,17 @@ class Store:
         """Have every change of the head told at once: the key, and the object or None if it is gone."""
         self._observers.append(observer)
 
-    def create(self, key: Key, tree: dict[str, Any]) -> Stored:
+    def create(self, key: ObjectKey, tree: dict[str, Any]) -> StoredObject:
         """Write a new object; sets its resourceVersion. Raises ApiError 409 when there is one."""
         if self._head.get(key) is not None:
-            raise refusals.already_exists(key)
+            raise api_errors.already_exists(key)
         return self._write("ADDED", key, tree, None)
 
-    def update(self, key: Key, tree: dict[str, Any], expected: int) -> Stored:
+    def update(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
         """Replace an object at the revision expected; raises ApiError 404 or 409."""
         return self._write("MODIFIED", key, tree, self._expect(key, expected))
 
-    def delete(self, key: Key, tree: dict[str, Any], expected: int) -> Stored:
+    def delete(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
         """Remove an object at the revision expected; the tree is the last state that watches see."""
         return self._write("DELETED", key, tree, self._expect(key, expected))
 
@@ -223,8 +234,8 @@ class Store:
             for stored in objects
         ]
         try:
-            state = State(self._revision, len(rows), sum(row[0] for row in rows))
-            await asyncio.to_thread(make_file, to, state, rows)
+            state = CompactionState(self._revision, len(rows), sum(row[0] for row in rows))
+            await asyncio.to_thread(create_store, to, state, rows)
         except OSError as error:
             raise StoreError(f"{to} cannot be written: {error.strerror}") from None
 
@@ -246,15 +257,17 @@ class Store:
 
     # Inside
 
-    def _expect(self, key: Key, expected: int) -> Stored:
+    def _expect(self, key: ObjectKey, expected: int) -> StoredObject:
         stored = self._head.get(key)
         if stored is None:
-            raise refusals.not_found(key)
+            raise api_errors.not_found(key)
         if stored.revision != expected:
-            raise refusals.conflict(key)
+            raise api_errors.conflict(key)
         return stored
 
-    def _write(self, kind: EventType, key: Key, tree: dict[str, Any], before: Stored | None) -> Stored:
+    def _write(
+        self, kind: EventType, key: ObjectKey, tree: dict[str, Any], before: StoredObject | None
+    ) -> StoredObject:
         if self._closing is not None:
             raise StoreError("the store is closed")
         revision = self._assigned + 1
@@ -263,16 +276,16 @@ class Store:
             metadata = tree["metadata"] = {}
         metadata["resourceVersion"] = str(revision)
         raw = codec.encode(tree)
-        if len(raw) > LARGEST_OBJECT and kind != "DELETED":
-            raise refusals.object_too_large(len(raw), LARGEST_OBJECT)
+        if len(raw) > MAX_OBJECT_BYTES and kind != "DELETED":
+            raise api_errors.object_too_large(len(raw), MAX_OBJECT_BYTES)
         created = before.created if before else revision
-        stored = Stored(key, revision, raw, created)
+        stored = StoredObject(key, revision, raw, created)
         if kind == "DELETED":
             self._head.remove(key)
         else:
             self._head.put(stored)
         history = self._history
-        history.append(Event(kind, stored, before, history.warm))
+        history.append(StoreEvent(kind, stored, before, history.warm))
         previous, self._revision, self._assigned = self._revision, revision, revision
         for observer in self._observers:
             observer(key, None if kind == "DELETED" else tree)
@@ -297,7 +310,7 @@ class Store:
     def _hand_over(self) -> None:
         if self._rows and self._writer:
             rows, self._rows = self._rows, []
-            self._writer.put(Batch(self._epoch, rows))
+            self._writer.put(WriteBatch(self._epoch, rows))
 
     def _meet(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have outcomes read by this loop, after those that an earlier one has not read."""
@@ -319,17 +332,17 @@ class Store:
         writer = self._writer
         while writer and writer.outcomes:
             outcome = writer.outcomes.popleft()
-            chunk: Chunk | None = None
-            if isinstance(outcome, Committed):
+            chunk: CompactionChunk | None = None
+            if isinstance(outcome, BatchCommitted):
                 self._commits += 1
                 self._trouble = ""
                 self._committed_rows += outcome.rows
                 self._history.show(outcome.revision)
                 self._release()
                 chunk = self._compaction.begin(self.floor) if self._compaction else None
-            elif isinstance(outcome, Failed):
+            elif isinstance(outcome, BatchFailed):
                 self._take_back(outcome.reason)
-            elif isinstance(outcome, Compacted):
+            elif isinstance(outcome, ChunkCompacted):
                 failed = bool(outcome.reason)
                 chunk = self._compaction.proceed(self.floor, failed=failed) if self._compaction else None
             else:

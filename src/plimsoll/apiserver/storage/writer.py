@@ -14,8 +14,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from plimsoll.apiserver.storage.lock import Lock, Mark
-from plimsoll.apiserver.storage.log import Log, Row, State
+from plimsoll.apiserver.storage.lock import RevisionMark, StoreLock
+from plimsoll.apiserver.storage.log import CompactionState, Row, StoreLog
 
 _MOST_ROWS = 2048
 _MOST_OCTETS = 16 << 20
@@ -25,63 +25,63 @@ _MOST_OCTETS = 16 << 20
 _SWITCH_INTERVAL = 20e-6
 
 
-class Batch(NamedTuple):
+class WriteBatch(NamedTuple):
     """Rows of one turn of the event loop."""
 
     epoch: int
     rows: list[Row]
 
 
-class Chunk(NamedTuple):
+class CompactionChunk(NamedTuple):
     """Rows to delete, and how the log stands after that."""
 
-    state: State
+    state: CompactionState
     revisions: list[int]
 
 
-class Committed(NamedTuple):
+class BatchCommitted(NamedTuple):
     revision: int
     rows: int
 
 
-class Failed(NamedTuple):
+class BatchFailed(NamedTuple):
     epoch: int
     reason: str
 
 
-class Compacted(NamedTuple):
+class ChunkCompacted(NamedTuple):
     reason: str  # why it failed, or nothing
 
 
-class Ended(NamedTuple):
+class WriterStopped(NamedTuple):
     pass
 
 
-Outcome = Committed | Failed | Compacted | Ended
+WriterReport = BatchCommitted | BatchFailed | ChunkCompacted | WriterStopped
 
 
-class Writer:
+class LogWriter:
     """Hand over batches and chunks; read the outcomes when `report` was called."""
 
-    def __init__(self, log: Log, lock: Lock, identity: int, report: Callable[[], None]) -> None:
-        self.outcomes: deque[Outcome] = deque()
+    def __init__(self, log: StoreLog, lock: StoreLock, identity: int, report: Callable[[], None]) -> None:
+        self.outcomes: deque[WriterReport] = deque()
         self._log = log
         self._lock = lock
         self._identity = identity
         self._report = report
-        self._queue: SimpleQueue[Batch | Chunk | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteBatch | CompactionChunk | None] = SimpleQueue()
         self._broken = -1  # the epoch of the last failure
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
         threading.Thread(target=self._run, name="plimsoll-store", daemon=True).start()
 
-    def put(self, work: Batch | Chunk | None) -> None:
+    def put(self, work: WriteBatch | CompactionChunk | None) -> None:
         """Hand over; None ends the thread after all that came before."""
         self._queue.put(work)
 
     def _run(self) -> None:
         work = self._queue.get()
         while work is not None:
-            if isinstance(work, Chunk):
+            if isinstance(work, CompactionChunk):
                 self._compact(work)
                 work = self._queue.get()
             else:
@@ -90,9 +90,9 @@ class Writer:
             self._log.close()
         finally:
             self._lock.close()
-            self._tell(Ended())
+            self._tell(WriterStopped())
 
-    def _commit(self, batch: Batch) -> Batch | Chunk | None:
+    def _commit(self, batch: WriteBatch) -> WriteBatch | CompactionChunk | None:
         """Commit a batch and those that wait behind it; gives what comes next."""
         epoch, rows = batch.epoch, list(batch.rows)
         octets = _octets(rows)
@@ -101,7 +101,7 @@ class Writer:
                 work = self._queue.get_nowait()
             except Empty:
                 break
-            if not isinstance(work, Batch) or work.epoch != epoch:
+            if not isinstance(work, WriteBatch) or work.epoch != epoch:
                 self._append(epoch, rows)
                 return work
             rows += work.rows
@@ -116,20 +116,20 @@ class Writer:
             self._log.append(rows)
         except Exception as error:  # whatever it is, those who wait must hear of it
             self._broken = epoch
-            self._tell(Failed(epoch, str(error) or repr(error)))
+            self._tell(BatchFailed(epoch, str(error) or repr(error)))
             return
-        self._lock.write_mark(Mark(rows[-1][0], self._log.flushed, self._identity))
-        self._tell(Committed(rows[-1][0], len(rows)))
+        self._lock.write_mark(RevisionMark(rows[-1][0], self._log.flushed, self._identity))
+        self._tell(BatchCommitted(rows[-1][0], len(rows)))
 
-    def _compact(self, chunk: Chunk) -> None:
+    def _compact(self, chunk: CompactionChunk) -> None:
         reason = ""
         try:
             self._log.compact(chunk.state, chunk.revisions)
         except Exception as error:
             reason = str(error) or repr(error)
-        self._tell(Compacted(reason))
+        self._tell(ChunkCompacted(reason))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: WriterReport) -> None:
         self.outcomes.append(outcome)
         self._report()
 

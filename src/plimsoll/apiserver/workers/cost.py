@@ -12,15 +12,15 @@ import re
 
 import msgspec
 
-from plimsoll.apiserver.handlers.negotiation import JSON, YAML, Accepted, media_type
+from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType, parse_media_type
 from plimsoll.apiserver.protobuf import CONTENT_TYPE as PROTOBUF
 
-#: Requests up to this size, with the object they change, never cost more than `LIGHT_MICROSECONDS`.
+#: Requests up to this size, with the object they change, never cost more than `MAX_INLINE_MICROSECONDS`.
 SMALL_BYTES = 16 << 10
 #: Larger ones always go to a worker.
 LARGE_BYTES = 512 << 10
 #: The longest that one request may hold up all others, by this estimate.
-LIGHT_MICROSECONDS = 75_000
+MAX_INLINE_MICROSECONDS = 75_000
 
 #: Worst case per `,` or `:` of JSON: pods of containers without fields, and lists of names.
 _PER_SEPARATOR = 20
@@ -40,14 +40,14 @@ _RENDERED_BYTES = {YAML: 16 << 10, PROTOBUF: 64 << 10, JSON: 128 << 10}
 _EXPRESSION = re.compile(rb'"expression"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 
-def is_heavy_write(resource: str, body: bytes, content_type: str, stored: bytes) -> bool:
+def is_expensive_write(resource: str, body: bytes, content_type: str, stored: bytes) -> bool:
     """Return whether a write belongs in a worker; `resource` is its key, `stored` its object, if any."""
     size = len(body) + len(stored)
     if size <= SMALL_BYTES and resource not in _WITH_CEL:
         return False
     if size > LARGE_BYTES:
         return True
-    return estimate_write(resource, body, content_type, stored) > LIGHT_MICROSECONDS
+    return estimate_write(resource, body, content_type, stored) > MAX_INLINE_MICROSECONDS
 
 
 def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes) -> int:
@@ -60,7 +60,7 @@ def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes)
     return cost
 
 
-def is_heavy_rendering(raw: bytes, accepted: Accepted) -> bool:
+def is_expensive_rendering(raw: bytes, accepted: AcceptedMediaType) -> bool:
     """Return whether showing one object in the form that was asked for belongs into a worker."""
     if accepted.media == JSON and not accepted.table and not accepted.partial:
         return False
@@ -75,7 +75,7 @@ def _separator_cost(resource: str, text: bytes) -> int:
 
 def _is_json(body: bytes, content_type: str) -> bool:
     """Return whether a body is read by the fast decoder; YAML that is JSON is, too."""
-    media = media_type(content_type)
+    media = parse_media_type(content_type)
     if media in ("", JSON) or (media.startswith("application/") and media.endswith("+json")):
         return True
     if not media.endswith("yaml") or body[:1] not in (b"{", b"["):

@@ -1,8 +1,8 @@
 """Messages between the server and its worker processes.
 
-Owns the frames (four bytes of length, then msgpack) and their types. The server sends a `Setup` and then
-`Job` after `Job`; while a worker handles one it asks questions, each of which gets exactly one reply; `Done`
-ends the job. Nothing in a message is code: a worker is handed data only.
+Owns the frames (four bytes of length, then msgpack) and their types. The server sends a `WorkerSetup` and
+then `WorkerJob` after `WorkerJob`; while a worker handles one it asks questions, each of which gets exactly
+one reply; `Done` ends the job. Nothing in a message is code: a worker is handed data only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import msgspec
 
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.request import Call
-from plimsoll.apiserver.storage import Key, Stored
+from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.errors import ApiError
 
 HEADER_BYTES = 4
 
 
-class Setup(msgspec.Struct, tag=True, array_like=True):
+class WorkerSetup(msgspec.Struct, tag=True, array_like=True):
     """The first message to a worker: settings that hold for all its jobs."""
 
     gates: frozenset[str]
@@ -30,7 +30,7 @@ class Setup(msgspec.Struct, tag=True, array_like=True):
     cpu_seconds: int
 
 
-class Person(msgspec.Struct, array_like=True):
+class WireUser(msgspec.Struct, array_like=True):
     """A `User` on the wire."""
 
     name: str
@@ -39,19 +39,19 @@ class Person(msgspec.Struct, array_like=True):
     extra: dict[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, user: User) -> Person:
+    def of(cls, user: User) -> WireUser:
         return cls(user.name, user.uid, user.groups, dict(user.extra))
 
     def user(self) -> User:
         return User(self.name, self.uid, self.groups, self.extra)
 
 
-class Job(msgspec.Struct, tag=True, array_like=True):
+class WorkerJob(msgspec.Struct, tag=True, array_like=True):
     """One authorized request, with the time and the UID a new object gets."""
 
     method: str
     path: str
-    user: Person
+    user: WireUser
     query: list[tuple[str, str]]
     headers: dict[str, str]
     body: bytes
@@ -59,14 +59,14 @@ class Job(msgspec.Struct, tag=True, array_like=True):
     uid: str
 
     @classmethod
-    def of(cls, call: Call, now: datetime, uid: str) -> Job:
+    def of(cls, call: ApiRequest, now: datetime, uid: str) -> WorkerJob:
         """A job for a request; headers that `Api` does not read (credentials among them) stay behind."""
         headers = {name: call.headers[name] for name in _HEADERS if name in call.headers}
-        user = Person.of(call.user)
+        user = WireUser.of(call.user)
         return cls(call.method, call.path, user, list(call.query), headers, call.body, now, uid)
 
-    def call(self) -> Call:
-        return Call(self.method, self.path, self.user.user(), self.query, self.headers, self.body)
+    def call(self) -> ApiRequest:
+        return ApiRequest(self.method, self.path, self.user.user(), self.query, self.headers, self.body)
 
 
 _HEADERS = ("accept", "content-type", "user-agent")
@@ -78,7 +78,7 @@ _HEADERS = ("accept", "content-type", "user-agent")
 class GetObject(msgspec.Struct, tag=True, array_like=True):
     """The current state of an object."""
 
-    key: Key
+    key: ObjectKey
 
 
 class ListObjects(msgspec.Struct, tag=True, array_like=True):
@@ -116,13 +116,13 @@ class Authorize(msgspec.Struct, tag=True, array_like=True):
         )
 
 
-class RulesOfUser(msgspec.Struct, tag=True, array_like=True):
+class GetUserRules(msgspec.Struct, tag=True, array_like=True):
     """The RBAC rules that the user of the job has in a namespace."""
 
     namespace: str
 
 
-class RulesOfRole(msgspec.Struct, tag=True, array_like=True):
+class GetRoleRules(msgspec.Struct, tag=True, array_like=True):
     """The rules of a role that a binding names."""
 
     kind: str
@@ -133,7 +133,7 @@ class RulesOfRole(msgspec.Struct, tag=True, array_like=True):
 class WriteObject(msgspec.Struct, tag=True, array_like=True):
     """Commit a write: atomic with the check that the object is still at `expected` (None: absent)."""
 
-    key: Key
+    key: ObjectKey
     raw: bytes
     expected: int | None
     deletes: bool = False
@@ -141,7 +141,7 @@ class WriteObject(msgspec.Struct, tag=True, array_like=True):
     charges: bool = False
 
 
-class Finish(msgspec.Struct, tag=True, array_like=True):
+class JobResult(msgspec.Struct, tag=True, array_like=True):
     """The end of a job: the response, and the revision that must be durable before it is sent."""
 
     status: int
@@ -153,42 +153,42 @@ class Finish(msgspec.Struct, tag=True, array_like=True):
     retire: bool = False
 
 
-class Ready(msgspec.Struct, tag=True, array_like=True):
+class WorkerReady(msgspec.Struct, tag=True, array_like=True):
     """The worker has started and waits for jobs."""
 
 
-Question: TypeAlias = GetObject | ListObjects | Authorize | RulesOfUser | RulesOfRole | WriteObject
-FromWorker: TypeAlias = Question | Finish | Ready
+WorkerQuery: TypeAlias = GetObject | ListObjects | Authorize | GetUserRules | GetRoleRules | WriteObject
+FromWorker: TypeAlias = WorkerQuery | JobResult | WorkerReady
 
 
 # -- replies to them
 
 
-class Objects(msgspec.Struct, tag=True, array_like=True):
+class ObjectsReply(msgspec.Struct, tag=True, array_like=True):
     """Objects as they are stored, at the server's current revision; none where there are none."""
 
-    items: list[Stored]
+    items: list[StoredObject]
     revision: int
 
 
-class Decided(msgspec.Struct, tag=True, array_like=True):
+class DecisionReply(msgspec.Struct, tag=True, array_like=True):
     """An authorizer's decision."""
 
     allowed: bool
     reason: str
 
 
-class Rules(msgspec.Struct, tag=True, array_like=True):
+class RulesReply(msgspec.Struct, tag=True, array_like=True):
     """RBAC rules: verbs, groups, resources, names, paths; None where there is no such role."""
 
     rules: list[tuple[tuple[str, ...], ...]] | None
 
 
-class Changed(msgspec.Struct, tag=True, array_like=True):
+class ConflictReply(msgspec.Struct, tag=True, array_like=True):
     """The object has changed since it was read: the request has to be worked out again."""
 
 
-class Refused(msgspec.Struct, tag=True, array_like=True):
+class ErrorReply(msgspec.Struct, tag=True, array_like=True):
     """The write was refused: the fields of an `ApiError`."""
 
     code: int
@@ -198,15 +198,15 @@ class Refused(msgspec.Struct, tag=True, array_like=True):
     headers: dict[str, str]
 
     @classmethod
-    def of(cls, error: ApiError) -> Refused:
+    def of(cls, error: ApiError) -> ErrorReply:
         return cls(error.code, error.reason, error.message, error.details, error.headers)
 
     def error(self) -> ApiError:
         return ApiError(self.code, self.reason, self.message, self.details, self.headers)
 
 
-Reply: TypeAlias = Objects | Decided | Rules | Changed | Refused
-ToWorker: TypeAlias = Setup | Job | Reply
+ServerReply: TypeAlias = ObjectsReply | DecisionReply | RulesReply | ConflictReply | ErrorReply
+ToWorker: TypeAlias = WorkerSetup | WorkerJob | ServerReply
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)

@@ -19,17 +19,17 @@ from pathlib import Path
 
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.fair_queue import FairQueue
-from plimsoll.apiserver.status import timeout, unavailable
+from plimsoll.apiserver.status import service_unavailable, timeout
 from plimsoll.apiserver.workers.messages import (
     HEADER_BYTES,
-    Finish,
     FromWorker,
-    Job,
-    Question,
-    Ready,
-    Reply,
-    Setup,
+    JobResult,
+    ServerReply,
     ToWorker,
+    WorkerJob,
+    WorkerQuery,
+    WorkerReady,
+    WorkerSetup,
     decode_from_worker,
     encode_frame,
 )
@@ -136,7 +136,7 @@ class WorkerPool:
         """Process IDs of the workers there are."""
         return [worker.pid for worker in self._all if worker.alive]
 
-    async def run(self, user: str, job: Job, answer: Callable[[Question], Reply]) -> Finish:
+    async def run(self, user: str, job: WorkerJob, answer: Callable[[WorkerQuery], ServerReply]) -> JobResult:
         """Have a worker handle a job; `answer` replies to its questions.
 
         Raises ApiError 429 if too many jobs wait, 504 if it takes too long, 503 if the worker fails.
@@ -160,12 +160,12 @@ class WorkerPool:
             await asyncio.sleep(_POLL_SECONDS)
         await asyncio.gather(*self._endings)
 
-    async def _run(self, job: Job, answer: Callable[[Question], Reply]) -> Finish:
+    async def _run(self, job: WorkerJob, answer: Callable[[WorkerQuery], ServerReply]) -> JobResult:
         try:
             worker = await self._obtain()
         except OSError as error:  # TimeoutError and ConnectionError among them
             _log.error("cannot start a worker process: %s", error or "it did not answer in time")
-            raise unavailable("the server cannot start a worker process for this request") from None
+            raise service_unavailable("the server cannot start a worker process for this request") from None
         try:
             async with asyncio.timeout(self.limits.request_timeout):
                 finish = await self._converse(worker, job, answer)
@@ -177,7 +177,7 @@ class WorkerPool:
             ) from None
         except ConnectionError:
             self._kill(worker)
-            raise unavailable("the worker process that handled the request failed") from None
+            raise service_unavailable("the worker process that handled the request failed") from None
         except BaseException:  # the client has gone away, or the server stops
             self._kill(worker)
             raise
@@ -187,13 +187,15 @@ class WorkerPool:
             self._put_back(worker)
         return finish
 
-    async def _converse(self, worker: _Process, job: Job, answer: Callable[[Question], Reply]) -> Finish:
+    async def _converse(
+        self, worker: _Process, job: WorkerJob, answer: Callable[[WorkerQuery], ServerReply]
+    ) -> JobResult:
         await worker.send(job)
         while True:
             message = await worker.receive()
-            if isinstance(message, Finish):
+            if isinstance(message, JobResult):
                 return message
-            assert not isinstance(message, Ready)
+            assert not isinstance(message, WorkerReady)
             await worker.send(answer(message))
 
     # -- processes
@@ -227,9 +229,11 @@ class WorkerPool:
         limits = self.limits
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await worker.send(Setup(self._gates.on, limits.memory_bytes, int(limits.request_timeout) + 5))
+                await worker.send(
+                    WorkerSetup(self._gates.on, limits.memory_bytes, int(limits.request_timeout) + 5)
+                )
                 ready = await worker.receive()
-            assert isinstance(ready, Ready)
+            assert isinstance(ready, WorkerReady)
         except BaseException:
             self._kill(worker)
             raise

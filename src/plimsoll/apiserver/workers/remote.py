@@ -1,9 +1,9 @@
 """The server's store and authorizer, as a worker process sees them.
 
 Owns the worker's end of the questions in `messages.py`. The classes here stand in for `Store`, `Authorizer`
-and `Admission`, so that `Api` runs in a worker unchanged. A write is committed by the server, only if the
-object is still the one that was read; otherwise `ObjectChanged` ends the attempt, and `worker.py` starts
-another one.
+and `AdmissionChain`, so that `Api` runs in a worker unchanged. A write is committed by the server, only if
+the object is still the one that was read; otherwise `ObjectChangedError` ends the attempt, and `worker.py`
+starts another one.
 """
 
 from __future__ import annotations
@@ -12,27 +12,35 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from plimsoll.api import codec
-from plimsoll.apiserver.admission.admission import Admission
+from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes, Decision
 from plimsoll.apiserver.auth.authorization import Authorizer
-from plimsoll.apiserver.auth.rbac_rules import Rule
-from plimsoll.apiserver.auth.role_index import Policy
+from plimsoll.apiserver.auth.rbac_rules import PolicyRule
+from plimsoll.apiserver.auth.role_index import RoleIndex
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.route import Route
-from plimsoll.apiserver.storage import Key, Page, Store, Stored
-from plimsoll.apiserver.storage.refusals import object_too_large
-from plimsoll.apiserver.storage.store import LARGEST_OBJECT, Observer
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.storage import ListPage, ObjectKey, Store, StoredObject
+from plimsoll.apiserver.storage.api_errors import object_too_large
+from plimsoll.apiserver.storage.store import MAX_OBJECT_BYTES, Observer
 from plimsoll.apiserver.workers import messages
-from plimsoll.apiserver.workers.messages import Changed, Decided, Objects, Question, Refused, Reply, Rules
+from plimsoll.apiserver.workers.messages import (
+    ConflictReply,
+    DecisionReply,
+    ErrorReply,
+    ObjectsReply,
+    RulesReply,
+    ServerReply,
+    WorkerQuery,
+)
 
 #: Puts a question to the server and waits for the reply.
-Ask = Callable[[Question], Reply]
+Ask = Callable[[WorkerQuery], ServerReply]
 Tree = dict[str, Any]
-Items: TypeAlias = list[Stored]
+Items: TypeAlias = list[StoredObject]
 
 
-class ObjectChanged(Exception):
+class ObjectChangedError(Exception):
     """The object was changed by somebody else between reading and writing it."""
 
 
@@ -58,62 +66,64 @@ class RemoteStore(Store):
 
     @property
     def durable(self) -> int:
-        """Waiting for the disk is left to the server, see `Finish.revision`."""
+        """Waiting for the disk is left to the server, see `JobResult.revision`."""
         return self._seen
 
     @property
     def trouble(self) -> str:
         return ""
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: ObjectKey) -> StoredObject | None:
         items = self._objects(messages.GetObject(key))
         return items[0] if items else None
 
-    def list(self, resource: str, namespace: str | None = None, **paging: Any) -> Page:
+    def list(self, resource: str, namespace: str | None = None, **paging: Any) -> ListPage:
         """All objects of a resource; a worker never pages."""
         assert not paging
-        return Page(self._objects(messages.ListObjects(resource, namespace)), self._seen, 0)
+        return ListPage(self._objects(messages.ListObjects(resource, namespace)), self._seen, 0)
 
     def observe(self, observer: Observer) -> None:
         """Changes are observed in the server."""
 
-    def create(self, key: Key, tree: Tree) -> Stored:
+    def create(self, key: ObjectKey, tree: Tree) -> StoredObject:
         return self._commit(key, tree, None)
 
-    def update(self, key: Key, tree: Tree, expected: int) -> Stored:
+    def update(self, key: ObjectKey, tree: Tree, expected: int) -> StoredObject:
         return self._commit(key, tree, expected)
 
-    def delete(self, key: Key, tree: Tree, expected: int) -> Stored:
+    def delete(self, key: ObjectKey, tree: Tree, expected: int) -> StoredObject:
         return self._commit(key, tree, expected, deletes=True)
 
     async def settled(self, revision: int) -> None:
         """Have the server wait for the disk."""
         self.awaited = max(self.awaited, revision)
 
-    def _objects(self, question: Question) -> Items:
+    def _objects(self, question: WorkerQuery) -> Items:
         reply = self._ask(question)
-        assert isinstance(reply, Objects)
+        assert isinstance(reply, ObjectsReply)
         self._seen = reply.revision
         return reply.items
 
-    def _commit(self, key: Key, tree: Tree, expected: int | None, *, deletes: bool = False) -> Stored:
+    def _commit(
+        self, key: ObjectKey, tree: Tree, expected: int | None, *, deletes: bool = False
+    ) -> StoredObject:
         tree["metadata"]["resourceVersion"] = str(
             self._seen + 1
         )  # its likely size; the server sets the real one
         raw = codec.encode(tree)
-        if len(raw) > LARGEST_OBJECT and not deletes:
-            raise object_too_large(len(raw), LARGEST_OBJECT)
+        if len(raw) > MAX_OBJECT_BYTES and not deletes:
+            raise object_too_large(len(raw), MAX_OBJECT_BYTES)
         charges, self.charges = self.charges, False
         reply = self._ask(messages.WriteObject(key, raw, expected, deletes, charges))
-        if isinstance(reply, Changed):
-            raise ObjectChanged
-        if isinstance(reply, Refused):
+        if isinstance(reply, ConflictReply):
+            raise ObjectChangedError
+        if isinstance(reply, ErrorReply):
             raise reply.error()
-        assert isinstance(reply, Objects)
+        assert isinstance(reply, ObjectsReply)
         return reply.items[0]
 
 
-class RemotePolicy(Policy):
+class RemoteRoleIndex(RoleIndex):
     """The roles of the server."""
 
     def __init__(self, ask: Ask) -> None:
@@ -122,12 +132,12 @@ class RemotePolicy(Policy):
     def has_role(self, kind: str, name: str, namespace: str) -> bool:
         return self._rules(kind, name, namespace) is not None
 
-    def rules_of(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+    def rules_of(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...]:
         return _read_rules(self._rules(kind, name, namespace))
 
     def _rules(self, kind: str, name: str, namespace: str) -> list[tuple[tuple[str, ...], ...]] | None:
-        reply = self._ask(messages.RulesOfRole(kind, name, namespace))
-        assert isinstance(reply, Rules)
+        reply = self._ask(messages.GetRoleRules(kind, name, namespace))
+        assert isinstance(reply, RulesReply)
         return reply.rules
 
 
@@ -136,34 +146,34 @@ class RemoteAuthorizer(Authorizer):
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self.policy = RemotePolicy(ask)
+        self.policy = RemoteRoleIndex(ask)
 
     def authorize(self, asked: Attributes) -> Decision:
         reply = self._ask(messages.Authorize.of(asked))
-        assert isinstance(reply, Decided)
+        assert isinstance(reply, DecisionReply)
         return Decision(reply.allowed, reply.reason)
 
-    def rules_for(self, user: User, namespace: str) -> tuple[Rule, ...]:
-        reply = self._ask(messages.RulesOfUser(namespace))
-        assert isinstance(reply, Rules)
+    def rules_for(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
+        reply = self._ask(messages.GetUserRules(namespace))
+        assert isinstance(reply, RulesReply)
         return _read_rules(reply.rules)
 
-    def observe(self, key: Key, tree: Any) -> None:
+    def observe(self, key: ObjectKey, tree: Any) -> None:
         """Changes are observed in the server."""
 
 
-class RemoteAdmission(Admission):
+class RemoteAdmission(AdmissionChain):
     """Admission whose quota charge is committed by the server, in the same step as the write."""
 
-    def __init__(self, context: Context, store: RemoteStore) -> None:
+    def __init__(self, context: ApiContext, store: RemoteStore) -> None:
         super().__init__(context)
         self._remote = store
 
-    def charge(self, route: Route, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
+    def charge(self, route: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
         """Refuse early what exceeds a quota now; the server decides again when it commits."""
         super().charge(route, tree, old, dry_run=True)
         self._remote.charges = not dry_run
 
 
-def _read_rules(rules: list[tuple[tuple[str, ...], ...]] | None) -> tuple[Rule, ...]:
-    return tuple(Rule(*fields) for fields in rules or ())
+def _read_rules(rules: list[tuple[tuple[str, ...], ...]] | None) -> tuple[PolicyRule, ...]:
+    return tuple(PolicyRule(*fields) for fields in rules or ())

@@ -13,9 +13,9 @@ from plimsoll.apiserver.admission.plugins import (
     admit_priority,
     admit_runtime_class,
     admit_tolerations,
-    refuse_in_namespace,
-    refuse_namespace_deletion,
-    refuse_second_default,
+    check_namespace,
+    check_namespace_deletion,
+    check_single_default,
 )
 from tests.unit.apiserver.validation.objects import Tree
 
@@ -71,10 +71,10 @@ def test_an_update_keeps_the_priority() -> None:
 
 def test_one_class_is_the_default() -> None:
     new = _class("new", 1, globalDefault=True)
-    assert refuse_second_default(new, None, CLASSES).startswith("PriorityClass mid is already marked")
-    assert refuse_second_default(_class("new", 1), None, CLASSES) == ""
-    assert refuse_second_default(new, None, CLASSES[:1]) == ""
-    assert refuse_second_default(CLASSES[2], CLASSES[2], CLASSES) == ""
+    assert check_single_default(new, None, CLASSES).startswith("PriorityClass mid is already marked")
+    assert check_single_default(_class("new", 1), None, CLASSES) == ""
+    assert check_single_default(new, None, CLASSES[:1]) == ""
+    assert check_single_default(CLASSES[2], CLASSES[2], CLASSES) == ""
 
 
 def test_tolerations() -> None:
@@ -189,12 +189,12 @@ def test_all_together() -> None:
 
 
 def test_namespaces() -> None:
-    assert refuse_in_namespace("d", {"metadata": {"name": "d"}}) is None
-    assert refuse_in_namespace("d", None) == (404, 'namespaces "d" not found')
+    assert check_namespace("d", {"metadata": {"name": "d"}}) is None
+    assert check_namespace("d", None) == (404, 'namespaces "d" not found')
     ending = {"metadata": {"deletionTimestamp": "2025-01-01T00:00:00Z"}}
-    assert refuse_in_namespace("d", ending) == (
+    assert check_namespace("d", ending) == (
         403,
         "unable to create new content in namespace d because it is being terminated",
     )
-    assert refuse_namespace_deletion("kube-system")
-    assert not refuse_namespace_deletion("mine")
+    assert check_namespace_deletion("kube-system")
+    assert not check_namespace_deletion("mine")

@@ -13,7 +13,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.apiserver.admission.quota import Charged, charge_quotas
+from plimsoll.apiserver.admission.quota import QuotaCharge, charge_quotas
 from plimsoll.apiserver.validation.write_context import look
 from plimsoll.ledger.quota_usage import ExtendedNames, Surroundings
 from tests.unit.apiserver.validation.objects import NOW, Tree
@@ -39,7 +39,9 @@ def _pod(requests: Tree | None = None, limits: Tree | None = None, **spec: Any) 
     }
 
 
-def _charge(quota: Tree, tree: Tree, old: Tree | None = None, resource: str = "pods", **more: Any) -> Charged:
+def _charge(
+    quota: Tree, tree: Tree, old: Tree | None = None, resource: str = "pods", **more: Any
+) -> QuotaCharge:
     before = copy.deepcopy((quota, tree, old))
     subresource = more.pop("subresource", "")
     charged = charge_quotas([quota], resource, tree, old, Surroundings(NOW, **more), subresource=subresource)
@@ -74,7 +76,7 @@ def test_what_is_limited_must_be_said() -> None:
 
 def test_a_quota_that_was_never_measured() -> None:
     quota = _quota({"pods": "1"})
-    assert _charge({**quota, "status": {}}, _pod()) == Charged()
+    assert _charge({**quota, "status": {}}, _pod()) == QuotaCharge()
     unknown = {**quota, "status": {"hard": {"pods": "1"}}}
     assert _charge(unknown, _pod()).refusal == "status unknown for quota: q, resources: pods"
 
@@ -137,10 +139,10 @@ def test_scope_selectors(operator: str, values: list[str], name: str, counts: bo
 def test_updates() -> None:
     quota = _quota({"pods": "1", "requests.cpu": "2"}, {"pods": "1", "requests.cpu": "1"})
     small, big = _pod({"cpu": "1"}), _pod({"cpu": "3"})
-    assert _charge(quota, big, small) == Charged()  # a pod's spec does not change so
+    assert _charge(quota, big, small) == QuotaCharge()  # a pod's spec does not change so
     assert "requested: requests.cpu=2," in _charge(quota, big, small, subresource="resize").refusal
-    assert _charge(quota, small, big, subresource="resize") == Charged()
-    assert _charge(quota, big, small, subresource="status") == Charged()
+    assert _charge(quota, small, big, subresource="resize") == QuotaCharge()
+    assert _charge(quota, big, small, subresource="status") == QuotaCharge()
     scoped = _quota({"pods": "1"}, {"pods": "1"}, scopes=["Terminating"])
     ending = _pod({"cpu": "1"}, activeDeadlineSeconds=5)
     assert _charge(scoped, ending, small).refusal.startswith("exceeded quota: q, requested: pods=1")
@@ -177,10 +179,10 @@ def test_claims() -> None:
     assert after["status"]["used"]["gpu.deviceclass.resource.k8s.io/devices"] == "2"
     named = ExtendedNames({"gpu": "example.com/gpu"})
     quota = _quota({"requests.example.com/gpu": "1"})
-    assert _charge(quota, claim, resource=CLAIMS) == Charged()
+    assert _charge(quota, claim, resource=CLAIMS) == QuotaCharge()
     assert "exceeded quota" in _charge(quota, claim, resource=CLAIMS, extended=named).refusal
     off = Gates.of({"DRAExtendedResource": False})
-    assert _charge(quota, claim, resource=CLAIMS, extended=named, gates=off) == Charged()
+    assert _charge(quota, claim, resource=CLAIMS, extended=named, gates=off) == QuotaCharge()
 
 
 def test_a_class_without_a_name_has_one_all_the_same() -> None:
@@ -188,7 +190,7 @@ def test_a_class_without_a_name_has_one_all_the_same() -> None:
     quota = _quota({name: "1"})
     unnamed = ExtendedNames({"gpu": ""})
     assert f"requested: {name}=2" in _charge(quota, _claim(), resource=CLAIMS, extended=unnamed).refusal
-    assert _charge(quota, _claim(), resource=CLAIMS) == Charged()  # there is no such class
+    assert _charge(quota, _claim(), resource=CLAIMS) == QuotaCharge()  # there is no such class
 
 
 def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
@@ -197,7 +199,7 @@ def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
     pods = {"p": msgspec.structs.replace(pod, metadata=ObjectMeta(name="p", uid="uid-p"))}
     others: list[ResourceClaim] = []
 
-    def charge(claim: Tree) -> Charged:
+    def charge(claim: Tree) -> QuotaCharge:
         quota = _quota({"requests.example.com/gpu": "9"})
         return _charge(
             quota,
@@ -234,7 +236,7 @@ def test_the_status_of_a_volume_is_charged_and_never_refused() -> None:
     (after,) = _charge(quota, growing, _volume(), "persistentvolumeclaims", subresource="status").quotas
     assert after["status"]["used"] == {"requests.storage": "3Gi"}
     assert "exceeded" in _charge(quota, _volume("2Gi"), _volume(), "persistentvolumeclaims").refusal
-    assert _charge(quota, growing, growing, "persistentvolumeclaims") == Charged()
+    assert _charge(quota, growing, growing, "persistentvolumeclaims") == QuotaCharge()
 
 
 def test_a_volume_between_two_classes_counts_in_both() -> None:
@@ -260,8 +262,8 @@ def test_other_objects() -> None:
     assert "configmaps=1" in _charge(quota, {"metadata": {}}, resource="configmaps").refusal
     quota = _quota({"count/deployments.apps": "1"})
     assert len(_charge(quota, {}, resource="deployments.apps").quotas) == 1
-    assert _charge(quota, {}, {}, resource="deployments.apps") == Charged()
-    assert _charge(_quota({"count/events": "0"}), {}, resource="events") == Charged()
+    assert _charge(quota, {}, {}, resource="deployments.apps") == QuotaCharge()
+    assert _charge(_quota({"count/events": "0"}), {}, resource="events") == QuotaCharge()
     volume: Tree = {"spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}}}
     name = "gold.storageclass.storage.k8s.io/requests.storage"
     (after,) = _charge(_quota({name: "5Gi"}), volume, resource="persistentvolumeclaims").quotas

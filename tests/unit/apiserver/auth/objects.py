@@ -6,7 +6,7 @@ from typing import Any
 
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.users import ALL_AUTHENTICATED, User
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store
 
 RBAC = "rbac.authorization.k8s.io"
 BOB = User("bob", groups=("team", ALL_AUTHENTICATED))
@@ -28,7 +28,7 @@ def put(store: Store, resource: str, name: str, tree: dict[str, Any], namespace:
     if namespace:
         metadata["namespace"] = namespace
     full = {**tree, "metadata": metadata}
-    key = Key(resource, namespace, name)
+    key = ObjectKey(resource, namespace, name)
     before = store.get(key)
     if before is None:
         store.create(key, full)
@@ -38,7 +38,7 @@ def put(store: Store, resource: str, name: str, tree: dict[str, Any], namespace:
 
 
 def remove(store: Store, resource: str, name: str, namespace: str = "") -> None:
-    key = Key(resource, namespace, name)
+    key = ObjectKey(resource, namespace, name)
     before = store.get(key)
     if before is not None:
         store.delete(key, {"metadata": {"name": name}}, before.revision)

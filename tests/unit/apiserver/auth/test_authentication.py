@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.authentication import Authenticator, bearer_token, certificate_user
 from plimsoll.apiserver.auth.jwt import SigningKey
-from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccounts
-from plimsoll.apiserver.auth.token_file import Tokens
+from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
+from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ADMIN, ALL_AUTHENTICATED, ANONYMOUS, User
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import new_store, put
@@ -24,8 +24,10 @@ def new_authenticator() -> tuple[Authenticator, str]:
     """One that knows the administrator's token `letmein`, and a service account with this token."""
     store = new_store()
     put(store, "serviceaccounts", "a", {}, "x")
-    accounts = ServiceAccounts(store, KEY)
-    return Authenticator(Tokens(admin="letmein"), accounts), accounts.request("x", "a", {})["status"]["token"]
+    accounts = ServiceAccountTokens(store, KEY)
+    return Authenticator(StaticTokens(admin="letmein"), accounts), accounts.request("x", "a", {})["status"][
+        "token"
+    ]
 
 
 AUTHENTICATOR, TOKEN = new_authenticator()
@@ -74,7 +76,7 @@ def test_audiences_of_tokens() -> None:
     assert AUTHENTICATOR.review("letmein", ["other"]) is None
     assert AUTHENTICATOR.review("letmein", ["other", ISSUER]) == (ADMIN, (ISSUER,))
     assert AUTHENTICATOR.review("nope") is None
-    alone = Authenticator(Tokens(admin="letmein"))
+    alone = Authenticator(StaticTokens(admin="letmein"))
     assert alone.review("letmein") == (ADMIN, ())
     assert alone.review("nope") is None
 

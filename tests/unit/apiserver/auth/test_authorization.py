@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from plimsoll.apiserver.auth import users
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authorization import Authorizer
-from plimsoll.apiserver.auth.rbac_rules import allows_naively
-from plimsoll.apiserver.auth.role_index import Policy
+from plimsoll.apiserver.auth.rbac_rules import is_allowed_naive
+from plimsoll.apiserver.auth.role_index import RoleIndex
 from plimsoll.apiserver.auth.users import ALL_AUTHENTICATED, User
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import (
     BOB,
@@ -293,10 +293,10 @@ def allowed_naively(store: Store, asked: Attributes) -> bool:
     """Reads all that is stored anew and tries every rule."""
     grants = [
         grant
-        for namespace, grant in Policy(store).grants_of(asked.user)
+        for namespace, grant in RoleIndex(store).grants_of(asked.user)
         if namespace in ("", asked.namespace)
     ]
-    return users.MASTERS in asked.user.groups or allows_naively(grants, asked)
+    return users.MASTERS in asked.user.groups or is_allowed_naive(grants, asked)
 
 
 RULES = st.builds(
@@ -361,7 +361,7 @@ def test_only_what_changed_is_decoded_again() -> None:
     put_role(store, "a", rule("get", "pods"))
     put_role(store, "b", rule("get", "pods"))
     may(authorizer, BOB, "get", "pods")
-    kept = authorizer.policy._decoded[Key(f"clusterroles.{RBAC}", "", "a")]
+    kept = authorizer.policy._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")]
     put_role(store, "b", rule("list", "pods"))
     may(authorizer, BOB, "get", "pods")
-    assert authorizer.policy._decoded[Key(f"clusterroles.{RBAC}", "", "a")] is kept
+    assert authorizer.policy._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")] is kept

@@ -16,12 +16,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from plimsoll.apiserver.auth import certificates
 from plimsoll.apiserver.auth.authentication import certificate_user
 from plimsoll.apiserver.auth.certificates import (
-    USUAL_NAMES,
-    Authority,
-    Pair,
-    check_authority,
-    check_pair,
-    ssl_context,
+    DEFAULT_NAMES,
+    CertificateAuthority,
+    CertificatePair,
+    check_server_certificate,
+    create_ssl_context,
+    read_client_ca,
 )
 from plimsoll.apiserver.auth.users import ADMIN, User, driver_user, node_user
 from plimsoll.errors import ConfigError
@@ -40,8 +40,8 @@ def names_in(path: Path) -> set[str]:
 
 
 def test_the_ca_is_made_once(tmp_path: Path) -> None:
-    first = Authority.load_or_create(tmp_path)
-    assert Authority.load_or_create(tmp_path).certificate == first.certificate
+    first = CertificateAuthority.load_or_create(tmp_path)
+    assert CertificateAuthority.load_or_create(tmp_path).certificate == first.certificate
     assert stat.S_IMODE((tmp_path / "ca.key").stat().st_mode) == 0o600
     left = x509.load_pem_x509_certificate(first.certificate).not_valid_after_utc - datetime.datetime.now(
         datetime.UTC
@@ -50,20 +50,20 @@ def test_the_ca_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_server_certificate_is_kept_while_it_is_good(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     certificate, key = authority.server_pair(["node.example.com", "10.0.0.1"])
-    assert names_in(certificate) == {*USUAL_NAMES, "node.example.com", "10.0.0.1"}
+    assert names_in(certificate) == {*DEFAULT_NAMES, "node.example.com", "10.0.0.1"}
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     before = certificate.read_bytes()
     assert authority.server_pair(["10.0.0.1", "node.example.com"])[0].read_bytes() == before
     authority.server_pair(["other"])
-    assert names_in(certificate) == {*USUAL_NAMES, "other"}
+    assert names_in(certificate) == {*DEFAULT_NAMES, "other"}
 
 
 def test_the_server_certificate_is_made_again_before_it_ends(tmp_path: Path) -> None:
-    certificate, _ = Authority.load_or_create(tmp_path).server_pair()
+    certificate, _ = CertificateAuthority.load_or_create(tmp_path).server_pair()
     before = certificate.read_bytes()
-    authority = Authority.load_or_create(tmp_path, after(days=certificates.SERVER_DAYS - 29))
+    authority = CertificateAuthority.load_or_create(tmp_path, after(days=certificates.SERVER_DAYS - 29))
     authority.server_pair()
     assert certificate.read_bytes() != before
     again = certificate.read_bytes()
@@ -73,53 +73,53 @@ def test_the_server_certificate_is_made_again_before_it_ends(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("damage", ["server.crt", "server.key"])
 def test_a_damaged_server_certificate_is_made_again(tmp_path: Path, damage: str) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     authority.server_pair()
     (tmp_path / damage).write_text("nonsense")
-    check_pair(*authority.server_pair())
+    check_server_certificate(*authority.server_pair())
 
 
 def test_a_certificate_of_another_ca_is_made_again(tmp_path: Path) -> None:
-    Authority.load_or_create(tmp_path).server_pair()
+    CertificateAuthority.load_or_create(tmp_path).server_pair()
     (tmp_path / "ca.crt").unlink()
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     certificate, _ = authority.server_pair()
     issued = x509.load_pem_x509_certificate(certificate.read_bytes())
     issued.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
 
 
 def test_a_ca_that_ends_is_told(tmp_path: Path) -> None:
-    Authority.load_or_create(tmp_path)
+    CertificateAuthority.load_or_create(tmp_path)
     with pytest.raises(ConfigError, match="delete it and"):
-        Authority.load_or_create(tmp_path, after(days=certificates.CA_DAYS))
+        CertificateAuthority.load_or_create(tmp_path, after(days=certificates.CA_DAYS))
 
 
 def test_a_ca_whose_key_is_another_is_told(tmp_path: Path) -> None:
-    Authority.load_or_create(tmp_path)
-    other = Authority.load_or_create(tmp_path / "other")
+    CertificateAuthority.load_or_create(tmp_path)
+    other = CertificateAuthority.load_or_create(tmp_path / "other")
     (tmp_path / "ca.crt").write_bytes(other.certificate)
     with pytest.raises(ConfigError, match="do not belong together"):
-        Authority.load_or_create(tmp_path)
+        CertificateAuthority.load_or_create(tmp_path)
     (tmp_path / "ca.crt").write_bytes(b"nonsense")
     with pytest.raises(ConfigError, match="holds no certificate"):
-        Authority.load_or_create(tmp_path)
+        CertificateAuthority.load_or_create(tmp_path)
 
 
 def test_a_ca_made_by_half_is_made_again(tmp_path: Path) -> None:
     """The process may end between writing the key and the certificate."""
-    Authority.load_or_create(tmp_path)
+    CertificateAuthority.load_or_create(tmp_path)
     (tmp_path / "ca.crt").unlink()
-    assert Authority.load_or_create(tmp_path).certificate == (tmp_path / "ca.crt").read_bytes()
+    assert CertificateAuthority.load_or_create(tmp_path).certificate == (tmp_path / "ca.crt").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 300, "ümlaut", "host:6443", "-a", "a..b"])
 def test_names_that_are_none_are_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is no host name"):
-        Authority.load_or_create(tmp_path).server_pair([name])
+        CertificateAuthority.load_or_create(tmp_path).server_pair([name])
 
 
 def test_client_certificates_of_long_names_are_told(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     for user in (User("x" * 65), User(""), User("a", groups=("",))):
         with pytest.raises(ConfigError, match="use a token instead"):
             authority.issue_client(user)
@@ -144,7 +144,9 @@ def handshake(
     return far.getpeercert(), far.version()
 
 
-def client_context(authority: Authority, pair: Pair | None, folder: Path) -> ssl.SSLContext:
+def client_context(
+    authority: CertificateAuthority, pair: CertificatePair | None, folder: Path
+) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.certificate.decode())
     if pair is not None:
         (folder / "client.pem").write_bytes(pair.certificate + pair.key)
@@ -154,30 +156,30 @@ def client_context(authority: Authority, pair: Pair | None, folder: Path) -> ssl
 
 @pytest.mark.parametrize("user", [ADMIN, node_user("n1"), driver_user("gpu.example.com"), User("ümlaut, x")])
 def test_a_client_certificate_says_who(tmp_path: Path, user: User) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    server = ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
     peer, version = handshake(server, client_context(authority, authority.issue_client(user), tmp_path))
     assert version == "TLSv1.3"
     assert certificate_user(peer) == user.authenticated()
 
 
 def test_a_client_certificate_is_not_demanded(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    server = ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
     for name in ("localhost", "127.0.0.1", "kubernetes.default.svc"):
         peer, _ = handshake(server, client_context(authority, None, tmp_path), name)
         assert not peer
 
 
 def test_certificates_of_others_are_refused(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    stranger = Authority.load_or_create(tmp_path / "stranger")
-    server = ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    stranger = CertificateAuthority.load_or_create(tmp_path / "stranger")
+    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
     forged = client_context(authority, stranger.issue_client(ADMIN), tmp_path)
     forged.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 the client learns of it only later
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         handshake(server, forged)
-    believed = ssl_context(
+    believed = create_ssl_context(
         *authority.server_pair(), client_authorities=[authority.certificate, stranger.certificate]
     )
     peer, _ = handshake(believed, client_context(authority, stranger.issue_client(ADMIN), tmp_path))
@@ -185,8 +187,8 @@ def test_certificates_of_others_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_certificate_of_a_server_is_none_of_a_client(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    server = ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
     context = client_context(authority, authority.issue_server(["localhost"]), tmp_path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -194,9 +196,9 @@ def test_the_certificate_of_a_server_is_none_of_a_client(tmp_path: Path) -> None
 
 
 def test_an_expired_client_certificate_is_refused(tmp_path: Path) -> None:
-    Authority.load_or_create(tmp_path, after(days=-9))
-    authority = Authority.load_or_create(tmp_path, after(days=-2))
-    server = ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    CertificateAuthority.load_or_create(tmp_path, after(days=-9))
+    authority = CertificateAuthority.load_or_create(tmp_path, after(days=-2))
+    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
     context = client_context(authority, authority.issue_client(ADMIN, days=1), tmp_path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -204,52 +206,52 @@ def test_an_expired_client_certificate_is_refused(tmp_path: Path) -> None:
 
 
 def test_old_tls_is_refused(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    context = ssl_context(*authority.server_pair())
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    context = create_ssl_context(*authority.server_pair())
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_NONE
 
 
 def test_given_certificates_are_looked_at(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     certificate, key = tmp_path / "given.crt", tmp_path / "given.key"
 
-    def give(pair: Pair) -> None:
+    def give(pair: CertificatePair) -> None:
         certificate.write_bytes(pair.certificate)
         key.write_bytes(pair.key)
 
     give(authority.issue_server(["a"]))
-    check_pair(certificate, key)
+    check_server_certificate(certificate, key)
     with pytest.raises(ConfigError, match="cannot be read"):
-        check_pair(tmp_path / "none", key)
+        check_server_certificate(tmp_path / "none", key)
     with pytest.raises(ConfigError, match="holds no certificate"):
-        check_pair(key, key)
+        check_server_certificate(key, key)
     with pytest.raises(ConfigError, match="holds no private key"):
-        check_pair(certificate, certificate)
+        check_server_certificate(certificate, certificate)
     key.write_bytes(authority.issue_server(["a"]).key)
     with pytest.raises(ConfigError, match="is not the key of"):
-        check_pair(certificate, key)
+        check_server_certificate(certificate, key)
     give(authority.issue_client(ADMIN))
     with pytest.raises(ConfigError, match="is not for servers"):
-        check_pair(certificate, key)
+        check_server_certificate(certificate, key)
     give(authority.issue_server(["a"], days=1))
     with pytest.raises(ConfigError, match="ended on"):
-        ssl_context(certificate, key, now=after(days=2))
+        create_ssl_context(certificate, key, now=after(days=2))
 
 
 def test_a_client_ca_is_looked_at(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    assert check_authority(tmp_path / "ca.crt") == authority.certificate
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    assert read_client_ca(tmp_path / "ca.crt") == authority.certificate
     leaf = tmp_path / "leaf.crt"
     leaf.write_bytes(authority.issue_client(ADMIN).certificate)
     with pytest.raises(ConfigError, match="is no CA certificate"):
-        check_authority(leaf)
+        read_client_ca(leaf)
     with pytest.raises(ConfigError, match="cannot be used for TLS"):
-        ssl_context(*authority.server_pair(), client_authorities=[b"nonsense"])
+        create_ssl_context(*authority.server_pair(), client_authorities=[b"nonsense"])
 
 
 def test_what_certificates_are_for(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     root = x509.load_pem_x509_certificate(authority.certificate)
     assert root.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
     for pair, usage in (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from plimsoll.apiserver.auth.certificates import SERVER_DAYS, Authority, ssl_context
+from plimsoll.apiserver.auth.certificates import SERVER_DAYS, CertificateAuthority, create_ssl_context
 from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client import Client
@@ -31,7 +31,7 @@ def key_of(certificate: x509.Certificate) -> object:
 
 
 def test_certificates_begin_before_they_are_made(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     hour_ago = after(minutes=-55)()
     for pem in (
         authority.certificate,
@@ -42,9 +42,9 @@ def test_certificates_begin_before_they_are_made(tmp_path: Path) -> None:
 
 
 def test_a_small_step_back_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     before = authority.server_pair()[0].read_bytes()
-    again = Authority.load_or_create(tmp_path, after(minutes=-50))
+    again = CertificateAuthority.load_or_create(tmp_path, after(minutes=-50))
     assert again.certificate == authority.certificate
     assert again.server_pair()[0].read_bytes() == before
     assert not caplog.records
@@ -55,10 +55,10 @@ def test_certificates_are_made_again_when_the_clock_is_behind(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: object
 ) -> None:
     assert callable(clock)
-    old = Authority.load_or_create(tmp_path)
+    old = CertificateAuthority.load_or_create(tmp_path)
     client = client_context(old, old.issue_client(ADMIN), tmp_path)
     old.server_pair()
-    behind = Authority.load_or_create(tmp_path, clock)
+    behind = CertificateAuthority.load_or_create(tmp_path, clock)
     assert "has the clock stepped back?" in caplog.text
     first, second = parse(old.certificate), parse(behind.certificate)
     assert second.not_valid_before_utc < clock() < first.not_valid_before_utc
@@ -69,12 +69,12 @@ def test_certificates_are_made_again_when_the_clock_is_behind(
     assert leaf.not_valid_before_utc < clock()
     # Once the clock is right again, what was issued meanwhile is good, for clients of either CA certificate.
     assert leaf.not_valid_after_utc > after(days=SERVER_DAYS - 1)()
-    server = ssl_context(*pair, client_authorities=[behind.certificate], now=clock)
+    server = create_ssl_context(*pair, client_authorities=[behind.certificate], now=clock)
     peer, _ = handshake(server, client)
     assert peer
     assert handshake(server, client_context(behind, behind.issue_client(ADMIN), tmp_path))[0]
     caplog.clear()
-    right = Authority.load_or_create(tmp_path)
+    right = CertificateAuthority.load_or_create(tmp_path)
     assert right.certificate == behind.certificate
     assert right.server_pair()[0].read_bytes() == pair[0].read_bytes()
     assert not caplog.records
@@ -83,8 +83,8 @@ def test_certificates_are_made_again_when_the_clock_is_behind(
 def test_a_given_certificate_that_is_not_valid_yet_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pair = Authority.load_or_create(tmp_path).server_pair()
-    assert isinstance(ssl_context(*pair, now=after(days=-2)), ssl.SSLContext)
+    pair = CertificateAuthority.load_or_create(tmp_path).server_pair()
+    assert isinstance(create_ssl_context(*pair, now=after(days=-2)), ssl.SSLContext)
     assert "clients refuse it until then; check the clock" in caplog.text
 
 

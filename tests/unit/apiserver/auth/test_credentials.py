@@ -10,18 +10,18 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from plimsoll.apiserver.auth.certificates import Authority
-from plimsoll.apiserver.auth.credentials import hand_out, named_user
-from plimsoll.apiserver.auth.users import ADMIN, SCHEDULER, User, driver_of, node_of
+from plimsoll.apiserver.auth.certificates import CertificateAuthority
+from plimsoll.apiserver.auth.credentials import issue_kubeconfig, parse_component_user
+from plimsoll.apiserver.auth.users import ADMIN, SCHEDULER, User, driver_name_of, node_name_of
 from plimsoll.errors import ConfigError
 
 
 def test_short_names() -> None:
-    assert named_user("admin") == ADMIN
-    assert named_user("scheduler") == SCHEDULER
-    assert node_of(named_user("node:worker-1")) == "worker-1"
-    assert driver_of(named_user("driver:gpu.example.com")) == "gpu.example.com"
-    assert named_user("viewer:vera").groups == ("plimsoll:viewers", "system:authenticated")
+    assert parse_component_user("admin") == ADMIN
+    assert parse_component_user("scheduler") == SCHEDULER
+    assert node_name_of(parse_component_user("node:worker-1")) == "worker-1"
+    assert driver_name_of(parse_component_user("driver:gpu.example.com")) == "gpu.example.com"
+    assert parse_component_user("viewer:vera").groups == ("plimsoll:viewers", "system:authenticated")
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,14 @@ def test_short_names() -> None:
 )
 def test_others_are_nobody(text: str) -> None:
     with pytest.raises(ConfigError):
-        named_user(text)
+        parse_component_user(text)
 
 
 def test_a_kubeconfig_is_handed_out(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    hand_out(tmp_path, named_user("node:n1"), tmp_path / "n1", "https://127.0.0.1:6443", days=7)
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    issue_kubeconfig(
+        tmp_path, parse_component_user("node:n1"), tmp_path / "n1", "https://127.0.0.1:6443", days=7
+    )
     tree = yaml.safe_load((tmp_path / "n1").read_text())
     (user,) = tree["users"]
     assert user["name"] == "system:node:n1"
@@ -48,5 +50,5 @@ def test_a_kubeconfig_is_handed_out(tmp_path: Path) -> None:
 
 def test_only_a_server_has_something_to_hand_out(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no data folder of a server"):
-        hand_out(tmp_path, User("a"), tmp_path / "k", "https://x")
+        issue_kubeconfig(tmp_path, User("a"), tmp_path / "k", "https://x")
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.escalation import break_down, check_escalation, uncovered
-from plimsoll.apiserver.auth.rbac_rules import Rule
+from plimsoll.apiserver.auth.rbac_rules import PolicyRule
 from plimsoll.apiserver.auth.users import ADMIN, User
 from plimsoll.apiserver.storage import Store
 from plimsoll.errors import ApiError
@@ -165,8 +165,8 @@ def some(values: st.SearchStrategy[str], least: int = 0) -> st.SearchStrategy[tu
 
 
 RULES = st.one_of(
-    st.builds(Rule, some(VERBS, 1), some(GROUPS, 1), some(RESOURCES, 1), some(NAMES)),
-    st.builds(lambda verbs, paths: Rule(verbs, paths=paths), some(VERBS, 1), some(PATHS, 1)),
+    st.builds(PolicyRule, some(VERBS, 1), some(GROUPS, 1), some(RESOURCES, 1), some(NAMES)),
+    st.builds(lambda verbs, paths: PolicyRule(verbs, paths=paths), some(VERBS, 1), some(PATHS, 1)),
 )
 QUESTIONS = [
     *(
@@ -185,7 +185,7 @@ QUESTIONS = [
 
 
 @given(st.lists(RULES, max_size=3), st.lists(RULES, max_size=2))
-def test_what_is_covered_allows_nothing_new(owned: list[Rule], wanted: list[Rule]) -> None:
+def test_what_is_covered_allows_nothing_new(owned: list[PolicyRule], wanted: list[PolicyRule]) -> None:
     """If nothing is uncovered, no request is allowed by the wanted rules that was not before."""
     if not list(uncovered(owned, wanted)):
         for question in QUESTIONS:
@@ -194,7 +194,7 @@ def test_what_is_covered_allows_nothing_new(owned: list[Rule], wanted: list[Rule
 
 
 @given(RULES)
-def test_the_parts_of_a_rule_allow_what_it_allows(rule: Rule) -> None:
+def test_the_parts_of_a_rule_allow_what_it_allows(rule: PolicyRule) -> None:
     parts = list(break_down(rule))
     for question in QUESTIONS:
         assert rule.allows(question) == any(part.allows(question) for part in parts)

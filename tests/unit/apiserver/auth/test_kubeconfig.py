@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.certificates import CertificateAuthority
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.errors import ConfigError
@@ -21,7 +21,7 @@ KUBECTL = shutil.which("kubectl")
 
 
 def test_a_kubeconfig_holds_everything(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     client = authority.issue_client(ADMIN)
     path = tmp_path / "deep" / "config"
     write_kubeconfig(
@@ -61,7 +61,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 def test_kubectl_reads_it(tmp_path: Path) -> None:
-    authority = Authority.load_or_create(tmp_path)
+    authority = CertificateAuthority.load_or_create(tmp_path)
     path = tmp_path / "config"
     write_kubeconfig(
         path, "https://127.0.0.1:1", authority=authority.certificate, client=authority.issue_client(ADMIN)

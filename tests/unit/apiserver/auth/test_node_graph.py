@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.apiserver.auth.node_graph import SOURCES, Relations, concerns_naively
+from plimsoll.apiserver.auth.node_graph import SOURCES, NodeGraph, is_related_naive
 from plimsoll.apiserver.auth.pod_references import pod_references
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store
 from tests.unit.apiserver.auth.objects import new_store, put, remove
 
 CLAIMS, SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
@@ -86,11 +86,11 @@ json = st.recursive(
 
 @given(json, st.sampled_from(SOURCES))
 def test_no_object_is_too_odd(tree: Any, resource: str) -> None:
-    relations = Relations(new_store())
+    relations = NodeGraph(new_store())
     relations.load()
-    relations.observe(Key(resource, "x", "p"), tree)
+    relations.observe(ObjectKey(resource, "x", "p"), tree)
     relations.concerns("n", resource, "x", "p")
-    relations.observe(Key(resource, "x", "p"), None)
+    relations.observe(ObjectKey(resource, "x", "p"), None)
     assert not relations._named
     assert not relations._pods
 
@@ -139,7 +139,7 @@ QUESTIONS = [
 ]
 
 
-def every(store: Store, resource: str) -> Iterable[tuple[Key, Any]]:
+def every(store: Store, resource: str) -> Iterable[tuple[ObjectKey, Any]]:
     return [(stored.key, decode_tree(stored.raw)) for stored in store.list(resource).items]
 
 
@@ -150,7 +150,7 @@ def test_the_index_answers_as_every_object_in_turn(
 ) -> None:
     """The index is loaded at any moment of the history, and followed from then on."""
     store = new_store()
-    relations = Relations(store)
+    relations = NodeGraph(store)
     store.observe(relations.observe)
     for number, (resource, name, namespace, tree) in enumerate(steps):
         if number == first:
@@ -161,13 +161,13 @@ def test_the_index_answers_as_every_object_in_turn(
             put(store, resource, name, tree, namespace)
     for node in ("n1", "n2"):
         for wanted in QUESTIONS:
-            expected = concerns_naively(lambda resource: every(store, resource), node, *wanted)
+            expected = is_related_naive(lambda resource: every(store, resource), node, *wanted)
             assert relations.concerns(node, *wanted) == expected, (node, wanted)
 
 
 def test_a_claim_named_later_concerns_the_node() -> None:
     store = new_store()
-    relations = Relations(store)
+    relations = NodeGraph(store)
     store.observe(relations.observe)
     claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     pod = {"spec": {"nodeName": "n", "resourceClaims": claims}}
@@ -182,7 +182,7 @@ def test_others_get_their_turn_while_the_index_is_read() -> None:
     store = new_store()
     for number in range(120):
         put(store, "pods", f"p{number}", {"spec": {"nodeName": "n"}}, "x")
-    relations = Relations(store)
+    relations = NodeGraph(store)
     store.observe(relations.observe)
 
     async def write_meanwhile() -> int:
@@ -200,6 +200,6 @@ def test_others_get_their_turn_while_the_index_is_read() -> None:
     for node in ("n", "m"):
         for stored in store.list("pods").items:
             wanted = ("pods", *stored.key[1:])
-            expected = concerns_naively(lambda resource: every(store, resource), node, *wanted)
+            expected = is_related_naive(lambda resource: every(store, resource), node, *wanted)
             assert relations.concerns(node, *wanted) == expected
     assert len(relations._pods) == len(store.list("pods").items)

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.attributes import Attributes
-from plimsoll.apiserver.auth.rbac_rules import Grant, Grants, Rule, allows_naively, path_matches
+from plimsoll.apiserver.auth.rbac_rules import (
+    GrantIndex,
+    PolicyRule,
+    RoleGrant,
+    is_allowed_naive,
+    path_matches,
+)
 from plimsoll.apiserver.auth.users import User
 
 VERBS = st.sampled_from(["get", "list", "create", "*", ""])
@@ -23,7 +29,7 @@ def some(values: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
     return st.lists(values, max_size=3).map(tuple)
 
 
-RULES = st.builds(Rule, some(VERBS), some(GROUPS), some(RESOURCES), some(NAMES), some(PATHS))
+RULES = st.builds(PolicyRule, some(VERBS), some(GROUPS), some(RESOURCES), some(NAMES), some(PATHS))
 USER = User("u")
 QUESTIONS = st.one_of(
     st.builds(
@@ -46,15 +52,15 @@ QUESTIONS = st.one_of(
 
 
 @given(st.lists(RULES, max_size=5), st.lists(QUESTIONS, min_size=1, max_size=8))
-def test_the_index_answers_as_every_rule_in_turn(rules: list[Rule], asked: list[Attributes]) -> None:
-    grants = [Grant(rule) for rule in rules]
-    index = Grants(grants)
+def test_the_index_answers_as_every_rule_in_turn(rules: list[PolicyRule], asked: list[Attributes]) -> None:
+    grants = [RoleGrant(rule) for rule in rules]
+    index = GrantIndex(grants)
     for question in asked * 2:  # the second time out of memory
-        assert (index.find(question) is not None) == allows_naively(grants, question)
+        assert (index.find(question) is not None) == is_allowed_naive(grants, question)
 
 
 def test_answers_are_remembered_within_bounds() -> None:
-    index = Grants([Grant(Rule(("get",), ("",), ("*",)))])
+    index = GrantIndex([RoleGrant(PolicyRule(("get",), ("",), ("*",)))])
     for number in range(5000):
         assert index.find(Attributes(USER, "get", resource=f"r{number}"))
     assert len(index._remembered) <= 2048
@@ -87,14 +93,14 @@ def test_paths(pattern: str, path: str, matches: bool) -> None:
     ],
 )
 def test_a_malformed_rule_grants_nothing(tree: Any) -> None:
-    rule = Rule.from_tree(tree)
-    assert rule == Rule()
+    rule = PolicyRule.from_tree(tree)
+    assert rule == PolicyRule()
     assert not rule.allows(Attributes(USER, "get", resource="pods", name="a"))
 
 
 def test_rules_read_what_they_write() -> None:
     tree = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
-    assert Rule.from_tree(tree).to_tree() == tree
-    assert str(Rule.from_tree(tree)) == (
+    assert PolicyRule.from_tree(tree).to_tree() == tree
+    assert str(PolicyRule.from_tree(tree)) == (
         '{APIGroups:[""], Resources:["pods"], ResourceNames:["a"], Verbs:["get"]}'
     )

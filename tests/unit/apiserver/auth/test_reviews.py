@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.authentication import Authenticator
 from plimsoll.apiserver.auth.jwt import SigningKey
-from plimsoll.apiserver.auth.reviews import KINDS, Reviews
-from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccounts
-from plimsoll.apiserver.auth.token_file import Tokens
+from plimsoll.apiserver.auth.reviews import KINDS, ReviewHandler
+from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
+from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ADMIN, User, node_user
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import (
@@ -28,12 +28,12 @@ from tests.unit.apiserver.auth.objects import (
 KEY = SigningKey.create()
 
 
-def new_reviews() -> Reviews:
+def new_reviews() -> ReviewHandler:
     store = new_store()
     put_role(store, "reader", rule("get", "pods"), namespace="x")
     put_binding(store, "b", "reader", user_subject("bob"), namespace="x")
-    accounts = ServiceAccounts(store, KEY)
-    return Reviews(new_authorizer(store), Authenticator(Tokens(admin="letmein"), accounts))
+    accounts = ServiceAccountTokens(store, KEY)
+    return ReviewHandler(new_authorizer(store), Authenticator(StaticTokens(admin="letmein"), accounts))
 
 
 REVIEWS = new_reviews()

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.jwt import SigningKey, decode_part, encode_part
-from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccounts
+from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
 from plimsoll.apiserver.storage import Store
 from plimsoll.errors import ApiError, ConfigError
 from tests.unit.apiserver.auth.objects import new_store, put, remove
@@ -51,11 +51,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def accounts(store: Store, clock: Clock) -> ServiceAccounts:
-    return ServiceAccounts(store, KEY, clock=clock)
+def accounts(store: Store, clock: Clock) -> ServiceAccountTokens:
+    return ServiceAccountTokens(store, KEY, clock=clock)
 
 
-def ask(accounts: ServiceAccounts, **spec: Any) -> str:
+def ask(accounts: ServiceAccountTokens, **spec: Any) -> str:
     token: str = accounts.request("x", "a", {"spec": spec})["status"]["token"]
     return token
 
@@ -68,7 +68,7 @@ def claims_of(token: str) -> Any:
     return json.loads(decode_part(token.split(".")[1]) or b"")
 
 
-def test_a_token_says_who(accounts: ServiceAccounts) -> None:
+def test_a_token_says_who(accounts: ServiceAccountTokens) -> None:
     answer = accounts.request("x", "a", {"spec": {}})
     token = answer["status"]["token"]
     user = accounts.verify(token)
@@ -88,7 +88,7 @@ def test_a_token_says_who(accounts: ServiceAccounts) -> None:
     assert answer["metadata"]["name"] == "a"
 
 
-def test_a_token_of_a_pod_says_where_it_runs(accounts: ServiceAccounts) -> None:
+def test_a_token_of_a_pod_says_where_it_runs(accounts: ServiceAccountTokens) -> None:
     user = accounts.verify(ask(accounts, boundObjectRef=bound("Pod", "p", uid="uid-p")))
     assert user is not None
     extra = {key.partition("/")[2]: values for key, values in user.extra.items()}
@@ -101,7 +101,7 @@ def test_a_token_of_a_pod_says_where_it_runs(accounts: ServiceAccounts) -> None:
     }
 
 
-def test_a_pod_may_run_on_a_node_that_is_not_there(store: Store, accounts: ServiceAccounts) -> None:
+def test_a_pod_may_run_on_a_node_that_is_not_there(store: Store, accounts: ServiceAccountTokens) -> None:
     remove(store, "nodes", "n")
     token = ask(accounts, boundObjectRef=bound("Pod", "p"))
     assert claims_of(token)["kubernetes.io"]["node"] == {"name": "n"}
@@ -121,7 +121,7 @@ def test_a_pod_may_run_on_a_node_that_is_not_there(store: Store, accounts: Servi
     ],
 )
 def test_a_token_ends_with_what_it_is_bound_to(
-    store: Store, accounts: ServiceAccounts, clock: Clock, reference: Any, resource: str, namespace: str
+    store: Store, accounts: ServiceAccountTokens, clock: Clock, reference: Any, resource: str, namespace: str
 ) -> None:
     name = reference["name"] if reference else "a"
     token = ask(accounts, boundObjectRef=reference)
@@ -141,13 +141,13 @@ def test_a_token_ends_with_what_it_is_bound_to(
     assert accounts.verify(token) is None
 
 
-def test_the_node_of_a_pod_may_go(store: Store, accounts: ServiceAccounts) -> None:
+def test_the_node_of_a_pod_may_go(store: Store, accounts: ServiceAccountTokens) -> None:
     token = ask(accounts, boundObjectRef=bound("Pod", "p"))
     remove(store, "nodes", "n")
     assert accounts.verify(token)
 
 
-def test_times(accounts: ServiceAccounts, clock: Clock) -> None:
+def test_times(accounts: ServiceAccountTokens, clock: Clock) -> None:
     token = ask(accounts, expirationSeconds=600)
     clock.now += 600 + 60
     assert accounts.verify(token)
@@ -157,7 +157,7 @@ def test_times(accounts: ServiceAccounts, clock: Clock) -> None:
     assert accounts.verify(token) is None
 
 
-def test_audiences(accounts: ServiceAccounts) -> None:
+def test_audiences(accounts: ServiceAccountTokens) -> None:
     token = ask(accounts, audiences=["vault", "other"])
     assert accounts.verify(token) is None
     assert accounts.review(token, ["vault", "third"]) == (accounts.verify(token, ["vault"]), ("vault",))
@@ -185,7 +185,7 @@ def test_audiences(accounts: ServiceAccounts) -> None:
         ({"metadata": {"uid": "old"}}, 409, "does not match the UID of the service account"),
     ],
 )
-def test_refusals(store: Store, accounts: ServiceAccounts, tree: Any, code: int, why: str) -> None:
+def test_refusals(store: Store, accounts: ServiceAccountTokens, tree: Any, code: int, why: str) -> None:
     put(store, "pods", "q", {"spec": {"serviceAccountName": "other"}}, "x")
     with pytest.raises(ApiError) as caught:
         accounts.request("x", "a", tree)
@@ -193,18 +193,18 @@ def test_refusals(store: Store, accounts: ServiceAccounts, tree: Any, code: int,
     assert why in caught.value.message
 
 
-def test_there_is_no_token_without_an_account(accounts: ServiceAccounts) -> None:
+def test_there_is_no_token_without_an_account(accounts: ServiceAccountTokens) -> None:
     with pytest.raises(ApiError, match='serviceaccounts "none" not found'):
         accounts.request("x", "none", {})
 
 
-def test_only_our_own_key_counts(store: Store, accounts: ServiceAccounts) -> None:
+def test_only_our_own_key_counts(store: Store, accounts: ServiceAccountTokens) -> None:
     for key in (SigningKey.create(), RSA_KEY):
-        assert accounts.verify(ask(ServiceAccounts(store, key, clock=CLOCK))) is None
+        assert accounts.verify(ask(ServiceAccountTokens(store, key, clock=CLOCK))) is None
 
 
 def test_an_rsa_key_signs_too(store: Store) -> None:
-    accounts = ServiceAccounts(store, RSA_KEY, clock=CLOCK)
+    accounts = ServiceAccountTokens(store, RSA_KEY, clock=CLOCK)
     token = ask(accounts)
     assert json.loads(decode_part(token.split(".")[0]) or b"")["alg"] == "RS256"
     assert accounts.verify(token)
@@ -212,7 +212,7 @@ def test_an_rsa_key_signs_too(store: Store) -> None:
     assert KEY.jwks()["keys"][0]["crv"] == "P-256"
 
 
-def test_the_algorithm_is_not_the_senders_to_choose(accounts: ServiceAccounts) -> None:
+def test_the_algorithm_is_not_the_senders_to_choose(accounts: ServiceAccountTokens) -> None:
     _, claims, signature = ask(accounts).split(".")
     for header in ({"alg": "none"}, {"alg": "HS256"}, {"alg": "RS256"}, {}, {"alg": "ES256", "kid": "x"}):
         forged = f"{encode_part(json.dumps(header).encode())}.{claims}.{signature}"
@@ -224,7 +224,7 @@ def test_the_algorithm_is_not_the_senders_to_choose(accounts: ServiceAccounts) -
 def test_a_changed_token_is_no_token(data: st.DataObject) -> None:
     store = new_store()
     put(store, "serviceaccounts", "a", {}, "x")
-    accounts = ServiceAccounts(store, KEY, clock=CLOCK)
+    accounts = ServiceAccountTokens(store, KEY, clock=CLOCK)
     token = ask(accounts)
     place = data.draw(st.integers(0, len(token) - 1))
     character = data.draw(st.characters(codec="utf-8").filter(lambda c: c != token[place]))
@@ -242,7 +242,7 @@ def test_a_changed_token_is_no_token(data: st.DataObject) -> None:
     )
 )
 def test_no_text_is_too_odd_for_a_token(token: str) -> None:
-    assert ServiceAccounts(new_store(), KEY).verify(token) is None
+    assert ServiceAccountTokens(new_store(), KEY).verify(token) is None
 
 
 @given(
@@ -252,11 +252,11 @@ def test_no_text_is_too_odd_for_a_token(token: str) -> None:
     )
 )
 def test_no_claims_are_too_odd(claims: dict[str, Any]) -> None:
-    assert ServiceAccounts(new_store(), KEY, clock=CLOCK).verify(KEY.sign(claims)) is None
+    assert ServiceAccountTokens(new_store(), KEY, clock=CLOCK).verify(KEY.sign(claims)) is None
 
 
 def test_what_is_remembered_is_bounded(store: Store) -> None:
-    accounts = ServiceAccounts(store, KEY, clock=CLOCK)
+    accounts = ServiceAccountTokens(store, KEY, clock=CLOCK)
     accounts._known.update({number.to_bytes(32): None for number in range(4096)})  # type: ignore[misc]
     assert accounts.verify(ask(accounts))
     assert len(accounts._known) == 1

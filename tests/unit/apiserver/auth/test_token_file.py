@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.apiserver.auth.token_file import Tokens, admin_token, digest, read_token_file
+from plimsoll.apiserver.auth.token_file import (
+    StaticTokens,
+    hash_token,
+    load_or_create_admin_token,
+    read_token_file,
+)
 from plimsoll.apiserver.auth.users import ADMIN, ALL_AUTHENTICATED, User
 from plimsoll.errors import ConfigError
 
@@ -24,13 +29,13 @@ class Clock:
 
 
 def test_the_admin_token_is_made_once_and_is_private(tmp_path: Path) -> None:
-    token = admin_token(tmp_path)
+    token = load_or_create_admin_token(tmp_path)
     assert len(token) >= 32
-    assert admin_token(tmp_path) == token
+    assert load_or_create_admin_token(tmp_path) == token
     path = tmp_path / "admin.token"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
-    assert admin_token(tmp_path) == token
+    assert load_or_create_admin_token(tmp_path) == token
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["admin.token"]
 
@@ -38,15 +43,15 @@ def test_the_admin_token_is_made_once_and_is_private(tmp_path: Path) -> None:
 def test_an_admin_token_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("\n")
     with pytest.raises(ConfigError, match="holds no token"):
-        admin_token(tmp_path)
+        load_or_create_admin_token(tmp_path)
     with pytest.raises(ConfigError, match="cannot be written"):
-        admin_token(Path("/proc/nowhere"))
+        load_or_create_admin_token(Path("/proc/nowhere"))
 
 
 def test_a_token_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "tokens.csv"
     path.write_text(FILE)
-    tokens = Tokens(path, admin="the admin's")
+    tokens = StaticTokens(path, admin="the admin's")
     assert tokens.find("secret1") == User("alice", "1", ("team", "dev", ALL_AUTHENTICATED))
     assert tokens.find("secret2") == User("bob", "2", (ALL_AUTHENTICATED,))
     assert tokens.find("secret3") == User("odd, name", "3", (ALL_AUTHENTICATED,))
@@ -60,7 +65,7 @@ def test_a_token_file_is_read(tmp_path: Path) -> None:
 def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, clock = tmp_path / "tokens.csv", Clock()
     path.write_text(FILE)
-    tokens = Tokens(path, clock=clock)
+    tokens = StaticTokens(path, clock=clock)
     path.write_text("fresh,alice,1\n")
     assert tokens.find("fresh") is None  # not looked at again within the second
     clock.now += 2
@@ -92,7 +97,7 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, content: bytes, why:
     path = tmp_path / "tokens.csv"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
-        Tokens(path)
+        StaticTokens(path)
     assert why in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -103,7 +108,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 
 def test_tokens_are_kept_as_hashes() -> None:
-    tokens = Tokens(admin="the admin's")
+    tokens = StaticTokens(admin="the admin's")
     assert "the admin's" not in repr(vars(tokens))
-    assert len(digest("x")) == 32
-    assert digest("\udc80") != digest("?")
+    assert len(hash_token("x")) == 32
+    assert hash_token("\udc80") != hash_token("?")

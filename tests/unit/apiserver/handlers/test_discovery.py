@@ -10,7 +10,7 @@ import pytest
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.handlers import discovery
 from plimsoll.apiserver.registry.resources import RESOURCES, group_versions
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.errors import ApiError
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
@@ -18,9 +18,9 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryLi
 CLIENT_GO = ",".join([AGGREGATED.format("v2"), AGGREGATED.format("v2beta1"), "application/json"])
 
 
-def ask(path: str, accept: str = "", **headers: str) -> Answer:
-    call = Call("GET", path, User("u"), headers={"accept": accept, **headers})
-    return discovery.answer(call, [part for part in path.split("/") if part])
+def ask(path: str, accept: str = "", **headers: str) -> ApiResponse:
+    call = ApiRequest("GET", path, User("u"), headers={"accept": accept, **headers})
+    return discovery.handle_discovery(call, [part for part in path.split("/") if part])
 
 
 def tree(path: str, accept: str = "") -> Any:
@@ -31,7 +31,7 @@ def tree(path: str, accept: str = "") -> Any:
 
 
 def test_the_version_is_one_that_clients_can_parse() -> None:
-    told = discovery.version()
+    told = discovery.build_version()
     assert (told["major"], told["minor"]) == ("1", "36")
     assert told["gitVersion"].startswith("v1.36.")
 
@@ -146,7 +146,7 @@ def test_what_is_not_there(path: str) -> None:
 
 
 def test_paths_lead_somewhere() -> None:
-    listed = discovery.paths()
+    listed = discovery.list_paths()
     assert {"/api", "/apis", "/openapi/v3", "/version"} <= set(listed)
     for path in listed:
         if path.startswith(("/api", "/apis")):

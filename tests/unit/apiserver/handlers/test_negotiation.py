@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.handlers.negotiation import accept, decode_body
+from plimsoll.apiserver.handlers.negotiation import decode_body, negotiate
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import refused
 
@@ -29,7 +29,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
     ],
 )
 def test_the_best_form_on_offer(header: str, media: str, table: str) -> None:
-    accepted = accept(header)
+    accepted = negotiate(header)
     assert (accepted.media, accepted.table) == (media, table)
 
 
@@ -38,14 +38,14 @@ def test_the_best_form_on_offer(header: str, media: str, table: str) -> None:
 )
 def test_nothing_on_offer(header: str) -> None:
     with pytest.raises(ApiError) as caught:
-        accept(header)
+        negotiate(header)
     assert caught.value.code == 406
 
 
 def test_streams_are_json() -> None:
-    assert accept(f"{PROTOBUF},application/json", streams=True).media == "application/json"
+    assert negotiate(f"{PROTOBUF},application/json", streams=True).media == "application/json"
     with pytest.raises(ApiError):
-        accept("application/yaml", streams=True)
+        negotiate("application/yaml", streams=True)
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_bad_bodies(body: bytes, kind: str, code: int) -> None:
 
 @given(st.text(max_size=60))
 def test_any_header_is_understood_or_refused(header: str) -> None:
-    assert refused(lambda: accept(header)) in (0, 406)
+    assert refused(lambda: negotiate(header)) in (0, 406)

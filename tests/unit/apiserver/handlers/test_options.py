@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.handlers.options import delete_options, list_options, write_options
+from plimsoll.apiserver.handlers.options import parse_delete_options, parse_list_options, parse_write_options
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import refused
 
 
 def test_list_options() -> None:
-    options = list_options({"limit": "5", "resourceVersion": "7", "resourceVersionMatch": "Exact"})
+    options = parse_list_options({"limit": "5", "resourceVersion": "7", "resourceVersionMatch": "Exact"})
     assert (options.limit, options.version, options.match) == (5, 7, "Exact")
-    assert list_options({}).version is None
-    assert list_options({"resourceVersion": "0"}).version == 0
+    assert parse_list_options({}).version is None
+    assert parse_list_options({"resourceVersion": "0"}).version == 0
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_list_options() -> None:
 )
 def test_bad_list_options_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(ApiError) as caught:
-        list_options(query)
+        parse_list_options(query)
     assert caught.value.code in (400, 422)
 
 
 def test_a_manager_is_the_client_unless_it_says_otherwise() -> None:
-    assert write_options({}, user_agent="kubectl/v1.36 (linux)").manager == "kubectl"
-    assert write_options({"fieldManager": "me"}, user_agent="kubectl/v1.36").manager == "me"
-    assert write_options({}, user_agent="").manager == "unknown"
+    assert parse_write_options({}, user_agent="kubectl/v1.36 (linux)").manager == "kubectl"
+    assert parse_write_options({"fieldManager": "me"}, user_agent="kubectl/v1.36").manager == "me"
+    assert parse_write_options({}, user_agent="").manager == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_manager_is_the_client_unless_it_says_otherwise() -> None:
 )
 def test_bad_write_options_are_refused(query: dict[str, str], applies: bool) -> None:
     with pytest.raises(ApiError):
-        write_options(query, user_agent="x", applies=applies)
+        parse_write_options(query, user_agent="x", applies=applies)
 
 
 def test_delete_options_come_from_the_body_or_the_query() -> None:
@@ -74,13 +74,14 @@ def test_delete_options_come_from_the_body_or_the_query() -> None:
         "propagationPolicy": "Foreground",
         "dryRun": ["All"],
     }
-    options = delete_options({}, body)
+    options = parse_delete_options({}, body)
     assert (options.grace, options.uid, options.version, options.propagation) == (0, "u", "3", "Foreground")
     assert options.dry_run
     assert (
-        delete_options({"gracePeriodSeconds": "4", "orphanDependents": "true"}, None).propagation == "Orphan"
+        parse_delete_options({"gracePeriodSeconds": "4", "orphanDependents": "true"}, None).propagation
+        == "Orphan"
     )
-    assert delete_options({"dryRun": "All"}, None).dry_run
+    assert parse_delete_options({"dryRun": "All"}, None).dry_run
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_delete_options_come_from_the_body_or_the_query() -> None:
 )
 def test_bad_delete_options_are_refused(body: Any) -> None:
     with pytest.raises(ApiError):
-        delete_options({}, body)
+        parse_delete_options({}, body)
 
 
 @given(
@@ -110,5 +111,9 @@ def test_bad_delete_options_are_refused(body: Any) -> None:
     )
 )
 def test_any_query_is_understood_or_refused(query: dict[str, str]) -> None:
-    for read in (list_options, lambda q: write_options(q, user_agent="x"), lambda q: delete_options(q, None)):
+    for read in (
+        parse_list_options,
+        lambda q: parse_write_options(q, user_agent="x"),
+        lambda q: parse_delete_options(q, None),
+    ):
         assert refused(partial(read, query)) in (0, 400, 422)

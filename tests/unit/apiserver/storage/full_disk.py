@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.errors import StoreError
 
 
@@ -22,7 +22,7 @@ async def write_until_full(store: Store) -> tuple[dict[str, int], int, str]:
     """What was acknowledged, the revision that was not, and why."""
     acknowledged: dict[str, int] = {}
     for number in range(10_000):
-        key = Key("pods", "", f"p{number % 50}")
+        key = ObjectKey("pods", "", f"p{number % 50}")
         stored = store.get(key)
         tree = {"padding": "x" * 3000}
         stored = store.update(key, tree, stored.revision) if stored else store.create(key, tree)
@@ -44,11 +44,13 @@ async def story(path: Path) -> dict[str, Any]:
     again = 0
     for _ in range(5):  # it stays full, and says so each time
         try:
-            await store.settled(store.create(Key("pods", "", "late"), {"padding": "y" * 20_000}).revision)
+            await store.settled(
+                store.create(ObjectKey("pods", "", "late"), {"padding": "y" * 20_000}).revision
+            )
         except StoreError:
             again += 1
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    late = store.create(Key("pods", "", "late"), {"padding": "y" * 20_000}).revision
+    late = store.create(ObjectKey("pods", "", "late"), {"padding": "y" * 20_000}).revision
     await store.settled(late)
     events = [event.revision for event in feed.take(100_000)]
     await store.close()

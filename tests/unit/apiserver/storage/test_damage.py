@@ -14,12 +14,12 @@ from unittest.mock import patch
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.apiserver.storage import Key, Store, Stored, compaction, recover
-from plimsoll.apiserver.storage.files import files_aside, set_aside
+from plimsoll.apiserver.storage import ObjectKey, Store, StoredObject, compaction, recover
+from plimsoll.apiserver.storage.files import list_corrupt_files, move_aside
 from plimsoll.apiserver.storage.log import PAGE_SIZE
 from plimsoll.errors import ApiError, StoreError
 
-Contents = tuple[int, int, list[Stored], list[tuple[int, bytes]]]
+Contents = tuple[int, int, list[StoredObject], list[tuple[int, bytes]]]
 EVENTS = 40
 
 
@@ -28,7 +28,7 @@ class Made(NamedTuple):
 
     folder: Path
     contents: Contents
-    states: dict[tuple[Key, int], bytes]
+    states: dict[tuple[ObjectKey, int], bytes]
 
 
 def read(store: Store) -> Contents:
@@ -43,13 +43,13 @@ def read(store: Store) -> Contents:
 
 def make(folder: Path, *, crashed: bool) -> Made:
     """A store with old rows deleted, large objects, and rows of all kinds; perhaps as a kill leaves it."""
-    states: dict[tuple[Key, int], bytes] = {}
+    states: dict[tuple[ObjectKey, int], bytes] = {}
     dice = random.Random(1)
 
     async def story() -> Contents:
         store = Store.open(folder / "live" / "s", durability="full", history_events=EVENTS)
         for step in range(200):
-            key = Key(dice.choice(["pods", "nodes"]), dice.choice(["", "a"]), f"n{dice.randrange(20)}")
+            key = ObjectKey(dice.choice(["pods", "nodes"]), dice.choice(["", "a"]), f"n{dice.randrange(20)}")
             stored = store.get(key)
             tree = {"padding": "x" * dice.choice([10, 500, 2300, 2300, 9000, 40_000]), "step": step}
             if stored is None:
@@ -133,7 +133,7 @@ def check_damaged(made: Made, folder: Path, name: str, place: int, content: byte
     else:
         return "harmless"
     assert not path.exists()
-    aside = files_aside(path)
+    aside = list_corrupt_files(path)
     assert len(aside) == 1
     with pytest.raises(StoreError, match="was damaged and lies beside"):
         Store.open(path)
@@ -186,7 +186,7 @@ def test_what_was_found_is_reported(made: Made, tmp_path: Path) -> None:
     damage(path, data.index(row.raw) + 5, b"!")
     with pytest.raises(StoreError) as found:
         Store.open(path)
-    aside = files_aside(path)[0]
+    aside = list_corrupt_files(path)[0]
     assert f"the row of revision {row.revision} is damaged" in str(found.value)
     assert str(aside) in str(found.value)
     recovery = recover(path)
@@ -266,7 +266,7 @@ def test_starting_empty_is_a_decision(made: Made, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StoreError):
             Store.open(path)
-    aside = files_aside(path)
+    aside = list_corrupt_files(path)
     store = Store.open(path, start_empty=True)
     assert store.counts() == {}
     assert store.revision == made.contents[0] + 1
@@ -274,15 +274,15 @@ def test_starting_empty_is_a_decision(made: Made, tmp_path: Path) -> None:
         store.watch("pods", made.contents[0])
     asyncio.run(store.close())
     asyncio.run(Store.open(path).close())
-    assert files_aside(path) == aside
+    assert list_corrupt_files(path) == aside
     with pytest.raises(StoreError, match="put it away first"):
         recover(path)
 
 
 def test_a_kill_while_a_file_is_put_aside_separates_nothing(made: Made, tmp_path: Path) -> None:
     path = copy_of(made, tmp_path / "copy")
-    with patch("plimsoll.apiserver.storage.files.complete_aside"):
-        aside = set_aside(path)
+    with patch("plimsoll.apiserver.storage.files.move_companions_aside"):
+        aside = move_aside(path)
     recovery = recover(path)
     assert recovery.lost == 0
     assert recovery.kept == len(made.contents[2])
@@ -299,9 +299,9 @@ def test_several_damaged_files_have_names_of_their_own(tmp_path: Path) -> None:
     names = set()
     for _ in range(3):
         path.write_bytes(b"x")
-        names.add(set_aside(path).name)
+        names.add(move_aside(path).name)
     assert len(names) == 3
-    assert len(files_aside(path)) == 3
+    assert len(list_corrupt_files(path)) == 3
 
 
 def test_without_waiting_for_the_disk_a_lost_end_is_no_damage(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_without_waiting_for_the_disk_a_lost_end_is_no_damage(tmp_path: Path) ->
     async def write() -> None:
         store = Store.open(tmp_path / "s", durability="normal")
         for number in range(20):
-            await store.settled(store.create(Key("pods", "", str(number)), {}).revision)
+            await store.settled(store.create(ObjectKey("pods", "", str(number)), {}).revision)
             if number == 9:
                 shutil.copy(tmp_path / "s", tmp_path / "kept")
                 shutil.copy(tmp_path / "s-wal", tmp_path / "kept-wal")
@@ -322,7 +322,7 @@ def test_without_waiting_for_the_disk_a_lost_end_is_no_damage(tmp_path: Path) ->
     store = Store.open(tmp_path / "s", durability="normal")
     assert len(store.list("pods").items) == 10
     assert (store.revision, store.floor) == (21, 21)
-    store.create(Key("pods", "", "new"), {})
+    store.create(ObjectKey("pods", "", "new"), {})
     asyncio.run(store.close())
     store = Store.open(tmp_path / "s")
     assert (store.revision, store.floor, len(store.list("pods").items)) == (22, 21, 11)

@@ -13,12 +13,12 @@ from unittest.mock import patch
 
 import pytest
 
-from plimsoll.apiserver.storage import Key, Store, compaction
-from plimsoll.apiserver.storage.log import Log, Row, State
+from plimsoll.apiserver.storage import ObjectKey, Store, compaction
+from plimsoll.apiserver.storage.log import CompactionState, Row, StoreLog
 from plimsoll.errors import StoreError
 
 ROOT = Path(__file__).parents[4]
-POD = Key("pods", "default", "a")
+POD = ObjectKey("pods", "default", "a")
 FULL = sqlite3.OperationalError("database or disk is full")
 
 
@@ -40,17 +40,17 @@ def test_a_full_disk_stops_writes_until_there_is_room(tmp_path: Path) -> None:
 
 def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> None:
     """A write that came while the commit before it failed must not be committed alone."""
-    append = Log.append
+    append = StoreLog.append
     calls: list[list[int]] = []
 
     async def story() -> None:
         store = Store.open(tmp_path / "s")
-        other = Key("pods", "default", "b")
+        other = ObjectKey("pods", "default", "b")
         await store.settled(store.create(other, {"n": 0}).revision)
         loop = asyncio.get_running_loop()
         started = asyncio.Event()
 
-        def fail_once(log: Log, rows: Sequence[Row]) -> None:
+        def fail_once(log: StoreLog, rows: Sequence[Row]) -> None:
             calls.append([row[0] for row in rows])
             if len(calls) == 1:
                 loop.call_soon_threadsafe(started.set)
@@ -63,7 +63,7 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
             store.delete(other, {}, 1)
             await asyncio.sleep(0)  # both are handed over while the first commit is under way
 
-        with patch.object(Log, "append", fail_once):
+        with patch.object(StoreLog, "append", fail_once):
             store.create(POD, {"n": 1})
             waiters = [asyncio.ensure_future(store.settled(2))]
             await started.wait()
@@ -90,7 +90,7 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
 def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         store = Store.open(tmp_path / "s")
-        with patch.object(Log, "append", side_effect=FULL):
+        with patch.object(StoreLog, "append", side_effect=FULL):
             store.create(POD, {})
             feed = store.watch("pods", store.revision)
             with pytest.raises(StoreError):
@@ -106,7 +106,10 @@ def test_closing_says_when_the_last_writes_failed(tmp_path: Path) -> None:
     async def story() -> None:
         store = Store.open(tmp_path / "s")
         store.create(POD, {})
-        with patch.object(Log, "append", side_effect=FULL), pytest.raises(StoreError, match="disk is full"):
+        with (
+            patch.object(StoreLog, "append", side_effect=FULL),
+            pytest.raises(StoreError, match="disk is full"),
+        ):
             await store.close()
 
     asyncio.run(story())
@@ -116,10 +119,10 @@ def test_closing_says_when_the_last_writes_failed(tmp_path: Path) -> None:
 
 
 def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
-    compact = Log.compact
+    compact = StoreLog.compact
     failures = [FULL, FULL]
 
-    def sometimes(log: Log, state: State, revisions: Sequence[int]) -> None:
+    def sometimes(log: StoreLog, state: CompactionState, revisions: Sequence[int]) -> None:
         if failures:
             raise failures.pop()
         compact(log, state, revisions)
@@ -135,7 +138,7 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
         await store.close()
 
     with (
-        patch.object(Log, "compact", sometimes),
+        patch.object(StoreLog, "compact", sometimes),
         patch.object(compaction, "_ENOUGH", 10),
         patch.object(compaction, "_CHUNK", 4),
     ):
@@ -151,7 +154,7 @@ def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) 
     async def story() -> None:
         store = Store.open(tmp_path / "s")
         with pytest.raises(StoreError, match="could not be written"):
-            await store.settled(store.create(Key("pods", "", "\udcff"), {}).revision)
+            await store.settled(store.create(ObjectKey("pods", "", "\udcff"), {}).revision)
         await store.settled(store.create(POD, {}).revision)
         await store.close()
 

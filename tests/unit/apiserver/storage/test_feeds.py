@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.apiserver.storage import Feed, Key, Store
+from plimsoll.apiserver.storage import ObjectKey, Store, WatchCursor
 from plimsoll.errors import ApiError
 
-POD = Key("pods", "default", "a")
+POD = ObjectKey("pods", "default", "a")
 
 
-def update(store: Store, key: Key = POD, padding: str = "") -> int:
+def update(store: Store, key: ObjectKey = POD, padding: str = "") -> int:
     stored = store.get(key)
     tree = {"padding": padding}
     return (store.update(key, tree, stored.revision) if stored else store.create(key, tree)).revision
@@ -22,7 +22,7 @@ def update(store: Store, key: Key = POD, padding: str = "") -> int:
 def test_a_feed_tells_only_of_its_resource() -> None:
     store = Store.open(None)
     feed = store.watch("pods", 0)
-    update(store, Key("nodes", "", "n"))
+    update(store, ObjectKey("nodes", "", "n"))
     assert feed.take() == []
     assert feed.revision == 1
     update(store)
@@ -66,7 +66,7 @@ def test_an_idle_feed_does_not_fall_behind() -> None:
     assert store.floor > 40
     assert feed.take() == []
     assert feed.revision == 50
-    update(store, Key("nodes", "", "n"))
+    update(store, ObjectKey("nodes", "", "n"))
     assert [event.revision for event in feed.take()] == [51]
 
 
@@ -95,7 +95,7 @@ def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s", durability="normal")
         calls = 0
 
-        async def follow(feed: Feed) -> list[int]:
+        async def follow(feed: WatchCursor) -> list[int]:
             nonlocal calls
             seen: list[int] = []
             while len(seen) < 100:

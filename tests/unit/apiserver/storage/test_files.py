@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.apiserver.storage import Key, Store, Stored, copy_store, restore
-from plimsoll.apiserver.storage.lock import Lock, Mark
+from plimsoll.apiserver.storage import ObjectKey, Store, StoredObject, copy_store, restore
+from plimsoll.apiserver.storage.lock import RevisionMark, StoreLock
 from plimsoll.apiserver.storage.log import FORMAT
 from plimsoll.errors import ApiError, StoreError
 
@@ -22,10 +22,10 @@ from plimsoll.errors import ApiError, StoreError
 def fill(path: Path | None, count: int = 20) -> Store:
     store = Store.open(path)
     for number in range(count):
-        store.create(Key("pods", "default", f"p{number}"), {"n": number})
+        store.create(ObjectKey("pods", "default", f"p{number}"), {"n": number})
     if count > 1:
-        store.delete(Key("pods", "default", "p0"), {}, 1)
-        store.update(Key("pods", "default", "p1"), {"n": "new"}, 2)
+        store.delete(ObjectKey("pods", "default", "p0"), {}, 1)
+        store.update(ObjectKey("pods", "default", "p1"), {"n": "new"}, 2)
     return store
 
 
@@ -33,7 +33,7 @@ def close(store: Store) -> None:
     asyncio.run(store.close())
 
 
-def contents(store: Store) -> list[Stored]:
+def contents(store: Store) -> list[StoredObject]:
     return store.list("pods").items
 
 
@@ -53,26 +53,26 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_that_is_removed_is_made_anew(tmp_path: Path) -> None:
-    lock = Lock(tmp_path / "s")
+    lock = StoreLock(tmp_path / "s")
     lock.path.unlink()
-    other = Lock(tmp_path / "s")
+    other = StoreLock(tmp_path / "s")
     assert other.path.exists()
     lock.close()
     other.close()
 
 
 def test_a_mark_is_believed_only_whole(tmp_path: Path) -> None:
-    lock = Lock(tmp_path / "s")
-    lock.write_mark(Mark(123, True, 77))
+    lock = StoreLock(tmp_path / "s")
+    lock.write_mark(RevisionMark(123, True, 77))
     lock.close()
-    lock = Lock(tmp_path / "s")
-    assert lock.mark == Mark(123, True, 77)
+    lock = StoreLock(tmp_path / "s")
+    assert lock.mark == RevisionMark(123, True, 77)
     lock.close()
     text = bytearray(lock.path.read_bytes())
     for place in range(32, len(text)):
         lock.path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
-        damaged = Lock(tmp_path / "s")
-        assert damaged.mark == Mark(0, False, 0)
+        damaged = StoreLock(tmp_path / "s")
+        assert damaged.mark == RevisionMark(0, False, 0)
         damaged.close()
 
 
@@ -117,7 +117,7 @@ def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert (store.revision, store.floor, contents(store)) == (23, 23, [])
     with pytest.raises(ApiError):
         store.watch("pods", 22)
-    assert store.create(Key("pods", "", "a"), {}).revision == 24
+    assert store.create(ObjectKey("pods", "", "a"), {}).revision == 24
     close(store)
     store = Store.open(path)
     assert store.revision == 24
@@ -134,13 +134,13 @@ def test_a_write_ahead_log_without_its_file_is_not_replayed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
-    async def story() -> list[Stored]:
+    async def story() -> list[StoredObject]:
         store = fill(None if in_memory else tmp_path / "s")
         await store.settled(store.revision)
         before = contents(store)
         task = asyncio.create_task(store.backup(tmp_path / "copy"))
         for number in range(100, 150):
-            store.create(Key("pods", "default", f"p{number}"), {})
+            store.create(ObjectKey("pods", "default", f"p{number}"), {})
             await asyncio.sleep(0)
         await task
         with pytest.raises(StoreError, match="there already"):
@@ -154,7 +154,7 @@ def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
     copy = Store.open(tmp_path / "copy")
     kept = [stored for stored in contents(copy) if stored.revision <= 22]
     assert kept == before
-    assert copy.create(Key("nodes", "", "n"), {}).revision > 22
+    assert copy.create(ObjectKey("nodes", "", "n"), {}).revision > 22
     close(copy)
     close(Store.open(tmp_path / "copy"))
     assert not (tmp_path / "copy.new").exists()
@@ -175,7 +175,7 @@ def test_another_process_can_copy_while_the_store_is_written(tmp_path: Path) -> 
         number = 1000
         while child.returncode is None:
             number += 1
-            stored = store.create(Key("pods", "default", f"p{number}"), {"x": "y" * 500})
+            stored = store.create(ObjectKey("pods", "default", f"p{number}"), {"x": "y" * 500})
             await store.settled(stored.revision)
             await asyncio.sleep(0.001)
         assert child.returncode == 0
@@ -202,7 +202,7 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     store = fill(path)
     asyncio.run(store.settled(22))
     asyncio.run(store.backup(copy))
-    store.create(Key("pods", "", "late"), {})
+    store.create(ObjectKey("pods", "", "late"), {})
     close(store)
     with pytest.raises(StoreError, match="put it away first"):
         restore(copy, path)
@@ -211,7 +211,7 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     store = Store.open(path)
     assert len(contents(store)) == 19
     assert (store.revision, store.floor) == (24, 24)
-    assert store.create(Key("pods", "", "later"), {}).revision == 25
+    assert store.create(ObjectKey("pods", "", "later"), {}).revision == 25
     close(store)
     close(Store.open(path))
     # Elsewhere, where nothing was seen of it, its history is told on.
@@ -227,7 +227,7 @@ def test_a_copy_put_in_place_by_hand_does_not_reuse_revisions(tmp_path: Path) ->
     store = fill(path)
     asyncio.run(store.settled(22))
     asyncio.run(store.backup(copy))
-    store.create(Key("pods", "", "late"), {})
+    store.create(ObjectKey("pods", "", "late"), {})
     close(store)
     shutil.copy(copy, path)
     for _ in range(2):  # told once, not every time
@@ -240,7 +240,7 @@ def test_a_copy_put_in_place_by_hand_does_not_reuse_revisions(tmp_path: Path) ->
     # The file itself, as it was at an earlier time, has lost its end.
     store = Store.open(path)
     shutil.copy(path, tmp_path / "old")
-    store.create(Key("pods", "", "later"), {})
+    store.create(ObjectKey("pods", "", "later"), {})
     close(store)
     shutil.copy(tmp_path / "old", path)
     with pytest.raises(StoreError, match="it ends at revision 24, and had reached 25"):

@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import pytest
 
-from plimsoll.apiserver.storage import Event, Key, Store, compaction
-from plimsoll.apiserver.storage.log import Log, Row
+from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, compaction
+from plimsoll.apiserver.storage.log import Row, StoreLog
 from plimsoll.errors import ApiError, StoreError
 from tests.unit.apiserver.storage.twin import make_tree
 
-POD = Key("pods", "default", "a")
+POD = ObjectKey("pods", "default", "a")
 
 
 def rows_in(path: Path) -> int:
@@ -28,7 +28,7 @@ def rows_in(path: Path) -> int:
         return count
 
 
-async def put(store: Store, key: Key, value: object) -> int:
+async def put(store: Store, key: ObjectKey, value: object) -> int:
     stored = store.get(key)
     tree = make_tree(key, value)
     written = store.update(key, tree, stored.revision) if stored else store.create(key, tree)
@@ -38,7 +38,7 @@ async def put(store: Store, key: Key, value: object) -> int:
 
 def test_refusals_read_as_those_of_kubernetes() -> None:
     store = Store.open(None)
-    claim = Key("resourceclaims.resource.k8s.io", "default", "c")
+    claim = ObjectKey("resourceclaims.resource.k8s.io", "default", "c")
     store.create(POD, {})
     with pytest.raises(ApiError) as refused:
         store.create(POD, {})
@@ -96,10 +96,10 @@ def test_events_decode_and_encode_once() -> None:
 
 def test_only_so_many_events_stay_decoded() -> None:
     store = Store.open(None)
-    with patch("plimsoll.apiserver.storage.records.WARM_EVENTS", 3):
+    with patch("plimsoll.apiserver.storage.records.CACHED_EVENTS", 3):
         for number in range(5):
-            store.create(Key("pods", "", str(number)), {})
-        events: Sequence[Event] = store.watch("pods", 0).take()
+            store.create(ObjectKey("pods", "", str(number)), {})
+        events: Sequence[StoreEvent] = store.watch("pods", 0).take()
         frames = [event.frame() for event in events]
         assert [event.frame() is frame for event, frame in zip(events[2:], frames[2:], strict=True)] == [
             True
@@ -111,9 +111,9 @@ def test_only_so_many_events_stay_decoded() -> None:
 
 def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
     gate = threading.Event()
-    append = Log.append
+    append = StoreLog.append
 
-    def slowly(log: Log, rows: Sequence[Row]) -> None:
+    def slowly(log: StoreLog, rows: Sequence[Row]) -> None:
         gate.wait()
         append(log, rows)
 
@@ -134,7 +134,7 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         assert (store.durable, feed.revision) == (1, 1)
         await store.close()
 
-    with patch.object(Log, "append", slowly):
+    with patch.object(StoreLog, "append", slowly):
         asyncio.run(story())
 
 
@@ -143,7 +143,7 @@ def test_writes_of_one_turn_share_a_commit(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s")
 
         async def write(number: int) -> None:
-            await put(store, Key("pods", "", str(number)), number)
+            await put(store, ObjectKey("pods", "", str(number)), number)
 
         await asyncio.gather(*(write(number) for number in range(300)))
         assert store.stats().rows == 300
@@ -158,7 +158,7 @@ def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
     store.create(POD, {})
     for value in range(3):
         asyncio.run(put(store, POD, value))
-    store.create(Key("pods", "", "b"), {})
+    store.create(ObjectKey("pods", "", "b"), {})
 
     async def settle() -> None:
         await store.settled(store.revision)
@@ -202,7 +202,7 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s", durability="normal", history_events=50)
         for value in range(12):
             for number in range(300):
-                key = Key("pods", "", str(number))
+                key = ObjectKey("pods", "", str(number))
                 stored = store.get(key)
                 tree = make_tree(key, "x" * 4000 + str(value))
                 if stored:
@@ -213,7 +213,7 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
         most = (tmp_path / "s").stat().st_size
         assert most > 300 * 4000
         for number in range(300):
-            stored = store.get(Key("pods", "", str(number)))
+            stored = store.get(ObjectKey("pods", "", str(number)))
             assert stored
             store.delete(stored.key, {}, stored.revision)
         await store.settled(store.revision)

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from plimsoll.apiserver.storage import Event, Feed, Key, Store, compaction
-from plimsoll.apiserver.storage.log import Log, Row
+from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, WatchCursor, compaction
+from plimsoll.apiserver.storage.log import Row, StoreLog
 from plimsoll.apiserver.storage.snapshots import naive_page
 from plimsoll.errors import ApiError, StoreError
 from tests.unit.apiserver.storage.twin import Twin, make_tree, told
@@ -25,7 +25,7 @@ from tests.unit.apiserver.storage.twin import Twin, make_tree, told
 T = TypeVar("T")
 RESOURCES = ("pods", "resourceclaims.resource.k8s.io")
 NAMESPACES = ("", "a", "a-b")
-KEYS = [Key(r, n, name) for r in RESOURCES for n in NAMESPACES for name in ("x", "y")]
+KEYS = [ObjectKey(r, n, name) for r in RESOURCES for n in NAMESPACES for name in ("x", "y")]
 keys = st.sampled_from(KEYS)
 writes = st.tuples(keys, st.sampled_from(["put", "put", "delete"]), st.integers(0, 9))
 
@@ -41,18 +41,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "store.db"
         self.twin = Twin()
-        self.feeds: list[tuple[Feed, str, int]] = []  # with the revision they were told up to
+        self.feeds: list[tuple[WatchCursor, str, int]] = []  # with the revision they were told up to
         self.gate = threading.Event()  # commits wait for it, so that the same steps end the same way
-        gate, append = self.gate, Log.append
+        gate, append = self.gate, StoreLog.append
 
-        def append_when_let(log: Log, rows: Sequence[Row]) -> None:
+        def append_when_let(log: StoreLog, rows: Sequence[Row]) -> None:
             gate.wait()
             append(log, rows)
 
         self.patches: list[Any] = [
             patch.object(compaction, "_ENOUGH", 3),
             patch.object(compaction, "_CHUNK", 2),
-            patch.object(Log, "append", append_when_let),
+            patch.object(StoreLog, "append", append_when_let),
         ]
         for one in self.patches:
             one.start()
@@ -73,7 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
-    def write(self, store_only: bool, key: Key, verb: str, value: int) -> int:
+    def write(self, store_only: bool, key: ObjectKey, verb: str, value: int) -> int:
         """One write on the store, and on the twin unless it is known to be taken back."""
         tree = make_tree(key, value)
         stored = self.store.get(key)
@@ -103,11 +103,11 @@ class StoreMachine(RuleBasedStateMachine):
         return after.revision
 
     @rule(work=writes)
-    def write_outside_of_the_loop(self, work: tuple[Key, str, int]) -> None:
+    def write_outside_of_the_loop(self, work: tuple[ObjectKey, str, int]) -> None:
         self.write(False, *work)
 
     @rule(work=st.lists(writes, min_size=1, max_size=5))
-    def write_some(self, work: Sequence[tuple[Key, str, int]]) -> None:
+    def write_some(self, work: Sequence[tuple[ObjectKey, str, int]]) -> None:
         async def write() -> None:
             for one in work:
                 self.write(False, *one)
@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.durable == self.store.revision == self.twin.revision
 
     @rule(work=st.lists(writes, min_size=1, max_size=5))
-    def fail(self, work: Sequence[tuple[Key, str, int]]) -> None:
+    def fail(self, work: Sequence[tuple[ObjectKey, str, int]]) -> None:
         """Writes that cannot be made durable leave nothing behind but a gap in the revisions."""
         self.settle()
 
@@ -140,7 +140,9 @@ class StoreMachine(RuleBasedStateMachine):
                     with pytest.raises(StoreError, match="disk is full"):
                         await self.store.settled(revision)
 
-        with patch.object(Log, "append", side_effect=sqlite3.OperationalError("database or disk is full")):
+        with patch.object(
+            StoreLog, "append", side_effect=sqlite3.OperationalError("database or disk is full")
+        ):
             self.run(write())
         assert self.store.revision == self.twin.revision
 
@@ -244,7 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
             one.stop()
         self.folder.cleanup()
 
-    def drain(self, feed: Feed, resource: str, since: int) -> None:
+    def drain(self, feed: WatchCursor, resource: str, since: int) -> None:
         """In the end every feed has been told all, or that it fell behind."""
         expected = self.twin.since(resource, since)
         events = take(feed, 100_000)
@@ -254,7 +256,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert [told(event) for event in events] == expected
 
 
-def take(feed: Feed, limit: int) -> list[Event] | None:
+def take(feed: WatchCursor, limit: int) -> list[StoreEvent] | None:
     """What a feed tells; None when it says that it fell behind."""
     try:
         return feed.take(limit)

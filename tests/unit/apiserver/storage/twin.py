@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
-from plimsoll.apiserver.storage import Event, Key
+from plimsoll.apiserver.storage import ObjectKey, StoreEvent
 
 
 class Told(NamedTuple):
@@ -13,7 +13,7 @@ class Told(NamedTuple):
 
     revision: int
     type: str
-    key: Key
+    key: ObjectKey
     raw: bytes
     previous: bytes | None
 
@@ -29,9 +29,9 @@ class Twin:
     def revision(self) -> int:
         return self.events[-1].revision if self.events else 0
 
-    def state(self, at: int | None = None) -> dict[Key, tuple[int, int, bytes]]:
+    def state(self, at: int | None = None) -> dict[ObjectKey, tuple[int, int, bytes]]:
         """Revision, revision of creation and text of every object, as of a revision."""
-        objects: dict[Key, tuple[int, int, bytes]] = {}
+        objects: dict[ObjectKey, tuple[int, int, bytes]] = {}
         for event in self.events:
             if at is not None and event.revision > at:
                 break
@@ -42,7 +42,7 @@ class Twin:
                 objects[event.key] = (event.revision, created, event.raw)
         return objects
 
-    def write(self, kind: str, key: Key, tree: dict[str, Any]) -> Told:
+    def write(self, kind: str, key: ObjectKey, tree: dict[str, Any]) -> Told:
         before = self.state().get(key)
         self.assigned += 1
         tree = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(self.assigned)}}
@@ -52,7 +52,7 @@ class Twin:
 
     def objects(
         self, resource: str, namespace: str | None, after: tuple[str, str] | None, at: int | None
-    ) -> list[tuple[Key, int, bytes, int]]:
+    ) -> list[tuple[ObjectKey, int, bytes, int]]:
         return [
             (key, revision, raw, created)
             for key, (revision, created, raw) in sorted(self.state(at).items())
@@ -67,9 +67,9 @@ class Twin:
         ]
 
 
-def told(event: Event) -> Told:
+def told(event: StoreEvent) -> Told:
     return Told(event.revision, event.type, event.key, event.raw, event.previous)
 
 
-def make_tree(key: Key, value: Any) -> dict[str, Any]:
+def make_tree(key: ObjectKey, value: Any) -> dict[str, Any]:
     return {"kind": "Thing", "metadata": {"name": key.name, "namespace": key.namespace}, "value": value}

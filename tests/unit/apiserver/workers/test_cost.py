@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.handlers.negotiation import Accepted
+from plimsoll.apiserver.handlers.negotiation import AcceptedMediaType
 from plimsoll.apiserver.workers.cost import (
-    LIGHT_MICROSECONDS,
+    MAX_INLINE_MICROSECONDS,
     estimate_write,
-    is_heavy_rendering,
-    is_heavy_write,
+    is_expensive_rendering,
+    is_expensive_write,
 )
 from tests.unit.apiserver.build import pod
 
@@ -47,13 +47,13 @@ def test_everyday_requests_stay_in_the_event_loop() -> None:
         for number in range(10)
     ]
     large = text(pod("p", containers=containers))
-    assert not is_heavy_write("pods", text(pod()), "application/json", b"")
-    assert not is_heavy_write("pods", large, "application/json", large)
-    assert not is_heavy_write("configmaps", text({"data": {"a": "x" * 400_000}}), "application/json", b"")
+    assert not is_expensive_write("pods", text(pod()), "application/json", b"")
+    assert not is_expensive_write("pods", large, "application/json", large)
+    assert not is_expensive_write("configmaps", text({"data": {"a": "x" * 400_000}}), "application/json", b"")
     apply = "application/apply-patch+yaml"
-    assert not is_heavy_write("configmaps", text({"data": {"a": "x" * 400_000}}), apply, b"")
-    assert not is_heavy_write(CLAIMS, text(claim('device.driver == "d"')), "application/json", b"")
-    assert not is_heavy_write(SLICES, text({"devices": [device(n) for n in range(128)]}), "", b"")
+    assert not is_expensive_write("configmaps", text({"data": {"a": "x" * 400_000}}), apply, b"")
+    assert not is_expensive_write(CLAIMS, text(claim('device.driver == "d"')), "application/json", b"")
+    assert not is_expensive_write(SLICES, text({"devices": [device(n) for n in range(128)]}), "", b"")
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_everyday_requests_stay_in_the_event_loop() -> None:
     ],
 )
 def test_hostile_requests_go_to_a_worker(resource: str, body: bytes, content_type: str) -> None:
-    assert is_heavy_write(resource, body, content_type, b"")
+    assert is_expensive_write(resource, body, content_type, b"")
 
 
 def test_the_object_counts_as_well_as_the_patch() -> None:
     stored = text(pod("p", containers=[{"name": f"c{n}", "image": "i"} for n in range(3000)]))
     small = b'{"metadata":{"labels":{"a":"b"}}}'
-    assert not is_heavy_write("pods", small, "application/merge-patch+json", text(pod()))
-    assert is_heavy_write("pods", small, "application/merge-patch+json", stored)
+    assert not is_expensive_write("pods", small, "application/merge-patch+json", text(pod()))
+    assert is_expensive_write("pods", small, "application/merge-patch+json", stored)
 
 
 def test_more_of_the_same_never_costs_less() -> None:
@@ -87,13 +87,13 @@ def test_more_of_the_same_never_costs_less() -> None:
         for count in range(0, 2000, 100)
     ]
     assert costs == sorted(costs)
-    assert costs[0] < LIGHT_MICROSECONDS < costs[-1]
+    assert costs[0] < MAX_INLINE_MICROSECONDS < costs[-1]
 
 
 def test_large_objects_are_rendered_by_a_worker_unless_they_are_sent_as_stored() -> None:
-    table = Accepted("application/json", {"as": "Table", "g": "meta.k8s.io", "v": "v1"})
+    table = AcceptedMediaType("application/json", {"as": "Table", "g": "meta.k8s.io", "v": "v1"})
     raw = bytes(1 << 20)
-    assert not is_heavy_rendering(raw, Accepted())
-    assert is_heavy_rendering(raw, table)
-    assert is_heavy_rendering(raw, Accepted("application/yaml"))
-    assert not is_heavy_rendering(bytes(1000), Accepted("application/yaml"))
+    assert not is_expensive_rendering(raw, AcceptedMediaType())
+    assert is_expensive_rendering(raw, table)
+    assert is_expensive_rendering(raw, AcceptedMediaType("application/yaml"))
+    assert not is_expensive_rendering(bytes(1000), AcceptedMediaType("application/yaml"))

@@ -16,8 +16,8 @@ import pytest
 
 from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.users import MASTERS, User
-from plimsoll.apiserver.request import Call
-from plimsoll.apiserver.storage import Key
+from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.controllers.bootstrap import bootstrap
 from tests.unit.apiserver.build import ADMIN, PODS, Bench, pod
@@ -97,7 +97,7 @@ def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() ->
         code, tree = await served.call("POST", PODS, pod("large", containers=LARGE))
         assert (code, served.pool.jobs) == (201, 1)
         assert tree["status"]["phase"] == "Pending"
-        stored = served.store.get(Key("pods", "default", "large"))
+        stored = served.store.get(ObjectKey("pods", "default", "large"))
         assert stored is not None
         assert json.loads(stored.raw) == tree
         code, tree = await served.call(
@@ -140,7 +140,7 @@ def test_the_deadline_stops_the_work() -> None:
         assert (code, status["reason"]) == (504, "Timeout")
         assert "did not complete within 0.5 seconds" in status["message"]
         await gone(pid)
-        assert served.store.get(Key("resourceclaims.resource.k8s.io", "default", "c")) is None
+        assert served.store.get(ObjectKey("resourceclaims.resource.k8s.io", "default", "c")) is None
         assert served.pool.kills == 1
 
     play(story, replace(WorkerLimits(), request_timeout=0.5))
@@ -268,11 +268,13 @@ def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> Non
 
 
 def test_credentials_do_not_reach_a_worker() -> None:
-    from plimsoll.apiserver.workers.messages import Job, encode_frame  # noqa: PLC0415
+    from plimsoll.apiserver.workers.messages import WorkerJob, encode_frame  # noqa: PLC0415
 
-    call = Call("GET", "/", ADMIN, (), {"authorization": "Bearer secret-token", "accept": "application/json"})
+    call = ApiRequest(
+        "GET", "/", ADMIN, (), {"authorization": "Bearer secret-token", "accept": "application/json"}
+    )
     bench = Bench()
-    assert b"secret-token" not in encode_frame(Job.of(call, bench.now, "uid"))
+    assert b"secret-token" not in encode_frame(WorkerJob.of(call, bench.now, "uid"))
 
 
 def test_the_memory_of_a_worker_is_its_own() -> None:

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from plimsoll.apiserver.request import Call
-from plimsoll.apiserver.storage import Key
-from plimsoll.apiserver.worker_process import ATTEMPTS
-from plimsoll.apiserver.workers.messages import Finish, Question, WriteObject
+from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.storage import ObjectKey
+from plimsoll.apiserver.worker_process import MAX_ATTEMPTS
+from plimsoll.apiserver.workers.messages import JobResult, WorkerQuery, WriteObject
 from plimsoll.controllers.bootstrap import bootstrap
 from tests.unit.apiserver.build import ADMIN, Bench, pod
 from tests.unit.apiserver.workers.local import handle_in_worker
@@ -27,14 +27,16 @@ def make_bench() -> Bench:
 
 def send(bench: Bench, method: str, path: str, tree: Any, **headers: str) -> tuple[int, Any]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = asyncio.run(bench.api.handle(Call(method, path, ADMIN, (), named, json.dumps(tree).encode())))
+    answer = asyncio.run(
+        bench.api.handle(ApiRequest(method, path, ADMIN, (), named, json.dumps(tree).encode()))
+    )
     assert isinstance(answer.body, bytes)
     return answer.status, json.loads(answer.body)
 
 
-def patch(labels: dict[str, str], **metadata: Any) -> Call:
+def patch(labels: dict[str, str], **metadata: Any) -> ApiRequest:
     body = {"metadata": {"labels": labels, **metadata}}
-    return Call("PATCH", f"{PODS}/p", ADMIN, (), MERGE, json.dumps(body).encode())
+    return ApiRequest("PATCH", f"{PODS}/p", ADMIN, (), MERGE, json.dumps(body).encode())
 
 
 class Meanwhile:
@@ -45,7 +47,7 @@ class Meanwhile:
         self._times = times
         self.commits = 0
 
-    def __call__(self, question: Question) -> None:
+    def __call__(self, question: WorkerQuery) -> None:
         if isinstance(question, WriteObject):
             self.commits += 1
             if self.commits <= self._times:
@@ -53,7 +55,7 @@ class Meanwhile:
 
 
 def labels_of(bench: Bench) -> dict[str, str]:
-    stored = bench.store.get(Key("pods", "default", "p"))
+    stored = bench.store.get(ObjectKey("pods", "default", "p"))
     assert stored is not None
     labels: dict[str, str] = json.loads(stored.raw)["metadata"]["labels"]
     return labels
@@ -74,7 +76,7 @@ def test_an_update_under_a_version_is_refused_when_the_object_changed() -> None:
     _, tree = send(bench, "POST", PODS, pod("p"))
     tree["metadata"]["labels"] = {"ours": "1"}
     other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": "1"}))))
-    call = Call("PUT", f"{PODS}/p", ADMIN, (), {}, json.dumps(tree).encode())
+    call = ApiRequest("PUT", f"{PODS}/p", ADMIN, (), {}, json.dumps(tree).encode())
     finish = handle_in_worker(bench, call, other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
     assert labels_of(bench) == {"app": "p", "theirs": "1"}
@@ -87,14 +89,14 @@ def test_an_object_that_changes_all_the_time_is_a_conflict() -> None:
     other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": str(next(numbers))}))), times=100)
     finish = handle_in_worker(bench, patch({"ours": "1"}), other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
-    assert other.commits == ATTEMPTS
+    assert other.commits == MAX_ATTEMPTS
     assert "ours" not in labels_of(bench)
 
 
 def test_the_second_of_two_creations_is_refused() -> None:
     bench = make_bench()
     other = Meanwhile(lambda: send(bench, "POST", PODS, pod("p")))
-    call = Call("POST", PODS, ADMIN, (), {}, json.dumps(pod("p", nodeName="n")).encode())
+    call = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p", nodeName="n")).encode())
     finish = handle_in_worker(bench, call, other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "AlreadyExists")
 
@@ -105,7 +107,9 @@ def test_an_apply_that_was_to_create_updates_what_was_created_meanwhile() -> Non
     tree = pod("p")
     tree["metadata"]["labels"] = {"ours": "1"}
     headers = {"content-type": "application/apply-patch+yaml"}
-    call = Call("PATCH", f"{PODS}/p", ADMIN, [("fieldManager", "m")], headers, json.dumps(tree).encode())
+    call = ApiRequest(
+        "PATCH", f"{PODS}/p", ADMIN, [("fieldManager", "m")], headers, json.dumps(tree).encode()
+    )
     finish = handle_in_worker(bench, call, other)
     assert finish.status == 200
     assert labels_of(bench) == {"app": "p", "ours": "1"}
@@ -117,7 +121,7 @@ def test_an_object_deleted_meanwhile_is_not_found() -> None:
     other = Meanwhile(lambda: send(bench, "DELETE", f"{PODS}/p", None))
     finish = handle_in_worker(bench, patch({"ours": "1"}), other)
     assert finish.status == 404
-    assert bench.store.get(Key("pods", "default", "p")) is None
+    assert bench.store.get(ObjectKey("pods", "default", "p")) is None
 
 
 def test_a_quota_is_never_exceeded() -> None:
@@ -129,7 +133,7 @@ def test_a_quota_is_never_exceeded() -> None:
     status = {"status": {**hard, **used}}
     assert send(bench, "PATCH", f"{quotas}/q/status", status, content_type=MERGE["content-type"])[0] == 200
     other = Meanwhile(lambda: send(bench, "POST", PODS, pod("other")))
-    call = Call("POST", PODS, ADMIN, (), {}, json.dumps(pod("p")).encode())
+    call = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p")).encode())
     finish = handle_in_worker(bench, call, other)
     assert finish.status == 403
     assert b"exceeded quota" in finish.body
@@ -140,7 +144,7 @@ def test_nothing_is_created_in_a_namespace_that_goes_meanwhile() -> None:
     bench = make_bench()
     send(bench, "POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
     other = Meanwhile(lambda: send(bench, "DELETE", "/api/v1/namespaces/n", None))
-    call = Call("POST", "/api/v1/namespaces/n/pods", ADMIN, (), {}, json.dumps(pod("p")).encode())
-    finish: Finish = handle_in_worker(bench, call, other)
+    call = ApiRequest("POST", "/api/v1/namespaces/n/pods", ADMIN, (), {}, json.dumps(pod("p")).encode())
+    finish: JobResult = handle_in_worker(bench, call, other)
     assert finish.status == 403
     assert b"being terminated" in finish.body

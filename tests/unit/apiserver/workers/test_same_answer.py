@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.codec import encode
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.request import Call
+from plimsoll.apiserver.request import ApiRequest
 from plimsoll.controllers.bootstrap import bootstrap
 from tests.unit.apiserver.build import ADMIN, Bench, pod
 from tests.unit.apiserver.workers.local import handle_in_worker
@@ -46,7 +46,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def calls(draw: st.DrawFn) -> Call:
+def calls(draw: st.DrawFn) -> ApiRequest:
     """Writes, reads and deletions of a few pods, many of them refused."""
     tree, name = draw(pods()), draw(NAMES)
     query = draw(
@@ -72,7 +72,7 @@ def calls(draw: st.DrawFn) -> Call:
     else:
         method = {"get": "GET", "delete": "DELETE"}[what]
     content = json.dumps(body).encode() if media else b""
-    return Call(method, path, ADMIN, query, {"content-type": media, "accept": accept}, content)
+    return ApiRequest(method, path, ADMIN, query, {"content-type": media, "accept": accept}, content)
 
 
 def two_servers() -> tuple[Bench, Bench]:
@@ -82,7 +82,7 @@ def two_servers() -> tuple[Bench, Bench]:
     return both
 
 
-def answer_both(local: Bench, remote: Bench, call: Call) -> tuple[int, bytes]:
+def answer_both(local: Bench, remote: Bench, call: ApiRequest) -> tuple[int, bytes]:
     """The one answer of both ways."""
     answer = asyncio.run(local.api.handle(call))
     finish = handle_in_worker(remote, call)
@@ -103,7 +103,7 @@ def contents(bench: Bench) -> dict[Any, bytes]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(calls(), min_size=1, max_size=6))
-def test_a_worker_answers_as_the_event_loop_does(story: list[Call]) -> None:
+def test_a_worker_answers_as_the_event_loop_does(story: list[ApiRequest]) -> None:
     local, remote = two_servers()
     remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
     for call in story:
@@ -123,7 +123,9 @@ def test_a_worker_charges_quotas() -> None:
         ("POST", PODS, pod("b"), JSON),
     ]
     codes = [
-        answer_both(local, remote, Call(method, path, ADMIN, (), {"content-type": media}, encode(tree)))[0]
+        answer_both(
+            local, remote, ApiRequest(method, path, ADMIN, (), {"content-type": media}, encode(tree))
+        )[0]
         for method, path, tree, media in story
     ]
     assert codes == [201, 200, 201, 403]
@@ -140,8 +142,8 @@ def test_a_worker_asks_for_rights() -> None:
         "metadata": {"name": "r"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     }
-    create = Call("POST", ROLES, somebody, (), {}, json.dumps(role).encode())
-    apply = Call(
+    create = ApiRequest("POST", ROLES, somebody, (), {}, json.dumps(role).encode())
+    apply = ApiRequest(
         "PATCH",
         f"{PODS}/a",
         somebody,

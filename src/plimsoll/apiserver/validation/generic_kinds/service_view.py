@@ -108,14 +108,14 @@ class PolicyPort(Wire, frozen=True):
     protocol: str | None = None
 
 
-class PolicyRule(Wire, frozen=True):
+class NetworkPolicyRule(Wire, frozen=True):
     ports: tuple[PolicyPort, ...] = ()
 
 
 class NetworkPolicySpec(Wire, frozen=True):
     pod_selector: LabelSelector = LabelSelector()
-    ingress: tuple[PolicyRule, ...] = ()
-    egress: tuple[PolicyRule, ...] = ()
+    ingress: tuple[NetworkPolicyRule, ...] = ()
+    egress: tuple[NetworkPolicyRule, ...] = ()
     policy_types: tuple[str, ...] = ()
 
 

@@ -9,41 +9,43 @@ kube-apiserver.
 from __future__ import annotations
 
 from plimsoll.api import codec
-from plimsoll.apiserver.admission.admission import Admission
-from plimsoll.apiserver.auth.rbac_rules import Rule
+from plimsoll.apiserver.admission.chain import AdmissionChain
+from plimsoll.apiserver.auth.rbac_rules import PolicyRule
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.route import Route
-from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.workers.messages import (
     Authorize,
-    Changed,
-    Decided,
+    ConflictReply,
+    DecisionReply,
+    ErrorReply,
     GetObject,
+    GetRoleRules,
+    GetUserRules,
     ListObjects,
-    Objects,
-    Question,
-    Refused,
-    Reply,
-    Rules,
-    RulesOfRole,
-    RulesOfUser,
+    ObjectsReply,
+    RulesReply,
+    ServerReply,
+    WorkerQuery,
     WriteObject,
 )
 from plimsoll.errors import ApiError
 
 
-class Session:
+class JobSession:
     """One job's view of the server."""
 
-    def __init__(self, context: Context, admission: Admission, route: Route, user: User) -> None:
+    def __init__(
+        self, context: ApiContext, admission: AdmissionChain, route: RequestInfo, user: User
+    ) -> None:
         self._store = context.store
         self._authorizer = context.authorizer
         self._admission = admission
         self._route = route
         self._user = user
 
-    def answer(self, question: Question) -> Reply:
+    def answer(self, question: WorkerQuery) -> ServerReply:
         """Answer a question of the worker, without giving up the event loop."""
         if isinstance(question, GetObject):
             stored = self._store.get(question.key)
@@ -51,25 +53,25 @@ class Session:
         if isinstance(question, ListObjects):
             return self._objects(self._store.list(question.resource, question.namespace).items)
         if isinstance(question, Authorize):
-            return Decided(*self._authorizer.authorize(question.attributes(self._user)))
-        if isinstance(question, RulesOfUser):
+            return DecisionReply(*self._authorizer.authorize(question.attributes(self._user)))
+        if isinstance(question, GetUserRules):
             return _rules(self._authorizer.rules_for(self._user, question.namespace))
-        if isinstance(question, RulesOfRole):
+        if isinstance(question, GetRoleRules):
             role, policy = (question.kind, question.name, question.namespace), self._authorizer.policy
-            return _rules(policy.rules_of(*role)) if policy.has_role(*role) else Rules(None)
+            return _rules(policy.rules_of(*role)) if policy.has_role(*role) else RulesReply(None)
         try:
             return self._commit(question)
         except ApiError as error:
-            return Refused.of(error)
+            return ErrorReply.of(error)
 
-    def _objects(self, items: list[Stored]) -> Objects:
-        return Objects(items, self._store.revision)
+    def _objects(self, items: list[StoredObject]) -> ObjectsReply:
+        return ObjectsReply(items, self._store.revision)
 
-    def _commit(self, write: WriteObject) -> Reply:
+    def _commit(self, write: WriteObject) -> ServerReply:
         """Write the object if it is still the one the worker read."""
         stored = self._store.get(write.key)
         if (None if stored is None else stored.revision) != write.expected:
-            return Changed()
+            return ConflictReply()
         if stored is None:
             self._admission.admit_namespace(self._route)  # it may have been deleted meanwhile
         tree = codec.decode_tree(write.raw)
@@ -82,5 +84,5 @@ class Session:
         return self._objects([commit(write.key, tree, stored.revision)])
 
 
-def _rules(rules: tuple[Rule, ...]) -> Rules:
-    return Rules([(rule.verbs, rule.groups, rule.resources, rule.names, rule.paths) for rule in rules])
+def _rules(rules: tuple[PolicyRule, ...]) -> RulesReply:
+    return RulesReply([(rule.verbs, rule.groups, rule.resources, rule.names, rule.paths) for rule in rules])

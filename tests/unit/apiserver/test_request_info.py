@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.route import find_route
+from plimsoll.apiserver.request_info import parse_request_info
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import refused
 
@@ -34,14 +34,14 @@ from tests.unit.apiserver.build import refused
     ],
 )
 def test_routes(method: str, path: str, expected: tuple[str, ...]) -> None:
-    route = find_route(method, path)
+    route = parse_request_info(method, path)
     assert route is not None
     assert (route.plural, route.verb, route.namespace, route.name, route.subresource) == expected
 
 
 @pytest.mark.parametrize("path", ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz"])
 def test_other_paths_are_left_to_others(path: str) -> None:
-    assert find_route("GET", path) is None
+    assert parse_request_info("GET", path) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_other_paths_are_left_to_others(path: str) -> None:
 )
 def test_refusals(method: str, path: str, code: int) -> None:
     with pytest.raises(ApiError) as caught:
-        find_route(method, path)
+        parse_request_info(method, path)
     assert caught.value.code == code
 
 
@@ -75,5 +75,5 @@ def test_refusals(method: str, path: str, code: int) -> None:
     st.booleans(),
 )
 def test_any_path_is_found_refused_or_left_to_others(method: str, parts: list[str], watches: bool) -> None:
-    code = refused(lambda: find_route(method, "/" + "/".join(parts), watches=watches))
+    code = refused(lambda: parse_request_info(method, "/" + "/".join(parts), watches=watches))
     assert code in (0, 404, 405)

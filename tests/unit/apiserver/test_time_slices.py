@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.apiserver.fair_turns import REQUEST_SECONDS, SLICE_SECONDS, Turns
 from plimsoll.apiserver.handlers import chunked_response as pieces
 from plimsoll.apiserver.protobuf import encode_body
-from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.time_slices import REQUEST_SECONDS, SLICE_SECONDS, EventLoopShare
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import ADMIN, MAPS, PODS, Bench, config_map, pod, run
 
@@ -37,7 +37,7 @@ class Clock:
 def test_work_gives_way_after_each_slice() -> None:
     async def story() -> None:
         clock = Clock(0.0)
-        turns = Turns(clock)
+        turns = EventLoopShare(clock)
         seen: list[str] = []
 
         async def others() -> None:
@@ -64,7 +64,7 @@ def test_work_gives_way_after_each_slice() -> None:
 def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
     async def story() -> None:
         clock = Clock(0.0)
-        turns = Turns(clock)
+        turns = EventLoopShare(clock)
         order: list[str] = []
 
         async def work(user: str) -> None:
@@ -95,7 +95,7 @@ def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
 def test_a_read_that_takes_too_long_is_a_timeout() -> None:
     async def story() -> None:
         clock = Clock(0.0)
-        with Turns(clock).begin("u") as turn:
+        with EventLoopShare(clock).begin("u") as turn:
             clock.now += REQUEST_SECONDS + 1
             with pytest.raises(ApiError) as refusal:
                 await turn.pause()
@@ -104,7 +104,7 @@ def test_a_read_that_takes_too_long_is_a_timeout() -> None:
     asyncio.run(story())
 
 
-async def whole(answer: Answer) -> bytes:
+async def whole(answer: ApiResponse) -> bytes:
     if isinstance(answer.body, bytes):
         return answer.body
     body = b"".join([piece async for piece in answer.body])
@@ -112,13 +112,13 @@ async def whole(answer: Answer) -> bytes:
     return body
 
 
-async def ask(bench: Bench, path: str, accept: str, *query: tuple[str, str]) -> Answer:
-    return await bench.api.handle(Call("GET", path, ADMIN, query, {"accept": accept}))
+async def ask(bench: Bench, path: str, accept: str, *query: tuple[str, str]) -> ApiResponse:
+    return await bench.api.handle(ApiRequest("GET", path, ADMIN, query, {"accept": accept}))
 
 
 def with_pods(story: Callable[[Bench], Awaitable[None]], count: int = 40) -> None:
     async def play(bench: Bench) -> None:
-        bench.api.turns = Turns(Clock())
+        bench.api.turns = EventLoopShare(Clock())
         for number in range(count):
             tree = pod(f"p{number}")
             tree["metadata"]["annotations"] = {"a": "x" * 2000}
@@ -148,7 +148,7 @@ def test_long_reads_give_way_to_others() -> None:
             await drain(answer)
             assert turns.pauses >= before + 8, (accept, query)
         before = turns.pauses
-        answer = await bench.api.handle(Call("DELETE", PODS, ADMIN))
+        answer = await bench.api.handle(ApiRequest("DELETE", PODS, ADMIN))
         assert answer.status == 200
         assert turns.pauses >= before + 16
         assert bench.store.counts()["pods"][0] == 0
@@ -156,7 +156,7 @@ def test_long_reads_give_way_to_others() -> None:
     with_pods(story)
 
 
-async def drain(answer: Answer) -> None:
+async def drain(answer: ApiResponse) -> None:
     if not isinstance(answer.body, bytes):
         async for _ in answer.body:
             pass
@@ -197,7 +197,7 @@ def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> Non
         names = [f"m{number}" for number in range(20)]
         for name in names:
             await bench.call("POST", MAPS, config_map(name))
-        bench.api.turns = Turns(Clock(SLICE_SECONDS))
+        bench.api.turns = EventLoopShare(Clock(SLICE_SECONDS))
         deleting = asyncio.create_task(bench.call("DELETE", MAPS))
         while bench.store.counts()["configmaps"][0] > 15:
             await asyncio.sleep(0)

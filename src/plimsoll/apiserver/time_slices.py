@@ -23,7 +23,7 @@ REQUEST_SECONDS = 60.0
 _UNLIMITED = 1 << 30
 
 
-class Turns:
+class EventLoopShare:
     """The turns of one server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,19 +32,19 @@ class Turns:
         #: How often long work gave way; for tests.
         self.pauses = 0
 
-    def begin(self, user: str, seconds: float | None = REQUEST_SECONDS) -> Turn:
+    def begin(self, user: str, seconds: float | None = REQUEST_SECONDS) -> TimeSlice:
         """The turn of a request that may take so many seconds in all; None: as long as it likes."""
-        return Turn(self, self._queue, self._clock, user, seconds)
+        return TimeSlice(self, self._queue, self._clock, user, seconds)
 
 
-class Turn:
+class TimeSlice:
     """The work of one request; use it in a `with` block, and call `pause` often."""
 
     __slots__ = ("_clock", "_end", "_held", "_queue", "_seconds", "_slice_end", "_turns", "_user")
 
     def __init__(
         self,
-        turns: Turns,
+        turns: EventLoopShare,
         queue: FairQueue,
         clock: Callable[[], float],
         user: str,
@@ -57,7 +57,7 @@ class Turn:
         self._end = None if seconds is None else now + seconds
         self._held = False
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> TimeSlice:
         return self
 
     def __exit__(
@@ -89,6 +89,6 @@ class Turn:
             self._held = False
             self._queue.leave(self._user)
 
-    def again(self) -> Turn:
+    def again(self) -> TimeSlice:
         """Another turn of the same request, with its own time: for sending what was worked out."""
-        return Turn(self._turns, self._queue, self._clock, self._user, None)
+        return TimeSlice(self._turns, self._queue, self._clock, self._user, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.apiserver.registry.resources import SUBRESOURCES, Resource, find
-from plimsoll.apiserver.status import no_method, unknown_path
+from plimsoll.apiserver.status import method_not_supported, path_not_found
 
 _NAMED_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -17,7 +17,7 @@ _OF_NAMESPACES = {"status", "finalize"}
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RequestInfo:
     """Where a request goes. `name` is empty for a collection."""
 
     resource: Resource
@@ -44,7 +44,7 @@ def split_path(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def find_route(method: str, path: str, *, watches: bool = False) -> Route | None:
+def parse_request_info(method: str, path: str, *, watches: bool = False) -> RequestInfo | None:
     """The route of a request, or None where the path names no resource; ApiError 404 or 405."""
     parts = split_path(path)
     if parts[:1] == ["api"] and len(parts) > 2:
@@ -61,13 +61,13 @@ def find_route(method: str, path: str, *, watches: bool = False) -> Route | None
     plural, name, subresource = (*rest[:3], "", "")[:3]
     resource = find(group, version, plural)
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
-        raise unknown_path()
+        raise path_not_found()
     if subresource and subresource not in resource.subresources:
-        raise unknown_path()
+        raise path_not_found()
     if name and resource.namespaced and not namespace:
-        raise unknown_path()
+        raise path_not_found()
     verb = _verb(method, resource, namespace, name, subresource, watches)
-    return Route(resource, version, verb, namespace, name, subresource)
+    return RequestInfo(resource, version, verb, namespace, name, subresource)
 
 
 def _verb(method: str, resource: Resource, namespace: str, name: str, subresource: str, watches: bool) -> str:
@@ -85,5 +85,5 @@ def _verb(method: str, resource: Resource, namespace: str, name: str, subresourc
         verb = ""  # these are for one namespace at a time
     allowed = verb and (subresource or verb in resource.verbs)
     if not allowed:
-        raise no_method(verb or method.lower(), resource.group, resource.plural)
+        raise method_not_supported(verb or method.lower(), resource.group, resource.plural)
     return verb

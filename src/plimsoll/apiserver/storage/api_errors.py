@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.errors import ApiError
 
 
-def not_found(key: Key) -> ApiError:
+def not_found(key: ObjectKey) -> ApiError:
     return ApiError(404, "NotFound", f'{key.resource} "{key.name}" not found', _details(key))
 
 
-def already_exists(key: Key) -> ApiError:
+def already_exists(key: ObjectKey) -> ApiError:
     return ApiError(409, "AlreadyExists", f'{key.resource} "{key.name}" already exists', _details(key))
 
 
-def conflict(key: Key) -> ApiError:
+def conflict(key: ObjectKey) -> ApiError:
     message = (
         f'Operation cannot be fulfilled on {key.resource} "{key.name}": the object has been modified; '
         "please apply your changes to the latest version and try again"
@@ -41,7 +41,7 @@ def too_large(revision: int, current: int) -> ApiError:
     return ApiError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
-def _details(key: Key) -> dict[str, Any]:
+def _details(key: ObjectKey) -> dict[str, Any]:
     plural, _, group = key.resource.partition(".")
     return {"name": key.name, "group": group, "kind": plural} if group else {"name": key.name, "kind": plural}
 

@@ -14,27 +14,27 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from plimsoll.apiserver.storage import refusals
-from plimsoll.apiserver.storage.records import Event, EventType, Stored
+from plimsoll.apiserver.storage import api_errors
+from plimsoll.apiserver.storage.records import EventType, StoredObject, StoreEvent
 from plimsoll.errors import StoreError
 
 #: What a write was: its type, what it left behind, what stood there before.
-Change = tuple[EventType, Stored, Stored | None]
+Change = tuple[EventType, StoredObject, StoredObject | None]
 _revision = attrgetter("revision")
 
 
-class Line:
+class ResourceEvents:
     """The events of one resource. A place is the number of events the resource ever had before it."""
 
     __slots__ = ("base", "dropped", "events", "ready", "skip", "waiting")
 
     def __init__(self) -> None:
-        self.events: list[Event | None] = []
+        self.events: list[StoreEvent | None] = []
         self.base = 0  # the place of events[0]
         self.skip = 0  # how many of `events` are trimmed already
         self.dropped = 0  # the revision of the last event trimmed
         self.ready = 0  # the place after the last durable event
-        self.waiting: dict[Feed, asyncio.Future[None]] = {}
+        self.waiting: dict[WatchCursor, asyncio.Future[None]] = {}
 
     @property
     def first(self) -> int:
@@ -48,10 +48,10 @@ class Line:
         """The place of the first event past a revision."""
         return self.base + bisect_right(self.events, revision, lo=self.skip, key=_revision)
 
-    def between(self, start: int, end: int) -> list[Event]:
+    def between(self, start: int, end: int) -> list[StoreEvent]:
         return self.events[start - self.base : end - self.base]  # type: ignore[return-value]  # none is trimmed
 
-    def pop_first(self) -> Event:
+    def pop_first(self) -> StoreEvent:
         event = self.events[self.skip]
         assert event is not None
         self.events[self.skip] = None
@@ -70,7 +70,7 @@ class Line:
                 future.set_result(None)
 
 
-class History:
+class EventHistory:
     """The events of all resources."""
 
     def __init__(self, *, events: int, octets: int, dropped: Callable[[Change], None]) -> None:
@@ -79,13 +79,13 @@ class History:
         self.octets = 0
         self.closed = False
         self.undone = 0  # how often events were taken back
-        self.warm: deque[Event] = deque()
+        self.warm: deque[StoreEvent] = deque()
         self._most_events = events
         self._most_octets = octets
         self._dropped = dropped
-        self._lines: dict[str, Line] = {}
-        self._order: deque[Line] = deque()  # whose event came when
-        self._pending: deque[Line] = deque()  # the same for those not yet durable
+        self._lines: dict[str, ResourceEvents] = {}
+        self._order: deque[ResourceEvents] = deque()  # whose event came when
+        self._pending: deque[ResourceEvents] = deque()  # the same for those not yet durable
 
     def __len__(self) -> int:
         return len(self._order)
@@ -103,10 +103,10 @@ class History:
             self._dropped(change)
             self.floor = change[1].revision
         for kind, stored, before in changes[len(changes) - kept :]:
-            self.append(Event(kind, stored, before, self.warm))
+            self.append(StoreEvent(kind, stored, before, self.warm))
         self.show(durable)
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         """Take in an event, not yet to be shown."""
         stored = event.stored
         line = self._line(stored.key.resource)
@@ -115,7 +115,7 @@ class History:
         self._pending.append(line)
         self.octets += _octets(stored, event.before)
 
-    def undo(self) -> Iterator[Event]:
+    def undo(self) -> Iterator[StoreEvent]:
         """Take back the events that were never shown, newest first."""
         self.undone += 1
         while self._pending:
@@ -145,15 +145,15 @@ class History:
             if line.waiting:
                 line.wake()
 
-    def since(self, resource: str, revision: int) -> list[Event]:
+    def since(self, resource: str, revision: int) -> list[StoreEvent]:
         """All events of a resource past a revision, shown or not."""
         line = self._lines.get(resource)
         return line.between(line.place_after(revision), line.end) if line else []
 
-    def follow(self, resource: str, since: int) -> Feed:
+    def follow(self, resource: str, since: int) -> WatchCursor:
         if since < self.floor:
-            raise refusals.watch_expired(since, self.floor)
-        return Feed(self, self._line(resource), since)
+            raise api_errors.watch_expired(since, self.floor)
+        return WatchCursor(self, self._line(resource), since)
 
     def feeds_waiting(self) -> int:
         return sum(len(line.waiting) for line in self._lines.values())
@@ -175,17 +175,17 @@ class History:
             self.floor = event.revision
             self._dropped((event.type, event.stored, event.before))
 
-    def _line(self, resource: str) -> Line:
+    def _line(self, resource: str) -> ResourceEvents:
         line = self._lines.get(resource)
         if line is None:
-            line = self._lines[resource] = Line()
+            line = self._lines[resource] = ResourceEvents()
         return line
 
 
-class Feed:
+class WatchCursor:
     """The durable events of one resource past a revision, in order."""
 
-    def __init__(self, history: History, line: Line, since: int) -> None:
+    def __init__(self, history: EventHistory, line: ResourceEvents, since: int) -> None:
         self._history = history
         self._line = line
         self._since = since
@@ -201,7 +201,7 @@ class Feed:
             return max(self._since, self._history.durable)
         return self._since
 
-    async def next(self, limit: int = 1000) -> list[Event]:
+    async def next(self, limit: int = 1000) -> list[StoreEvent]:
         """The next events, at least one; waits for it. Raises ApiError 410 when they are no longer there.
 
         After a `nudge` there may be none.
@@ -225,13 +225,13 @@ class Feed:
         if future is not None and not future.done():
             future.set_result(None)
 
-    def take(self, limit: int = 1000) -> list[Event]:
+    def take(self, limit: int = 1000) -> list[StoreEvent]:
         """What there is at once, perhaps nothing."""
         line, place = self._line, self._place
         if self._closed:
             raise StoreError("the feed is closed")
         if line.dropped > self._since:
-            raise refusals.watch_expired(self._since, self._history.floor)
+            raise api_errors.watch_expired(self._since, self._history.floor)
         place = max(place, line.first)  # those it need not see may be gone
         if place >= line.ready:
             if self._history.closed:
@@ -255,6 +255,6 @@ class Feed:
             future.set_result(None)
 
 
-def _octets(stored: Stored, before: Stored | None) -> int:
+def _octets(stored: StoredObject, before: StoredObject | None) -> int:
     """What an event keeps in memory: its object, and the one before it."""
     return len(stored.raw) + len(before.raw) if before else len(stored.raw)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver import status
-from plimsoll.apiserver.auth.attributes import Attributes, Reader
+from plimsoll.apiserver.auth.attributes import Attributes, ObjectReader
 from plimsoll.apiserver.auth.pod_references import mapping
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.errors import ApiError
 
 
@@ -27,7 +27,7 @@ class NodeWrite(NamedTuple):
     name: str
     tree: Mapping[str, Any]
     old: Mapping[str, Any]
-    reader: Reader
+    reader: ObjectReader
     allows: Callable[[Attributes], bool]
 
     def refusal(self, why: str) -> ApiError:
@@ -41,7 +41,7 @@ class NodeWrite(NamedTuple):
 
     def find(self, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         """An object of the store."""
-        stored = self.reader.get(Key(resource, namespace, name))
+        stored = self.reader.get(ObjectKey(resource, namespace, name))
         return mapping(decode_tree(stored.raw)) if stored is not None else None
 
     def demand(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:

@@ -14,14 +14,14 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.apiserver.admission.node_restriction import restrict_driver, restrict_node
-from plimsoll.apiserver.admission.plugins import admit_pod, refuse_in_namespace, refuse_second_default
+from plimsoll.apiserver.admission.plugins import admit_pod, check_namespace, check_single_default
 from plimsoll.apiserver.admission.quota import charge_quotas
 from plimsoll.apiserver.auth.escalation import check_escalation
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.context import Context
-from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import forbidden, not_found
-from plimsoll.apiserver.storage import Key, Stored
+from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
 from plimsoll.errors import ApiError
 from plimsoll.ledger.quota_usage import CLAIMS, PODS, ExtendedNames, Surroundings, asking_pod
@@ -34,26 +34,26 @@ _RUNTIMES = "runtimeclasses.node.k8s.io"
 _KNOWN = 1024
 
 
-class Admission:
+class AdmissionChain:
     """Admission for one API."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._store = context.store
-        self._known: dict[Key, tuple[int, Tree]] = {}
+        self._known: dict[ObjectKey, tuple[int, Tree]] = {}
 
-    def admit_namespace(self, route: Route) -> None:
+    def admit_namespace(self, route: RequestInfo) -> None:
         """New objects need a namespace that exists and is not on its way out; ApiError 404 or 403."""
         if not route.resource.namespaced or not route.resource.stored:
             return
-        refusal = refuse_in_namespace(route.namespace, self._find("namespaces", "", route.namespace))
+        refusal = check_namespace(route.namespace, self._find("namespaces", "", route.namespace))
         if refusal is not None:
             code, why = refusal
             if code == 404:
                 raise not_found("", "namespaces", route.namespace)
             raise _ending(forbidden(route.group, route.plural, "", why), route.namespace)
 
-    def admit(self, operation: str, route: Route, tree: Tree, old: Tree | None, user: User) -> Tree:
+    def admit(self, operation: str, route: RequestInfo, tree: Tree, old: Tree | None, user: User) -> Tree:
         """Ask the rules about a write before it is prepared; the object as it goes on, or ApiError 403."""
         self._restrict(user, operation, route, tree, old)
         name = tree["metadata"].get("name", "")
@@ -69,11 +69,11 @@ class Admission:
         key = route.resource.key
         if key == "pods" and not route.subresource:
             return self._admit_pod(route, tree, old)
-        if key == _CLASSES and (why := refuse_second_default(tree, old, self._list(_CLASSES))):
+        if key == _CLASSES and (why := check_single_default(tree, old, self._list(_CLASSES))):
             raise forbidden(route.group, route.plural, name, why)
         return tree
 
-    def charge(self, route: Route, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
+    def charge(self, route: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
         """Charge a prepared write to the quotas of its namespace; ApiError 403 if one would be exceeded.
 
         The quotas' new usage goes into the store right before the object, in the same group.
@@ -94,12 +94,12 @@ class Admission:
         if charged.refusal:
             raise forbidden(route.group, route.plural, tree["metadata"].get("name", ""), charged.refusal)
         for quota in () if dry_run else charged.quotas:
-            key = Key("resourcequotas", route.namespace, quota["metadata"]["name"])
+            key = ObjectKey("resourcequotas", route.namespace, quota["metadata"]["name"])
             stored = self._store.get(key)
             if stored is not None:
                 self._store.update(key, quota, stored.revision)
 
-    def _admit_pod(self, route: Route, tree: Tree, old: Tree | None) -> Tree:
+    def _admit_pod(self, route: RequestInfo, tree: Tree, old: Tree | None) -> Tree:
         spec = tree.get("spec")
         runtime = spec.get("runtimeClassName") if isinstance(spec, dict) else None
         runtime_class = self._find(_RUNTIMES, "", runtime) if isinstance(runtime, str) else None
@@ -108,14 +108,14 @@ class Admission:
             raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
         return admitted.tree
 
-    def _surroundings(self, route: Route) -> Surroundings:
+    def _surroundings(self, route: RequestInfo) -> Surroundings:
         """What the usage of an object depends on beside itself; only that of claims on other objects."""
         now, gates = self._context.now(), self._context.gates
         if route.resource.key != CLAIMS:
             return Surroundings(now, gates)
 
         def find_pod(name: str) -> Pod | None:
-            stored = self._store.get(Key(PODS, route.namespace, name))
+            stored = self._store.get(ObjectKey(PODS, route.namespace, name))
             return None if stored is None else codec.decode(stored.raw, Pod)
 
         def find_claims(uid: str) -> Iterator[ResourceClaim]:
@@ -129,13 +129,13 @@ class Admission:
         return Surroundings(now, gates, ExtendedNames.of(classes), find_pod, find_claims)
 
     def _find(self, resource: str, namespace: str, name: str) -> Tree | None:
-        stored = self._store.get(Key(resource, namespace, name))
+        stored = self._store.get(ObjectKey(resource, namespace, name))
         return None if stored is None else self._read(stored)
 
     def _list(self, resource: str, namespace: str | None = None) -> list[Tree]:
         return [self._read(stored) for stored in self._store.list(resource, namespace).items]
 
-    def _read(self, stored: Stored) -> Tree:
+    def _read(self, stored: StoredObject) -> Tree:
         """A stored object as a tree to look at; the few that every write asks for are decoded once."""
         known = self._known.get(stored.key)
         if known is None or known[0] != stored.revision:
@@ -144,7 +144,7 @@ class Admission:
             known = self._known[stored.key] = (stored.revision, codec.decode_tree(stored.raw))
         return known[1]
 
-    def admit_deletion(self, route: Route, tree: Tree, user: User) -> None:
+    def admit_deletion(self, route: RequestInfo, tree: Tree, user: User) -> None:
         """Ask the rules about a deletion; raises ApiError."""
         self._restrict(user, "delete", route, None, tree)
         name = tree["metadata"]["name"]
@@ -152,15 +152,15 @@ class Admission:
             why = "this is a system priority class and cannot be deleted"
             raise forbidden(route.group, route.plural, name, why)
 
-    def admit_eviction(self, route: Route, eviction: Any, user: User) -> None:
+    def admit_eviction(self, route: RequestInfo, eviction: Any, user: User) -> None:
         """Nodes evict their own pods only; raises ApiError."""
         self._restrict(user, "create", route, eviction, None)
 
-    def admit_token(self, route: Route, request: Any, user: User) -> None:
+    def admit_token(self, route: RequestInfo, request: Any, user: User) -> None:
         """Nodes ask for tokens of their own pods only; raises ApiError."""
         self._restrict(user, "create", route, request, None)
 
-    def _restrict(self, user: User, verb: str, route: Route, tree: Any, old: Any) -> None:
+    def _restrict(self, user: User, verb: str, route: RequestInfo, tree: Any, old: Any) -> None:
         restrict_node(
             user,
             verb,
