@@ -18,8 +18,8 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Objects
@@ -45,10 +45,10 @@ def place_one(world: World, cluster_state: ClusterState, name: str, numbers: ran
     claim = codec.convert(world.claim(f"c-{name}"), ResourceClaim)
     pod = codec.convert(world.pod(name, f"c-{name}"), Pod)
     cluster_state.set(claim)
-    task = read_task(pod, cluster_state.snapshot)
+    task = read_pod_info(pod, cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
-    cluster_state.snapshot.turn = numbers.randrange(world.nodes)
-    outcome = schedule_one(task, cluster_state.snapshot, Settings.default(), lambda: f"share-{name}")
+    cluster_state.snapshot.next_start_row = numbers.randrange(world.nodes)
+    outcome = schedule_one(task, cluster_state.snapshot, SchedulerProfile.default(), lambda: f"share-{name}")
     assert isinstance(outcome, Placement)
     cluster_state.snapshot.assume(outcome)
 

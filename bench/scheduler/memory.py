@@ -62,7 +62,7 @@ def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str]
 def swap(bench: Bench, number: int) -> None:
     """A pod goes with its claim, another one comes."""
     snapshot = bench.snapshot
-    gone = snapshot.booked(f"uid-p-{number}")
+    gone = snapshot.find_pod(f"uid-p-{number}")
     assert gone is not None
     claim = snapshot.claim("bench", f"c-p-{number}")
     assert isinstance(claim, ResourceClaim)

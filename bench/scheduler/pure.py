@@ -23,10 +23,10 @@ from plimsoll.api.forms import Form
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.status import with_charges
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 
@@ -55,7 +55,7 @@ class Bench:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.settings = Settings.default()
+        self.settings = SchedulerProfile.default()
         self.snapshot = Snapshot()
         self._numbers = itertools.count()
         self._ids = (f"{number:08x}-0000-4000-8000-000000000000" for number in itertools.count())
@@ -77,10 +77,10 @@ class Bench:
         trees = (self.world.hopeless_pod(f"h-{number}", number) for number in range(count))
         return [codec.convert(tree, Pod) for tree in trees]
 
-    def place(self, pod: Pod) -> Placement | Unplaced:
+    def place(self, pod: Pod) -> Placement | FitError:
         """One pod's life as far as it is the scheduler's own."""
-        task = read_task(pod, self.snapshot)
-        assert isinstance(task, Task), task
+        task = read_pod_info(pod, self.snapshot)
+        assert isinstance(task, PodInfo), task
         found = schedule_one(task, self.snapshot, self.settings, self._new_id)
         if isinstance(found, Placement):
             self.snapshot.assume(found)
@@ -88,8 +88,8 @@ class Bench:
 
     def hear(self, placement: Placement) -> None:
         """What the watch says once a placement is written down."""
-        snapshot, task = self.snapshot, placement.task
-        for claim in task.waiting:
+        snapshot, task = self.snapshot, placement.pod_info
+        for claim in task.unallocated_claims:
             status = msgspec.structs.replace(
                 claim.status, allocation=placement.allocations[claim.metadata.name]
             )
@@ -115,7 +115,7 @@ class Bench:
         ready = [self.new_pod() for _ in range(count)]
         lost = self.hopeless_pods(hopeless)
         for pod in lost:
-            assert isinstance(self.place(pod), Unplaced)
+            assert isinstance(self.place(pod), FitError)
         times, heard, tried, attempts = [], 0.0, 0.0, 0
         gc.collect()
         gc.freeze()
@@ -133,7 +133,7 @@ class Bench:
                 again = self.place(other)
                 tried += clock() - start
                 attempts += 1
-                assert isinstance(again, Unplaced)
+                assert isinstance(again, FitError)
         gc.unfreeze()
         times.sort()
         return Timing(
@@ -150,7 +150,7 @@ class Bench:
         assert not problems, problems
 
     def _placed(self) -> int:
-        return sum(len(self.snapshot.ledger(place)) for place in self.snapshot.places())
+        return sum(len(self.snapshot.ledger(place)) for place in self.snapshot.rows())
 
     def _new_id(self) -> str:
         return next(self._ids)

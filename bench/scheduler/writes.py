@@ -30,7 +30,7 @@ from plimsoll.client.kubeconfig import find_config
 from plimsoll.ledger.claims import Bill, claim_names
 from plimsoll.ledger.requests import DEFAULTS
 from plimsoll.scheduler.binding.bind import Bound, Failed
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import Bindings
 from plimsoll.scheduler.process.event_recorder import Recorder
@@ -81,7 +81,7 @@ class Writes:
         node = node_name(place)
         allocations = {c.metadata.name: _allocation(self._world, node, device) for c in claims}
         bills = tuple(bill for claim in claims for bill in self._bill(claim))
-        self._bindings.start(Placement(Task(pod, claims, DEFAULTS), place, node, allocations, bills))
+        self._bindings.start(Placement(PodInfo(pod, claims, DEFAULTS), place, node, allocations, bills))
 
     def _bill(self, claim: ResourceClaim) -> list[Bill]:
         amounts = _CHARGE.get(self._world.scenario)
@@ -92,7 +92,7 @@ class Writes:
 
     def _done(self, placement: Placement, outcome: Bound | Failed) -> None:
         assert isinstance(outcome, Bound), outcome
-        self.recorder.scheduled(placement.task.pod, placement.node)
+        self.recorder.scheduled(placement.pod_info.pod, placement.node)
 
 
 def _allocation(world: World, node: str, number: int) -> AllocationResult:

@@ -53,10 +53,10 @@ if TYPE_CHECKING:
         usage_by_namespace,
     )
     from plimsoll.scheduler.cycle import schedule_one
-    from plimsoll.scheduler.pod_claims import read_task
-    from plimsoll.scheduler.pod_info import Task
-    from plimsoll.scheduler.profile import Settings
-    from plimsoll.scheduler.result import Placement, Unplaced
+    from plimsoll.scheduler.pod_claims import read_pod_info
+    from plimsoll.scheduler.pod_info import PodInfo
+    from plimsoll.scheduler.profile import SchedulerProfile
+    from plimsoll.scheduler.result import FitError, Placement
     from plimsoll.scheduler.snapshot.snapshot import Snapshot
     from plimsoll.tools.audit import audit
     from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
@@ -82,6 +82,7 @@ __all__ = [
     "Environment",
     "Fault",
     "Features",
+    "FitError",
     "Form",
     "Gates",
     "GaveUp",
@@ -96,6 +97,7 @@ __all__ = [
     "Placement",
     "Plan",
     "PlimsollError",
+    "PodInfo",
     "Policy",
     "Preference",
     "Prepared",
@@ -107,13 +109,11 @@ __all__ = [
     "Record",
     "Refusal",
     "RunningServer",
+    "SchedulerProfile",
     "Selector",
     "ServerSettings",
-    "Settings",
     "Snapshot",
     "Source",
-    "Task",
-    "Unplaced",
     "Verdict",
     "Whatif",
     "Write",
@@ -139,7 +139,7 @@ __all__ = [
     "pod_requests",
     "prepare",
     "read_cluster_state",
-    "read_task",
+    "read_pod_info",
     "render_all",
     "run_whatif",
     "schedule_one",
@@ -196,12 +196,12 @@ _HOMES = {
         ],
         "plimsoll.up.local_cluster": ["LocalCluster"],
         "plimsoll.apiserver.process": ["RunningServer", "ServerSettings", "start_server"],
-        "plimsoll.scheduler.pod_claims": ["read_task"],
+        "plimsoll.scheduler.pod_claims": ["read_pod_info"],
         "plimsoll.scheduler.cycle": ["schedule_one"],
-        "plimsoll.scheduler.result": ["Placement", "Unplaced"],
-        "plimsoll.scheduler.profile": ["Settings"],
+        "plimsoll.scheduler.result": ["Placement", "FitError"],
+        "plimsoll.scheduler.profile": ["SchedulerProfile"],
         "plimsoll.scheduler.snapshot.snapshot": ["Snapshot"],
-        "plimsoll.scheduler.pod_info": ["Task"],
+        "plimsoll.scheduler.pod_info": ["PodInfo"],
         "plimsoll.tools.audit": ["audit"],
         "plimsoll.tools.explain": ["explain_claim", "explain_pod"],
         "plimsoll.tools.cluster_state": ["ClusterState", "Source", "read_cluster_state"],
@@ -217,7 +217,11 @@ _HOMES = {
 #: Old names that keep working for one release, with a DeprecationWarning: old -> new.
 _RENAMED = {
     "Picture": "ClusterState",
+    "Settings": "SchedulerProfile",
+    "Task": "PodInfo",
+    "Unplaced": "FitError",
     "read_picture": "read_cluster_state",
+    "read_task": "read_pod_info",
 }
 
 

@@ -31,8 +31,8 @@ from plimsoll.client.endpoints import (
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.claims import bills_in_status, claim_names
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -210,11 +210,11 @@ async def find_problems(client: Client) -> list[str]:
 def _waiting_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
     """A pod without a node must fit nowhere, be told so, and hold nothing."""
     name, found = pod.metadata.name, list[str]()
-    task = read_task(pod, snapshot)
+    task = read_pod_info(pod, snapshot)
     if isinstance(task, NodeReason):
         found.append(f"{name} is not ready: {render(task)}")
     else:
-        outcome = schedule_one(task, snapshot, Settings.default(), lambda: "share")
+        outcome = schedule_one(task, snapshot, SchedulerProfile.default(), lambda: "share")
         if isinstance(outcome, Placement):
             found.append(f"{name} has no node but fits {outcome.node}")
         found += [f"{name} holds {each.metadata.name}" for each in task.claims if each.status.allocation]

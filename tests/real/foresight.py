@@ -18,12 +18,12 @@ from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
-from plimsoll.scheduler.cycle import read_rules
-from plimsoll.scheduler.devices import DevicesFilter, Fit
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores import score_nodes
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.whatif import STOCK, Whatif
@@ -67,7 +67,7 @@ class Foresight:
     def __init__(self, dump: Path, name: str) -> None:
         stock = STOCK[name]
         cluster_state = stock.cluster_state(read_cluster_state(Source((str(dump),))))
-        self._whatif = Whatif(cluster_state, settings=stock.settings(Settings.default()))
+        self._whatif = Whatif(cluster_state, settings=stock.settings(SchedulerProfile.default()))
 
     def predict(self, tree: Tree) -> Guess:
         """What a new pod would get; nothing is changed."""
@@ -83,7 +83,7 @@ class Foresight:
                 return Guess(
                     name, outcome.node, "", _scores(world, pod), charges, _devices(map(codec.to_tree, claims))
                 )
-            if isinstance(outcome, Unplaced):
+            if isinstance(outcome, FitError):
                 return Guess(name, "", render_unplaced(outcome))
             return Guess(name, "", render(outcome))
 
@@ -100,21 +100,21 @@ class Foresight:
 def _scores(world: World, pod: Pod) -> dict[str, int]:
     """Every node that would do, with its score, worked out the plain way: all nodes are asked everything."""
     snapshot, settings = world.cluster_state.snapshot, world.settings
-    task = read_task(pod, snapshot)
+    task = read_pod_info(pod, snapshot)
     assert not isinstance(task, NodeReason)
-    rules = read_rules(task, snapshot, settings, world.changes.new_id)
+    rules = build_filters(task, snapshot, settings, world.changes.new_id)
     assert not isinstance(rules, NodeReason)
     left = snapshot.alive.copy()
     for rule in rules:
-        left &= rule.feasible()
+        left &= rule.filter()
     scores = score_nodes(task, snapshot, settings, left)
     places = left.nonzero()[0].tolist()
     listed = dict.fromkeys(places, 0)
     for rule in rules:
-        if isinstance(rule, DevicesFilter):
+        if isinstance(rule, DynamicResourcesFilter):
             for place in places:
-                fit = rule.attempt(place)
-                assert isinstance(fit, Fit)
+                fit = rule.search(place)
+                assert isinstance(fit, NodeFit)
                 listed[place] = sum(
                     8 - number
                     for claim in task.claims
@@ -130,7 +130,7 @@ def _scores(world: World, pod: Pod) -> dict[str, int]:
     }
 
 
-def _requests_of(claim: ResourceClaim, fit: Fit) -> set[str]:
+def _requests_of(claim: ResourceClaim, fit: NodeFit) -> set[str]:
     allocation = claim.status.allocation or fit.allocations[claim.metadata.name]
     return {result.request for result in allocation.devices.results}
 

@@ -150,13 +150,13 @@ def socket(name: str, **capacity: str) -> Tree:
 
 
 def _place(scheduler: SchedulerProcess, node: str) -> int:
-    place = scheduler.world.snapshot.place_of(node)
+    place = scheduler.world.snapshot.row_of(node)
     assert place is not None, f"the scheduler does not know {node}"
     return place
 
 
 def _requested(scheduler: SchedulerProcess, node: str) -> dict[str, str]:
-    if scheduler.world.snapshot.place_of(node) is None:
+    if scheduler.world.snapshot.row_of(node) is None:
         return {}
     ledger = scheduler.world.snapshot.ledger(_place(scheduler, node))
     return {

@@ -25,7 +25,7 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.context import World
-from plimsoll.scheduler.queue.queue import PodQueue, QueueSettings
+from plimsoll.scheduler.queue.queue import QueueSettings, SchedulingQueue
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.podresources.exporter import Health, Known, show_health, show_node
@@ -234,7 +234,9 @@ def test_alert_rules_are_rules() -> None:
 
 def test_queues_that_alerts_name_exist() -> None:
     named = {queue for text in map(read, NAMES) for queue in re.findall(r'queue=~?"([\w|]+)"', text)}
-    assert {each for queue in named for each in queue.split("|")} <= set(PodQueue(QueueSettings()).lengths())
+    assert {each for queue in named for each in queue.split("|")} <= set(
+        SchedulingQueue(QueueSettings()).lengths()
+    )
 
 
 # -- values of the chart

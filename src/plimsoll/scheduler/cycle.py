@@ -8,63 +8,67 @@ changed: whoever calls assumes the placement, at once, and only then takes the n
 
 from __future__ import annotations
 
-from plimsoll.scheduler.devices import DevicesFilter, NewId
-from plimsoll.scheduler.filter_result import Sieve
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NewId
+from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.node_selection import Promises, choose_node
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import DeviceOrder, Settings
+from plimsoll.scheduler.node_selection import NominationCheck, select_node
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores import score_nodes
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.unschedulable_cache import Hopeless
+from plimsoll.scheduler.unschedulable_cache import UnschedulableCache
 
 
 def schedule_one(
-    task: Task,
+    pod_info: PodInfo,
     snapshot: Snapshot,
-    settings: Settings,
+    settings: SchedulerProfile,
     new_id: NewId,
-    promises: Promises | None = None,
-) -> Placement | Unplaced:
+    promises: NominationCheck | None = None,
+) -> Placement | FitError:
     """Find the best node for a pod, and devices for its claims there; or say why there is none."""
-    hopeless = snapshot.index(Hopeless)
+    cache = snapshot.index(UnschedulableCache)
     lasting = settings.device_order is DeviceOrder.JOINT  # else a device that is taken may make room
-    known = hopeless.recall(task, snapshot) if lasting else None
+    known = cache.get(pod_info, snapshot) if lasting else None
     if known is not None:
         return known
 
-    rules = read_rules(task, snapshot, settings, new_id)
+    rules = build_filters(pod_info, snapshot, settings, new_id)
     if isinstance(rules, NodeReason):
-        return Unplaced(task, len(snapshot), ((rules, 0),))
+        return FitError(pod_info, len(snapshot), ((rules, 0),))
 
-    sieve = Sieve(task, snapshot)
+    filter_result = FilterResult(pod_info, snapshot)
     for rule in rules:
-        sieve.apply(rule)
-    if settings.asks_all(len(snapshot)) and (error := sieve.ask_all()):
-        return Unplaced(task, len(snapshot), ((error, 1),))
-    if sieve.left.any():
-        scores = score_nodes(task, snapshot, settings, sieve.left)
-        placement = choose_node(task, snapshot, settings, sieve, scores, promises)
+        filter_result.apply(rule)
+    if settings.searches_all_nodes(len(snapshot)) and (error := filter_result.search_all()):
+        return FitError(pod_info, len(snapshot), ((error, 1),))
+    if filter_result.feasible.any():
+        scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible)
+        placement = select_node(pod_info, snapshot, settings, filter_result, scores, promises)
         if placement is not None:
             return placement
-    unplaced = sieve.sum_up()
-    return unplaced if sieve.crowded or not lasting else hopeless.remember(task, snapshot, unplaced)
+    fit_error = filter_result.fit_error()
+    return (
+        fit_error
+        if filter_result.blocked_by_nomination or not lasting
+        else cache.put(pod_info, snapshot, fit_error)
+    )
 
 
-def read_rules(
-    task: Task, snapshot: Snapshot, settings: Settings, new_id: NewId
+def build_filters(
+    pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, new_id: NewId
 ) -> list[Filter] | NodeReason:
     """The rules that concern a pod, devices last; or why no node will do."""
     rules: list[Filter] = []
     for kind in FILTERS:
-        rule = kind.read(task, snapshot)
+        rule = kind.pre_filter(pod_info, snapshot)
         if isinstance(rule, NodeReason):
             return rule
         if rule is not None:
             rules.append(rule)
-    if task.claims:
-        rules.append(DevicesFilter(task, snapshot, new_id, settings))
+    if pod_info.claims:
+        rules.append(DynamicResourcesFilter(pod_info, snapshot, new_id, settings))
     return rules

@@ -10,71 +10,71 @@ import numpy as np
 
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.devices import DevicesFilter, Fit
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
-class Sieve:
+class FilterResult:
     """What is left of the nodes."""
 
-    def __init__(self, task: Task, snapshot: Snapshot) -> None:
-        self.task = task
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
+        self.pod_info = pod_info
         self.snapshot = snapshot
-        self.left: Mask = snapshot.alive.copy()
-        self.devices: DevicesFilter | None = None
-        self._taken: list[tuple[Filter, Mask]] = []
-        self.crowded = False  #: whether room promised to others stood in the way
-        self._single: dict[int, tuple[NodeReason, ...]] = {}
+        self.feasible: Mask = snapshot.alive.copy()
+        self.devices: DynamicResourcesFilter | None = None
+        self._excluded: list[tuple[Filter, Mask]] = []
+        self.blocked_by_nomination = False  #: whether room promised to others stood in the way
+        self._excluded_nodes: dict[int, tuple[NodeReason, ...]] = {}
 
     def apply(self, rule: Filter) -> None:
         """Take away the nodes that break a rule; of devices, those where no search can succeed."""
-        if isinstance(rule, DevicesFilter):
+        if isinstance(rule, DynamicResourcesFilter):
             self.devices = rule
             passed = rule.candidates()
         else:
-            passed = rule.feasible()
-        removed = self.left & ~passed
+            passed = rule.filter()
+        removed = self.feasible & ~passed
         if removed.any():
-            self._taken.append((rule, removed))
-            self.left &= passed
+            self._excluded.append((rule, removed))
+            self.feasible &= passed
 
-    def refuse(self, place: int, reasons: tuple[NodeReason, ...]) -> None:
+    def exclude(self, row: int, reasons: tuple[NodeReason, ...]) -> None:
         """Take away one node that an exact question was answered with no for."""
-        self._single[place] = reasons
-        self.left[place] = False
+        self._excluded_nodes[row] = reasons
+        self.feasible[row] = False
 
-    def ask_all(self) -> NodeReason | None:
+    def search_all(self) -> NodeReason | None:
         """Take away every node that has no devices for the pod; an error anywhere ends the attempt."""
         if self.devices is None:
             return None
-        for place in np.flatnonzero(self.left).tolist():
-            answer = self.devices.attempt(place)
-            if not isinstance(answer, Fit):
+        for row in np.flatnonzero(self.feasible).tolist():
+            answer = self.devices.search(row)
+            if not isinstance(answer, NodeFit):
                 for reason in answer:
                     if reason.code is Code.ERROR:
                         return reason
-                self.refuse(place, answer)
+                self.exclude(row, answer)
         return None
 
-    def sum_up(self) -> Unplaced:
+    def fit_error(self) -> FitError:
         """Why no node is left, and where it would be otherwise if other pods were gone."""
         reasons: dict[str, tuple[NodeReason, int]] = {}
-        resolvable = np.zeros_like(self.left)
+        resolvable = np.zeros_like(self.feasible)
 
         def count(reason: NodeReason, number: int) -> None:
             text = render(reason)
             reasons[text] = (reason, reasons.get(text, (reason, 0))[1] + number)
 
-        for rule, removed in self._taken:
-            resolvable |= rule.resolvable(removed)
-            for reason, number in rule.tally(removed):
+        for rule, removed in self._excluded:
+            resolvable |= rule.resolvable_nodes(removed)
+            for reason, number in rule.count_reasons(removed):
                 count(reason, number)
-        for place, found in self._single.items():
-            resolvable[place] = all(reason.resolvable for reason in found)
+        for row, found in self._excluded_nodes.items():
+            resolvable[row] = all(reason.resolvable for reason in found)
             for reason in found:
                 count(reason, 1)
-        return Unplaced(self.task, len(self.snapshot), tuple(reasons.values()), resolvable)
+        return FitError(self.pod_info, len(self.snapshot), tuple(reasons.values()), resolvable)

@@ -14,12 +14,12 @@ from typing import Protocol
 import numpy as np
 
 from plimsoll.ledger.columns import Column
-from plimsoll.scheduler.devices import BEST, NO_CLAIMS, Fit
+from plimsoll.scheduler.devices import MAX_SCORE, NO_CLAIMS, NodeFit
 from plimsoll.scheduler.devices.alternatives_score import count_points, score_points
 from plimsoll.scheduler.devices.waste import score_sizes
-from plimsoll.scheduler.filter_result import Sieve
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Scoring, Settings
+from plimsoll.scheduler.filter_result import FilterResult
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile, Scoring
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -27,68 +27,72 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 _RULED_OUT = -1
 
 
-class Promises(Protocol):
+class NominationCheck(Protocol):
     """Room that is promised to other pods, which are on no book yet (`preemption.nominations`)."""
 
-    def why_not(self, task: Task, place: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
+    def filter_node(self, pod_info: PodInfo, row: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
         """Why a pod that fits on a node would not beside those the node is promised to; empty if it would."""
 
 
-def choose_node(
-    task: Task,
+def select_node(
+    pod_info: PodInfo,
     snapshot: Snapshot,
-    settings: Settings,
-    sieve: Sieve,
+    settings: SchedulerProfile,
+    filter_result: FilterResult,
     scores: Column,
-    promises: Promises | None = None,
+    promises: NominationCheck | None = None,
 ) -> Placement | None:
     """The best node that has the devices; None if none has, and then the sieve is empty."""
-    devices = sieve.devices
-    feasible = int(np.count_nonzero(sieve.left))
-    ranked = settings.rank_weight if devices is not None and _has_lists(task) else 0
-    wasteful = settings.waste_weight if task.waiting else 0
+    devices = filter_result.devices
+    feasible = int(np.count_nonzero(filter_result.feasible))
+    ranked = settings.rank_weight if devices is not None and _has_lists(pod_info) else 0
+    wasteful = settings.waste_weight if pod_info.unallocated_claims else 0
     bounds = devices.ranks() if devices is not None and ranked else None
     hopes = scores if bounds is None else scores + ranked * bounds
     if wasteful:
-        hopes = hopes + wasteful * BEST
-    hopes = np.where(sieve.left, hopes, np.int64(_RULED_OUT))
+        hopes = hopes + wasteful * MAX_SCORE
+    hopes = np.where(filter_result.feasible, hopes, np.int64(_RULED_OUT))
     explore = settings.explore if ranked or wasteful else 1
     stock = bool(ranked) and settings.scoring is Scoring.STOCK  # then ranks are relative to those of others
-    found: list[tuple[int, int, Fit]] = []  # score without waste, place, fit
+    found: list[tuple[int, int, NodeFit]] = []  # score without waste, place, fit
     searched = 0
     while len(found) < explore:
-        place = _best(hopes, snapshot.turn)
-        hope = int(hopes[place])
+        row = _best(hopes, snapshot.next_start_row)
+        hope = int(hopes[row])
         if hope == _RULED_OUT or (found and not stock and max(score for score, _, _ in found) >= hope):
             break
-        hopes[place] = _RULED_OUT
+        hopes[row] = _RULED_OUT
         fit = NO_CLAIMS
         if devices is not None:
             searched += 1
-            answer = devices.attempt(place)
-            if not isinstance(answer, Fit):
-                sieve.refuse(place, answer)
+            answer = devices.search(row)
+            if not isinstance(answer, NodeFit):
+                filter_result.exclude(row, answer)
                 continue
             fit = answer
-        if promises is not None and (crowded := promises.why_not(task, place, snapshot)):
-            sieve.refuse(place, crowded)
-            sieve.crowded = True
+        if promises is not None and (crowded := promises.filter_node(pod_info, row, snapshot)):
+            filter_result.exclude(row, crowded)
+            filter_result.blocked_by_nomination = True
             continue
-        found.append((int(scores[place]) + (0 if stock else ranked * fit.rank), place, fit))
+        found.append((int(scores[row]) + (0 if stock else ranked * fit.rank), row, fit))
     if not found:
         return None
     sizes = score_sizes([fit for _, _, fit in found]) if wasteful and len(found) > 1 else [0] * len(found)
     totals = [score + wasteful * size for (score, _, _), size in zip(found, sizes, strict=True)]
     if stock:
-        points = score_points([count_points(task.claims, fit.allocations) for _, _, fit in found])
+        points = score_points([count_points(pod_info.claims, fit.allocations) for _, _, fit in found])
         totals = [total + ranked * each for total, each in zip(totals, points, strict=True)]
-    _, place, fit = found[totals.index(max(totals))]
-    name = snapshot.node(place).metadata.name
-    return Placement(task, place, name, fit.allocations, fit.bills, feasible, searched)
+    _, row, fit = found[totals.index(max(totals))]
+    name = snapshot.node(row).metadata.name
+    return Placement(pod_info, row, name, fit.allocations, fit.bills, feasible, searched)
 
 
-def _has_lists(task: Task) -> bool:
-    return any(request.first_available for claim in task.waiting for request in claim.spec.devices.requests)
+def _has_lists(pod_info: PodInfo) -> bool:
+    return any(
+        request.first_available
+        for claim in pod_info.unallocated_claims
+        for request in claim.spec.devices.requests
+    )
 
 
 def _best(hopes: Column, turn: int) -> int:

@@ -14,28 +14,28 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: How many consumers a claim can have.
 RESERVED_MAX = 256
 #: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
-HELD = frozenset(
+PRE_ENQUEUE_REASONS = frozenset(
     {
-        Sentence.CLAIM_MISSING,
-        Sentence.CLAIM_NOT_MADE,
-        Sentence.CLAIM_NOT_OWNED,
-        Sentence.CLAIM_DELETED,
-        Sentence.CLAIM_PENDING,  # in a moment it is written down, or given back
+        ReasonMessage.CLAIM_MISSING,
+        ReasonMessage.CLAIM_NOT_MADE,
+        ReasonMessage.CLAIM_NOT_OWNED,
+        ReasonMessage.CLAIM_DELETED,
+        ReasonMessage.CLAIM_PENDING,  # in a moment it is written down, or given back
     }
 )
 
 
-def read_task(pod: Pod, snapshot: Snapshot) -> Task | NodeReason:
+def read_pod_info(pod: Pod, snapshot: Snapshot) -> PodInfo | NodeReason:
     """The pod with its claims, ready to be placed, or why it cannot be tried at all."""
     if not pod.spec.resource_claims or not snapshot.gates.enabled("DynamicResourceAllocation"):
-        return Task(pod, (), snapshot.options)
+        return PodInfo(pod, (), snapshot.options)
     claims = find_claims(pod, snapshot)
     if isinstance(claims, NodeReason):
         return claims
@@ -43,7 +43,7 @@ def read_task(pod: Pod, snapshot: Snapshot) -> Task | NodeReason:
         problem = _in_use(claim, pod, snapshot) or _unusable_class(claim, snapshot)
         if problem is not None:
             return problem
-    return Task(pod, claims, snapshot.options)
+    return PodInfo(pod, claims, snapshot.options)
 
 
 def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | NodeReason:
@@ -57,19 +57,19 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
         name, generated = reference.resource_claim_name, False
         if name is None:
             if reference.name not in made:
-                return _reason(Sentence.CLAIM_NOT_MADE, pod=pod.metadata.name)
+                return _reason(ReasonMessage.CLAIM_NOT_MADE, pod=pod.metadata.name)
             name, generated = made[reference.name], True
             if not name:
                 continue  # whoever makes claims decided that none is needed
         claim = snapshot.claim(pod.metadata.namespace, name)
         if claim is None:
-            return _reason(Sentence.CLAIM_MISSING, claim=name)
+            return _reason(ReasonMessage.CLAIM_MISSING, claim=name)
         if claim.metadata.deletion_timestamp is not None:
-            return _reason(Sentence.CLAIM_DELETED, claim=name)
+            return _reason(ReasonMessage.CLAIM_DELETED, claim=name)
         if generated and not _is_owner(pod, claim):
             meta = pod.metadata
             return _reason(
-                Sentence.CLAIM_NOT_OWNED,
+                ReasonMessage.CLAIM_NOT_OWNED,
                 claim=f"{claim.metadata.namespace}/{name}",
                 pod=f"{meta.namespace}/{meta.name}",
             )
@@ -85,13 +85,13 @@ def _is_owner(pod: Pod, claim: ResourceClaim) -> bool:
 
 def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is None:
-        if snapshot.pending(claim.metadata.uid) is not None:
+        if snapshot.assumed_allocation(claim.metadata.uid) is not None:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            return _reason(Sentence.CLAIM_PENDING, claim=name)
+            return _reason(ReasonMessage.CLAIM_PENDING, claim=name)
         return None
     reserved = claim.status.reserved_for
     if len(reserved) >= RESERVED_MAX and all(user.uid != pod.metadata.uid for user in reserved):
-        return _reason(Sentence.CLAIM_IN_USE)
+        return _reason(ReasonMessage.CLAIM_IN_USE)
     return None
 
 
@@ -101,9 +101,9 @@ def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | No
     for request, name in _classes(claim):
         found = snapshot.classes.get(name)
         if found is None:
-            return _reason(Sentence.NO_CLASS, request=request, device_class=name)
+            return _reason(ReasonMessage.NO_CLASS, request=request, device_class=name)
         if snapshot.profile.annotations and (problem := read_device_class(found).problem):
-            return _reason(Sentence.TOLD, text=f"request {request}: {problem}")
+            return _reason(ReasonMessage.TOLD, text=f"request {request}: {problem}")
     return None
 
 
@@ -116,5 +116,5 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
             yield f"{request.name}/{alternative.name}", alternative.device_class_name
 
 
-def _reason(sentence: Sentence, **facts: object) -> NodeReason:
+def _reason(sentence: ReasonMessage, **facts: object) -> NodeReason:
     return NodeReason(Rule.DEVICES, sentence, Code.UNRESOLVABLE, facts)

@@ -17,7 +17,7 @@ from plimsoll.ledger.requests import Options, pod_requests
 from plimsoll.ledger.units import units_of
 
 
-class Task:
+class PodInfo:
     """One pod to place. `claims` are all its claims, each once, in the order of the pod's spec."""
 
     def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: Options) -> None:
@@ -35,12 +35,12 @@ class Task:
         return self.pod.spec.priority or 0
 
     @cached_property
-    def waiting(self) -> tuple[ResourceClaim, ...]:
+    def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
         """The claims that have no devices yet."""
         return tuple(claim for claim in self.claims if claim.status.allocation is None)
 
     @cached_property
-    def demand(self) -> Mapping[str, int]:
+    def requests(self) -> Mapping[str, int]:
         """What the pod requests by itself, claims apart, in whole units.
 
         Charges that a former attempt left in its status do not count.
@@ -48,12 +48,12 @@ class Task:
         return units_of(pod_requests(self.pod, self.options, ()))
 
     @cached_property
-    def shape(self) -> bytes:
+    def resource_signature(self) -> bytes:
         """Equal for pods that devices and books treat alike: same resources, same requests of claims."""
         spec = self.pod.spec
         containers = [(c.resources, c.restart_policy) for c in (*spec.init_containers, *spec.containers)]
         own = (len(spec.init_containers), containers, spec.resources, spec.overhead)
-        claims = [claim.spec for claim in self.waiting]
+        claims = [claim.spec for claim in self.unallocated_claims]
         fixed = [claim.metadata.uid for claim in self.claims if claim.status.allocation is not None]
         return encode(
             (own, [(r.name, bool(r.resource_claim_name)) for r in spec.resource_claims], claims, fixed)

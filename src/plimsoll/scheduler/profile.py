@@ -89,7 +89,7 @@ class Scoring(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SchedulerProfile:
     """A profile. What is not given is as in kube-scheduler's default profile."""
 
     name: str = "plimsoll"  #: the `schedulerName` of the pods it is for
@@ -121,7 +121,7 @@ class Settings:
             raise InputError("schedulerName: must not be empty; leave it out for plimsoll")
 
     @staticmethod
-    def default() -> Settings:
+    def default() -> SchedulerProfile:
         return _DEFAULT
 
     @property
@@ -134,7 +134,7 @@ class Settings:
         """What device waste counts."""
         return self.weights[WASTE]
 
-    def asks_all(self, nodes: int) -> bool:
+    def searches_all_nodes(self, nodes: int) -> bool:
         """Whether every node is asked about devices before any is scored, as kube-scheduler does.
 
         It does so with fewer than 100 nodes; with more it looks at some of them, which nobody can predict.
@@ -142,7 +142,7 @@ class Settings:
         return self.device_order is DeviceOrder.FIRST and nodes < SAMPLED_FROM
 
     @staticmethod
-    def read(tree: Any) -> Settings:
+    def read(tree: Any) -> SchedulerProfile:
         """The settings a profile file has; `tree` is what YAML or JSON made of it (None: an empty file)."""
         if tree is None:
             return _DEFAULT
@@ -154,7 +154,7 @@ class Settings:
                 raise InputError(f"{key}: unknown setting; known are {', '.join(_FIELDS)}")
             name, read = _FIELDS[key]
             found[name] = read(key, value)
-        return Settings(**found)
+        return SchedulerProfile(**found)
 
 
 # -- fields, one by one
@@ -181,7 +181,7 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any]:
 def _names(where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         raise InputError(f"{where}: must be a list of resource names, not {_kind(value)}")
-    return tuple(_text(f"{where}[{place}]", each) for place, each in enumerate(value))
+    return tuple(_text(f"{where}[{row}]", each) for row, each in enumerate(value))
 
 
 def _check_names(where: str, names: tuple[str, ...]) -> None:
@@ -273,4 +273,4 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "deviceOrder": ("device_order", _order),
     "scoring": ("scoring", _scoring),
 }
-_DEFAULT = Settings()
+_DEFAULT = SchedulerProfile()

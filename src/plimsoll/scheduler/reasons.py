@@ -35,7 +35,7 @@ class Rule(Enum):
     PREEMPTION = "DefaultPreemption"
 
 
-class Sentence(Enum):
+class ReasonMessage(Enum):
     """What can be said about a pod on a node, or about a pod by itself; facts go into the braces."""
 
     WRONG_NAME = "node(s) didn't match the requested node name"
@@ -102,10 +102,10 @@ class NodeReason:
     numbers, a Refusal or a Fault of the allocator."""
 
     rule: Rule
-    sentence: Sentence
+    message: ReasonMessage
     code: Code
     facts: Mapping[str, object] = field(default_factory=dict)
-    because: object = None
+    cause: object = None
 
     @property
     def resolvable(self) -> bool:
@@ -115,4 +115,4 @@ class NodeReason:
 
 def render(reason: NodeReason) -> str:
     """A reason as the words that stand in an event."""
-    return reason.sentence.value.format_map(reason.facts)
+    return reason.message.value.format_map(reason.facts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from plimsoll.api.resource import AllocationResult
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.columns import Mask
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
 
 
@@ -20,21 +20,21 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 class Placement:
     """A pod goes to a node: which devices its waiting claims get there, and what its claims charge."""
 
-    task: Task
-    place: int
+    pod_info: PodInfo
+    row: int
     node: str
     #: Claim name -> what it is given; claims that had devices before are not in it.
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     bills: tuple[Bill, ...] = ()
-    feasible: int = 1  #: how many nodes passed the filters
-    searched: int = 0  #: how many nodes were searched for devices
+    feasible_nodes: int = 1  #: how many nodes passed the filters
+    searched_nodes: int = 0  #: how many nodes were searched for devices
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
+class FitError:
     """A pod has no place: for each reason, on how many nodes it holds (0: it is about the pod itself)."""
 
-    task: Task
+    pod_info: PodInfo
     nodes: int  #: how many nodes there are
     reasons: tuple[tuple[NodeReason, int], ...]
     #: The places where it would fit if other pods were gone; None: there are none.

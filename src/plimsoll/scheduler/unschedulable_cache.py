@@ -11,55 +11,55 @@ from dataclasses import replace
 
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Node, Pod
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.result import Unplaced
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.result import FitError
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: How many different pods are remembered.
 KEPT = 1024
 
 
-class Hopeless(Index):
+class UnschedulableCache(SnapshotIndex):
     """Failed attempts, by everything about a pod that placement looks at."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[int, int, Unplaced]] = {}
+        self._results: dict[bytes, tuple[int, int, FitError]] = {}
         self._joined = 0
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         self._joined += 1
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
         self._joined += 1
 
-    def node_removed(self, place: int, node: Node) -> None:
+    def node_removed(self, row: int, node: Node) -> None:
         self._joined += 1
 
-    def recall(self, task: Task, snapshot: Snapshot) -> Unplaced | None:
+    def get(self, pod_info: PodInfo, snapshot: Snapshot) -> FitError | None:
         """What is known of pods like this one, if it still holds."""
-        if not self._known:
+        if not self._results:
             return None
-        known = self._known.get(likeness(task))
-        if known is None or known[0] != snapshot.stamp:
+        known = self._results.get(pod_signature(pod_info))
+        if known is None or known[0] != snapshot.generation:
             return None
-        if known[1] != self._joined and _heeds_others(task.pod):
+        if known[1] != self._joined and _heeds_others(pod_info.pod):
             return None
-        return replace(known[2], task=task)
+        return replace(known[2], pod_info=pod_info)
 
-    def remember(self, task: Task, snapshot: Snapshot, unplaced: Unplaced) -> Unplaced:
-        key = likeness(task)
-        self._known.pop(key, None)
-        self._known[key] = (snapshot.stamp, self._joined, unplaced)
-        if len(self._known) > KEPT:
-            del self._known[next(iter(self._known))]
-        return unplaced
+    def put(self, pod_info: PodInfo, snapshot: Snapshot, fit_error: FitError) -> FitError:
+        key = pod_signature(pod_info)
+        self._results.pop(key, None)
+        self._results[key] = (snapshot.generation, self._joined, fit_error)
+        if len(self._results) > KEPT:
+            del self._results[next(iter(self._results))]
+        return fit_error
 
 
-def likeness(task: Task) -> bytes:
+def pod_signature(pod_info: PodInfo) -> bytes:
     """Equal for pods that placement treats alike."""
-    pod = task.pod
-    own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, task.shape)
+    pod = pod_info.pod
+    own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, pod_info.resource_signature)
     return encode((*own, pod.status.nominated_node_name))
 
 

@@ -19,10 +19,10 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.scheduler.cycle import read_rules, schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.cycle import build_filters, schedule_one
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -162,12 +162,12 @@ def _time_naive(world: _World, name: str, clock: Clock) -> float:
     return spent
 
 
-def pass_naively(task: Task, snapshot: Snapshot, settings: Settings) -> list[int]:
+def pass_naively(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> list[int]:
     """The places where a pod could go, each rule asked about each node by itself."""
-    rules = read_rules(task, snapshot, settings, lambda: "00000000-0000-4000-8000-000000000000")
+    rules = build_filters(task, snapshot, settings, lambda: "00000000-0000-4000-8000-000000000000")
     if isinstance(rules, NodeReason):
         return []
-    return [place for place in snapshot.places() if not any(rule.why_not(place) for rule in rules)]
+    return [place for place in snapshot.rows() if not any(rule.filter_node(place) for rule in rules)]
 
 
 class _World:
@@ -176,7 +176,7 @@ class _World:
     def __init__(self, scenario: str, nodes: int) -> None:
         self.scenario = scenario
         self.snapshot = Snapshot()
-        self.settings = Settings.default()
+        self.settings = SchedulerProfile.default()
         self._ids = (f"{number:08x}-0000-4000-8000-000000000000" for number in count())
         self.snapshot.set(codec.convert(_class(), DeviceClass))
         for number in range(nodes):
@@ -190,9 +190,9 @@ class _World:
             self.snapshot.set(codec.convert(_claim(name, self.scenario), ResourceClaim))
         return codec.convert(_pod(name, self.scenario), Pod)
 
-    def task(self, pod: Pod) -> Task:
-        task = read_task(pod, self.snapshot)
-        assert isinstance(task, Task), task
+    def task(self, pod: Pod) -> PodInfo:
+        task = read_pod_info(pod, self.snapshot)
+        assert isinstance(task, PodInfo), task
         return task
 
     def schedule(self, pod: Pod) -> None:

@@ -37,7 +37,7 @@ from plimsoll.up.manifests.apply import Applier, namespace_of
 if TYPE_CHECKING:
     from plimsoll.drivers.plugin import Driver
     from plimsoll.node.process.agents import AgentLike
-    from plimsoll.scheduler.profile import Settings
+    from plimsoll.scheduler.profile import SchedulerProfile
     from plimsoll.tools.cluster_state import ClusterState
     from plimsoll.tools.whatif import Whatif
     from plimsoll.up.local_drivers import Drivers, LocalDrivers
@@ -194,7 +194,7 @@ class LocalCluster:
         warn_renamed("LocalCluster.picture", "LocalCluster.cluster_state")
         return self.cluster_state()
 
-    def whatif(self, *, settings: Settings | None = None) -> Whatif:
+    def whatif(self, *, settings: SchedulerProfile | None = None) -> Whatif:
         """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
         from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
 

@@ -14,14 +14,27 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.profile import Profile
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.allocator.build import CLASS, DRIVER, device, device_class, exactly, first_available
 from tests.unit.ledger.books import device as charging_device
 
 __all__ = [
-    "CLASS", "DRIVER", "NAMESPACE", "charging_device", "claim", "container", "device", "device_class",
-    "exactly", "first_available", "node", "pod", "resource_slice", "snapshot_of", "task_of",
+    "CLASS",
+    "DRIVER",
+    "NAMESPACE",
+    "charging_device",
+    "claim",
+    "container",
+    "device",
+    "device_class",
+    "exactly",
+    "first_available",
+    "node",
+    "pod",
+    "pod_info_of",
+    "resource_slice",
+    "snapshot_of",
 ]  # fmt: skip
 
 NAMESPACE = "default"
@@ -179,8 +192,8 @@ def snapshot_of(*objects: Any, gates: Gates | None = None, profile: Profile | No
     return made
 
 
-def task_of(pod: Pod, snapshot: Snapshot) -> Task:
+def pod_info_of(pod: Pod, snapshot: Snapshot) -> PodInfo:
     """The task of a pod whose claims the snapshot knows."""
     names = dict.fromkeys(claim_names(pod).values())
     found = (snapshot.claim(pod.metadata.namespace, each) for each in names)
-    return Task(pod, tuple(each for each in found if each is not None), snapshot.options)
+    return PodInfo(pod, tuple(each for each in found if each is not None), snapshot.options)

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from plimsoll.api.forms import CLASS_KEY, POD_KEY, charges_annotation
 from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.status import status_entries
-from plimsoll.scheduler.devices import Fit, try_place
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.devices import NodeFit, try_node
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -46,10 +46,12 @@ def annotated(name: str, words: Any, select: str | None = None) -> DeviceClass:
     return replace(plain, metadata=replace(plain.metadata, annotations={CLASS_KEY: json.dumps(words)}))
 
 
-def fit(name: str, snapshot: Snapshot, cpu: str = "1", claims: tuple[str, ...] = ("c",)) -> tuple[Task, Any]:
-    task = read_task(pod(name, cpu=cpu, claims=list(claims)), snapshot)
-    assert isinstance(task, Task), task
-    return task, try_place(task, 0, snapshot, ids())
+def fit(
+    name: str, snapshot: Snapshot, cpu: str = "1", claims: tuple[str, ...] = ("c",)
+) -> tuple[PodInfo, Any]:
+    pod_info = read_pod_info(pod(name, cpu=cpu, claims=list(claims)), snapshot)
+    assert isinstance(pod_info, PodInfo), pod_info
+    return pod_info, try_node(pod_info, 0, snapshot, ids())
 
 
 KIND = f'device.attributes["{DRIVER}"].kind == '
@@ -63,17 +65,17 @@ def test_devices_of_an_annotated_class_are_charged_and_booked() -> None:
         node("n", cpu="8"), resource_slice("n", [device("d"), device("e")]), by_class,
         claim("c", exactly(device_class="k")), claim("more", exactly(device_class="k")),
     )  # fmt: skip
-    task, found = fit("p", snapshot)
-    assert isinstance(found, Fit), found
+    pod_info, found = fit("p", snapshot)
+    assert isinstance(found, NodeFit), found
     assert {name: str(each.quantity) for name, each in found.bills[0].charge.resources.items()} == {
         "cpu": "5"
     }
-    snapshot.assume(Placement(task, 0, "n", found.allocations, found.bills))
+    snapshot.assume(Placement(pod_info, 0, "n", found.allocations, found.bills))
     assert snapshot.ledger(0).requested["cpu"] == 6000
     _, refused = fit("q", snapshot, claims=("more",))
     assert isinstance(refused, tuple)  # a device is free, 5 CPUs are not
-    snapshot.forget(task.key)
-    assert isinstance(fit("q", snapshot, claims=("more",))[1], Fit)
+    snapshot.forget(pod_info.key)
+    assert isinstance(fit("q", snapshot, claims=("more",))[1], NodeFit)
 
 
 def test_a_bound_pod_is_read_back_from_its_annotation() -> None:
@@ -92,7 +94,7 @@ def test_a_bad_annotation_is_told_before_any_node_is_looked_at() -> None:
     snapshot = snapshot_of(
         node("n"), resource_slice("n", [device("d")]), bad, claim("c", exactly(device_class="k"))
     )
-    found = read_task(pod("p", claims=["c"]), snapshot)
+    found = read_pod_info(pod("p", claims=["c"]), snapshot)
     assert isinstance(found, NodeReason)
     assert found.rule is Rule.DEVICES
     assert render(found).startswith(
@@ -109,7 +111,7 @@ def test_a_list_of_alternatives_takes_what_fits_below_the_line() -> None:
             node("n", cpu=line), resource_slice("n", offered), CPUS, GPUS, claim("c", wish)
         )
         _, found = fit("p", snapshot)
-        assert isinstance(found, Fit), found
+        assert isinstance(found, NodeFit), found
         assert [r.device for a in found.allocations.values() for r in a.devices.results] == [expected]
         assert len(found.bills) == (1 if expected == "cores" else 0)
 
@@ -124,7 +126,7 @@ def test_a_class_that_loses_its_annotation_charges_no_more() -> None:
     )
     assert isinstance(fit("p", snapshot)[1], tuple)
     snapshot.set(device_class("k"))
-    assert isinstance(fit("p", snapshot)[1], Fit)
+    assert isinstance(fit("p", snapshot)[1], NodeFit)
     snapshot.set(by_class)
     assert isinstance(fit("p", snapshot)[1], tuple)
 

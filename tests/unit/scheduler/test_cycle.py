@@ -17,14 +17,14 @@ from plimsoll.api.meta import Condition
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler import cycle
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.devices import Fit
+from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.devices.waste import score_sizes
 from plimsoll.scheduler.filters import FILTERS
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence, render
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, render
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
 from tests.unit.scheduler.build import (
@@ -43,24 +43,24 @@ from tests.unit.scheduler.build import (
 
 
 def place_pod(
-    pod: Pod, snapshot: Snapshot, settings: Settings | None = None, promises: Any = None
-) -> Placement | Unplaced:
-    task = read_task(pod, snapshot)
-    assert isinstance(task, Task), task
+    pod: Pod, snapshot: Snapshot, settings: SchedulerProfile | None = None, promises: Any = None
+) -> Placement | FitError:
+    pod_info = read_pod_info(pod, snapshot)
+    assert isinstance(pod_info, PodInfo), pod_info
     numbers = itertools.count()
     ids = lambda: f"share-{next(numbers)}"  # noqa: E731
-    return schedule_one(task, snapshot, settings or Settings.default(), ids, promises)
+    return schedule_one(pod_info, snapshot, settings or SchedulerProfile.default(), ids, promises)
 
 
-def assume(pod: Pod, snapshot: Snapshot, settings: Settings | None = None) -> str:
+def assume(pod: Pod, snapshot: Snapshot, settings: SchedulerProfile | None = None) -> str:
     found = place_pod(pod, snapshot, settings)
     assert isinstance(found, Placement), found
     snapshot.assume(found)
     return found.node
 
 
-def told(found: Placement | Unplaced) -> dict[str, int]:
-    assert isinstance(found, Unplaced), found
+def told(found: Placement | FitError) -> dict[str, int]:
+    assert isinstance(found, FitError), found
     return {render(reason): count for reason, count in found.reasons}
 
 
@@ -79,16 +79,16 @@ def test_every_node_is_accounted_for() -> None:
         "node(s) were unschedulable": 1,
         "cannot allocate all claims": 1,
     }
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
     assert found.resolvable is not None
     assert found.rules == {Rule.RESOURCES, Rule.UNSCHEDULABLE, Rule.DEVICES}
-    names = {snapshot.node(place).metadata.name for place in np.flatnonzero(found.resolvable).tolist()}
+    names = {snapshot.node(row).metadata.name for row in np.flatnonzero(found.resolvable).tolist()}
     assert names == {"bare"}
 
 
 def test_there_are_no_nodes() -> None:
     found = place_pod(pod("p"), snapshot_of())
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
     assert (found.nodes, found.reasons) == (0, ())
 
 
@@ -111,7 +111,7 @@ def test_the_node_with_the_first_alternative_is_found_wherever_it_is() -> None:
     ]
     claims = [claim(f"c{number}", either) for number in range(3)]
     snapshot = snapshot_of(*nodes, *slices, *claims, device_class())
-    eager = Settings(explore=10)
+    eager = SchedulerProfile(explore=10)
     assert assume(pod("p0", claims={"r": "c0"}), snapshot, eager) == "n4"
     second = place_pod(pod("p1", claims={"r": "c1"}), snapshot, eager)
     assert isinstance(second, Placement)
@@ -127,9 +127,11 @@ def test_alternatives_that_were_seen_to_be_gone_are_not_searched_for_again() -> 
     snapshot = snapshot_of(*nodes, *slices, *(claim(f"c{i}", either) for i in range(9)), device_class())
     searched = []
     for number in range(9):
-        found = place_pod(pod(f"p{number}", claims={"r": f"c{number}"}), snapshot, Settings(explore=10))
+        found = place_pod(
+            pod(f"p{number}", claims={"r": f"c{number}"}), snapshot, SchedulerProfile(explore=10)
+        )
         assert isinstance(found, Placement)
-        searched.append(found.searched)
+        searched.append(found.searched_nodes)
         snapshot.assume(found)
     assert searched[0] == 4
     assert searched[-1] == 1
@@ -141,13 +143,13 @@ def test_small_devices_where_large_ones_would_do() -> None:
         *(node(name) for name in devices), device_class(), claim("x", exactly()),
         *(resource_slice(name, [device("d", capacity={"memory": size})]) for name, size in devices.items()),
     )  # fmt: skip
-    thrifty = Settings(weights={"DeviceWaste": 10}, explore=10)
+    thrifty = SchedulerProfile(weights={"DeviceWaste": 10}, explore=10)
     assert assume(pod("p", claims=["x"]), snapshot, thrifty) == "b"
 
 
 def test_sizes_are_compared_name_by_name() -> None:
-    def fit(**sizes: int) -> Fit:
-        return Fit(sizes=tuple(((DRIVER, name), size) for name, size in sizes.items()))
+    def fit(**sizes: int) -> NodeFit:
+        return NodeFit(sizes=tuple(((DRIVER, name), size) for name, size in sizes.items()))
 
     assert score_sizes([fit(memory=80), fit(memory=20)]) == [25, 100]
     assert score_sizes([fit(memory=10, cores=4), fit(memory=20, cores=2)]) == [75, 75]
@@ -161,10 +163,12 @@ class Promise:
     def __init__(self, node: str) -> None:
         self.node = node
 
-    def why_not(self, task: Task, place: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
-        if snapshot.node(place).metadata.name != self.node:
+    def filter_node(self, pod_info: PodInfo, row: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
+        if snapshot.node(row).metadata.name != self.node:
             return ()
-        return (NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": "cpu"}),)
+        return (
+            NodeReason(Rule.RESOURCES, ReasonMessage.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": "cpu"}),
+        )
 
 
 def test_room_that_is_promised_to_others_is_left_alone() -> None:
@@ -182,17 +186,17 @@ def test_pods_like_a_hopeless_one_are_answered_at_once(monkeypatch: pytest.Monke
     snapshot = snapshot_of(node("n", cpu="4"), pod("there", cpu="3", node="n"))
     assert told(place_pod(pod("p0", cpu="2"), snapshot)) == {"Insufficient cpu": 1}
     reads: list[str] = []
-    real = cycle.read_rules
+    real = cycle.build_filters
 
     def read(*all: Any) -> Any:
         reads.append("read")
         return real(*all)
 
-    monkeypatch.setattr(cycle, "read_rules", read)
+    monkeypatch.setattr(cycle, "build_filters", read)
     second = place_pod(pod("p1", cpu="2"), snapshot)
     assert told(second) == {"Insufficient cpu": 1}
-    assert isinstance(second, Unplaced)
-    assert second.task.pod.metadata.name == "p1"
+    assert isinstance(second, FitError)
+    assert second.pod_info.pod.metadata.name == "p1"
     assert not reads
     assert isinstance(place_pod(pod("p2", cpu="1"), snapshot), Placement)
     snapshot.remove(pod("there"))
@@ -203,7 +207,7 @@ def test_a_pod_that_waits_for_company_is_asked_again_when_somebody_comes() -> No
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "host"}
     wish = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     snapshot = snapshot_of(node("n", labels={"host": "n"}))
-    assert isinstance(place_pod(pod("p", affinity=wish), snapshot), Unplaced)
+    assert isinstance(place_pod(pod("p", affinity=wish), snapshot), FitError)
     snapshot.set(pod("db", node="n", labels={"app": "db"}))
     assert isinstance(place_pod(pod("p", affinity=wish), snapshot), Placement)
 
@@ -286,10 +290,10 @@ def test_a_hopeless_pod_is_asked_again_when_a_node_declares_other_features() -> 
     before = node("n")
     after = replace(before, status=replace(before.status, declared_features=("F",)))
     snapshot = snapshot_of(before)
-    stamp = snapshot.stamp
+    stamp = snapshot.generation
     snapshot.set(after)
-    assert snapshot.stamp > stamp
+    assert snapshot.generation > stamp
     heartbeat = replace(after, status=replace(after.status, conditions=(Condition(type="Ready"),)))
-    stamp = snapshot.stamp
+    stamp = snapshot.generation
     snapshot.set(heartbeat)
-    assert snapshot.stamp == stamp
+    assert snapshot.generation == stamp

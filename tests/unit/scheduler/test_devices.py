@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.devices import DevicesFilter, Fit, Memory, try_place
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, SearchCache, try_node
 from plimsoll.scheduler.devices import filter as devices_filter
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import DeviceOrder, Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -42,25 +42,25 @@ def ids() -> Callable[[], str]:
     return lambda: f"share-{next(numbers)}"
 
 
-def task_for(pod: Pod, snapshot: Snapshot) -> Task:
-    task = read_task(pod, snapshot)
-    assert isinstance(task, Task), task
-    return task
+def task_for(pod: Pod, snapshot: Snapshot) -> PodInfo:
+    pod_info = read_pod_info(pod, snapshot)
+    assert isinstance(pod_info, PodInfo), pod_info
+    return pod_info
 
 
-def place(snapshot: Snapshot, name: str) -> int:
-    found = snapshot.place_of(name)
+def row(snapshot: Snapshot, name: str) -> int:
+    found = snapshot.row_of(name)
     assert found is not None
     return found
 
 
-def told(found: Fit | tuple[NodeReason, ...]) -> list[str]:
-    assert not isinstance(found, Fit)
+def told(found: NodeFit | tuple[NodeReason, ...]) -> list[str]:
+    assert not isinstance(found, NodeFit)
     return [render(reason) for reason in found]
 
 
-def picked(found: Fit | tuple[NodeReason, ...]) -> list[str]:
-    assert isinstance(found, Fit), found
+def picked(found: NodeFit | tuple[NodeReason, ...]) -> list[str]:
+    assert isinstance(found, NodeFit), found
     return [r.device for a in found.allocations.values() for r in a.devices.results]
 
 
@@ -69,9 +69,9 @@ def test_a_device_and_what_it_charges() -> None:
     snapshot = snapshot_of(
         node("n", cpu="8"), resource_slice("n", offered), device_class(), claim("c", exactly())
     )
-    found = try_place(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
+    found = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert picked(found) == ["d"]
-    assert isinstance(found, Fit)
+    assert isinstance(found, NodeFit)
     assert {name: str(c.quantity) for name, c in found.bills[0].charge.resources.items()} == {"cpu": "6"}
 
 
@@ -81,22 +81,22 @@ def test_devices_first_refuses_what_joint_allocation_finds() -> None:
     snapshot = snapshot_of(
         node("n", cpu="4"), resource_slice("n", offered), device_class(), claim("c", exactly())
     )
-    task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
-    assert picked(try_place(task, 0, snapshot, ids())) == ["b-cheap"]
-    first = Settings(device_order=DeviceOrder.FIRST)
-    assert told(try_place(task, 0, snapshot, ids(), first)) == ["Insufficient cpu"]
-    assert Settings.read({"deviceOrder": "devices-first"}).device_order is DeviceOrder.FIRST
+    pod_info = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
+    assert picked(try_node(pod_info, 0, snapshot, ids())) == ["b-cheap"]
+    first = SchedulerProfile(device_order=DeviceOrder.FIRST)
+    assert told(try_node(pod_info, 0, snapshot, ids(), first)) == ["Insufficient cpu"]
+    assert SchedulerProfile.read({"deviceOrder": "devices-first"}).device_order is DeviceOrder.FIRST
     # What was found out in one way is not believed in the other.
-    assert isinstance(DevicesFilter(task, snapshot, ids(), first).attempt(0), tuple)
-    assert isinstance(DevicesFilter(task, snapshot, ids()).attempt(0), Fit)
+    assert isinstance(DynamicResourcesFilter(pod_info, snapshot, ids(), first).search(0), tuple)
+    assert isinstance(DynamicResourcesFilter(pod_info, snapshot, ids()).search(0), NodeFit)
 
 
 def test_devices_first_takes_a_shortage_of_devices_for_final() -> None:
     snapshot = snapshot_of(node("n"), resource_slice("n", []), device_class(), claim("c", exactly()))
-    task = task_for(pod("p", claims=["c"]), snapshot)
+    pod_info = task_for(pod("p", claims=["c"]), snapshot)
     for order, resolvable in ((DeviceOrder.JOINT, True), (DeviceOrder.FIRST, False)):
-        answer = try_place(task, 0, snapshot, ids(), Settings(device_order=order))
-        assert not isinstance(answer, Fit)
+        answer = try_node(pod_info, 0, snapshot, ids(), SchedulerProfile(device_order=order))
+        assert not isinstance(answer, NodeFit)
         assert [reason.resolvable for reason in answer] == [resolvable]
 
 
@@ -112,11 +112,11 @@ def test_devices_that_cost_too_much_are_left_alone() -> None:
     objects = (resource_slice("n", offered), device_class(), claim("c", either))
     roomy, tight = snapshot_of(node("n", cpu="16"), *objects), snapshot_of(node("n", cpu="4"), *objects)
     wanted = pod("p", cpu="1", claims=["c"])
-    first = try_place(task_for(wanted, roomy), 0, roomy, ids())
-    second = try_place(task_for(wanted, tight), 0, tight, ids())
+    first = try_node(task_for(wanted, roomy), 0, roomy, ids())
+    second = try_node(task_for(wanted, tight), 0, tight, ids())
     assert (picked(first), picked(second)) == (["cpus"], ["gpu"])
-    assert isinstance(first, Fit)
-    assert isinstance(second, Fit)
+    assert isinstance(first, NodeFit)
+    assert isinstance(second, NodeFit)
     assert first.rank == 100
     assert second.rank == 50
 
@@ -127,12 +127,12 @@ def test_an_allocated_claim_goes_where_its_devices_are() -> None:
         node("a"), node("b"), resource_slice("a", [device("d")]), resource_slice("b", [device("d")]),
         claim("c", exactly(), results=results, on="a"),
     )  # fmt: skip
-    task = task_for(pod("p", claims=["c"]), snapshot)
-    assert isinstance(try_place(task, place(snapshot, "a"), snapshot, ids()), Fit)
-    elsewhere = try_place(task, place(snapshot, "b"), snapshot, ids())
+    pod_info = task_for(pod("p", claims=["c"]), snapshot)
+    assert isinstance(try_node(pod_info, row(snapshot, "a"), snapshot, ids()), NodeFit)
+    elsewhere = try_node(pod_info, row(snapshot, "b"), snapshot, ids())
     assert told(elsewhere) == ["resourceclaim not available on the node"]
-    rule = DevicesFilter(task, snapshot, ids())
-    assert np.flatnonzero(rule.candidates() & snapshot.alive).tolist() == [place(snapshot, "a")]
+    rule = DynamicResourcesFilter(pod_info, snapshot, ids())
+    assert np.flatnonzero(rule.candidates() & snapshot.alive).tolist() == [row(snapshot, "a")]
 
 
 def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
@@ -141,17 +141,17 @@ def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
         node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="6")]),
         claim("c", exactly(), results=results, on="n"),
     )  # fmt: skip
-    fits = try_place(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
-    assert isinstance(fits, Fit)
+    fits = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
+    assert isinstance(fits, NodeFit)
     assert [bill.claim for bill in fits.bills] == ["c"]
-    assert told(try_place(task_for(pod("q", cpu="3", claims=["c"]), snapshot), 0, snapshot, ids())) == [
+    assert told(try_node(task_for(pod("q", cpu="3", claims=["c"]), snapshot), 0, snapshot, ids())) == [
         "Insufficient cpu"
     ]
 
 
 def test_a_shortage_of_devices_can_be_mended_by_preemption() -> None:
     snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
-    found = try_place(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
+    found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
     assert told(found) == ["cannot allocate all claims"]
     assert isinstance(found, tuple)
     assert found[0].code is Code.UNSCHEDULABLE
@@ -160,7 +160,7 @@ def test_a_shortage_of_devices_can_be_mended_by_preemption() -> None:
 def test_a_broken_selector_is_an_error() -> None:
     broken = claim("c", exactly(select='device.attributes["x"].y == 1'))
     snapshot = snapshot_of(node("n"), resource_slice("n", [device("d")]), device_class(), broken)
-    found = try_place(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
+    found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
     assert isinstance(found, tuple)
     assert found[0].code is Code.ERROR
 
@@ -171,38 +171,38 @@ def test_refusals_are_remembered_until_something_is_given_back() -> None:
         *(claim(name, exactly()) for name in "abc"),
     )  # fmt: skip
     first = task_for(pod("a", claims={"r": "a"}), snapshot)
-    fit = try_place(first, 0, snapshot, ids())
-    assert isinstance(fit, Fit)
+    fit = try_node(first, 0, snapshot, ids())
+    assert isinstance(fit, NodeFit)
     snapshot.assume(Placement(first, 0, "n", fit.allocations, fit.bills))
-    second = DevicesFilter(task_for(pod("b", claims={"r": "b"}), snapshot), snapshot, ids())
+    second = DynamicResourcesFilter(task_for(pod("b", claims={"r": "b"}), snapshot), snapshot, ids())
     assert second.candidates()[0]
-    assert not isinstance(second.attempt(0), Fit)
-    third = DevicesFilter(task_for(pod("c", claims={"r": "c"}), snapshot), snapshot, ids())
+    assert not isinstance(second.search(0), NodeFit)
+    third = DynamicResourcesFilter(task_for(pod("c", claims={"r": "c"}), snapshot), snapshot, ids())
     assert not third.candidates()[0]
     snapshot.forget("uid-a")
     assert third.candidates()[0]
-    assert third.feasible()[0]
+    assert third.filter()[0]
 
 
 def test_a_place_that_changes_hands_remembers_nothing() -> None:
     snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
-    rule = DevicesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids())
-    assert not rule.feasible()[0]
+    rule = DynamicResourcesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids())
+    assert not rule.filter()[0]
     snapshot.remove(node("n"))
     snapshot.set(resource_slice("m", [device("d")]))
     snapshot.set(node("m"))
-    assert place(snapshot, "m") == 0
-    assert DevicesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids()).feasible()[0]
+    assert row(snapshot, "m") == 0
+    assert DynamicResourcesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids()).filter()[0]
 
 
 def test_shapes_beyond_what_is_kept_are_forgotten() -> None:
-    memory = Memory()
+    memory = SearchCache()
     memory.grown(4)
-    first = memory.shape(b"0")
-    assert memory.shape(b"0") is first
+    first = memory.results_for(b"0")
+    assert memory.results_for(b"0") is first
     for number in range(1, 300):
-        memory.shape(str(number).encode())
-    assert memory.shape(b"0") is not first
+        memory.results_for(str(number).encode())
+    assert memory.results_for(b"0") is not first
 
 
 AMOUNTS = st.sampled_from(["1", "2", "4"])
@@ -223,20 +223,20 @@ def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
     claims = [claim(f"c{i}", exactly(count=data.draw(st.integers(1, 2)))) for i in range(4)]
     snapshot = snapshot_of(*nodes, *slices, device_class(), *claims)
     for number in range(4):
-        task = task_for(pod(f"p{number}", cpu=data.draw(AMOUNTS), claims={"r": f"c{number}"}), snapshot)
-        snapshot.index(Memory).clear()  # so that reasons are those of now
-        rule = DevicesFilter(task, snapshot, ids())
-        bulk = rule.feasible() & snapshot.alive
-        for each in snapshot.places():
-            assert bulk[each] == (not rule.why_not(each))
+        pod_info = task_for(pod(f"p{number}", cpu=data.draw(AMOUNTS), claims={"r": f"c{number}"}), snapshot)
+        snapshot.index(SearchCache).clear()  # so that reasons are those of now
+        rule = DynamicResourcesFilter(pod_info, snapshot, ids())
+        bulk = rule.filter() & snapshot.alive
+        for each in snapshot.rows():
+            assert bulk[each] == (not rule.filter_node(each))
         removed = snapshot.alive & ~bulk
-        assert _counts(rule.tally(removed)) == _counts(Filter.tally(rule, removed))
-        assert (rule.resolvable(removed) == Filter.resolvable(rule, removed)).all()
+        assert _counts(rule.count_reasons(removed)) == _counts(Filter.count_reasons(rule, removed))
+        assert (rule.resolvable_nodes(removed) == Filter.resolvable_nodes(rule, removed)).all()
         fits = np.flatnonzero(bulk).tolist()
         if fits:
-            fit = rule.attempt(fits[0])
-            assert isinstance(fit, Fit)
-            snapshot.assume(Placement(task, fits[0], "", fit.allocations, fit.bills))
+            fit = rule.search(fits[0])
+            assert isinstance(fit, NodeFit)
+            snapshot.assume(Placement(pod_info, fits[0], "", fit.allocations, fit.bills))
 
 
 def _counts(tally: object) -> dict[str, int]:
@@ -248,20 +248,20 @@ def test_nodes_in_the_same_state_fail_alike_and_are_asked_once() -> None:
     nodes = [node(f"n{number}") for number in range(20)]
     slices = [resource_slice(each.metadata.name, [charging_device("d", cpu="1")]) for each in nodes]
     snapshot = snapshot_of(*nodes, *slices, device_class(), claim("c", exactly(count=2)))
-    task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
+    pod_info = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
     asked: list[int] = []
-    real = try_place
+    real = try_node
 
-    def count(task: Task, place: int, *rest: Any, **more: Any) -> Any:
-        asked.append(place)
-        return real(task, place, *rest, **more)
+    def count(pod_info: PodInfo, row: int, *rest: Any, **more: Any) -> Any:
+        asked.append(row)
+        return real(pod_info, row, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices_filter, "try_place", count)
-        rule = DevicesFilter(task, snapshot, ids())
-        assert not (rule.feasible() & snapshot.alive).any()
+        patch.setattr(devices_filter, "try_node", count)
+        rule = DynamicResourcesFilter(pod_info, snapshot, ids())
+        assert not (rule.filter() & snapshot.alive).any()
     assert len(asked) == 1
-    assert _counts(rule.tally(snapshot.alive)) == {"cannot allocate all claims": 20}
+    assert _counts(rule.count_reasons(snapshot.alive)) == {"cannot allocate all claims": 20}
 
 
 def test_nodes_that_differ_are_asked_each() -> None:
@@ -275,8 +275,8 @@ def test_nodes_that_differ_are_asked_each() -> None:
         device_class(), claim("x", exactly()),
         claim("y", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "c", "device": "d"}]),
     )  # fmt: skip
-    rule = DevicesFilter(task_for(pod("p", cpu="2", claims=["x"]), snapshot), snapshot, ids())
-    bulk = rule.feasible() & snapshot.alive
+    rule = DynamicResourcesFilter(task_for(pod("p", cpu="2", claims=["x"]), snapshot), snapshot, ids())
+    bulk = rule.filter() & snapshot.alive
     fits = {snapshot.node(each).metadata.name for each in np.flatnonzero(bulk).tolist()}
     assert fits == {"a"}
 
@@ -286,9 +286,9 @@ def test_who_gives_up_early_does_not_speak_for_others() -> None:
         node("n"), resource_slice("n", [device("d0"), device("d1")]), device_class(),
         claim("c", exactly(count=2)),
     )  # fmt: skip
-    task = task_for(pod("p", claims=["c"]), snapshot)
-    hasty = DevicesFilter(task, snapshot, ids(), Settings(search_steps=1)).attempt(0)
+    pod_info = task_for(pod("p", claims=["c"]), snapshot)
+    hasty = DynamicResourcesFilter(pod_info, snapshot, ids(), SchedulerProfile(search_steps=1)).search(0)
     assert told(hasty) == ["gave up the search for devices after 2 steps"]
-    patient = DevicesFilter(task, snapshot, ids(), Settings())
+    patient = DynamicResourcesFilter(pod_info, snapshot, ids(), SchedulerProfile())
     assert patient.candidates()[0]
-    assert isinstance(patient.attempt(0), Fit)
+    assert isinstance(patient.search(0), NodeFit)

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
@@ -86,7 +86,7 @@ def add_machine(snapshot: Snapshot, name: str, machine: Machine) -> None:
     snapshot.set(resource_slice(name, devices))
 
 
-def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> Task:
+def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> PodInfo:
     def select(label: str, kind: str, count: int) -> dict[str, object]:
         return exactly(label, count=count, select=f'device.attributes["{DRIVER}"].kind == "{kind}"')
 
@@ -99,9 +99,9 @@ def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> Task:
     for each in claims:
         snapshot.set(each)
     made = pod(name, cpu=str(wish.cpu) if wish.cpu else None, claims={"r": f"c-{name}"} if claims else ())
-    task = read_task(made, snapshot)
-    assert isinstance(task, Task)
-    return task
+    pod_info = read_pod_info(made, snapshot)
+    assert isinstance(pod_info, PodInfo)
+    return pod_info
 
 
 @given(st.lists(MACHINES, min_size=1, max_size=3), st.lists(WISHES, min_size=1, max_size=8), st.data())
@@ -116,8 +116,8 @@ def test_nobody_waits_who_could_run(machines: list[Machine], wishes: list[Wish],
     numbers = itertools.count()
     for number, wish in enumerate(wishes):
         name = f"p{number}"
-        task = add_wish(snapshot, name, wish)
-        found = schedule_one(task, snapshot, Settings.default(), lambda: f"id{next(numbers)}")
+        pod_info = add_wish(snapshot, name, wish)
+        found = schedule_one(pod_info, snapshot, SchedulerProfile.default(), lambda: f"id{next(numbers)}")
         possible = {each: list(choices(machine, wish)) for each, machine in model.items()}
         if isinstance(found, Placement):
             devices = tuple(r.device for a in found.allocations.values() for r in a.devices.results)
@@ -143,9 +143,9 @@ def test_nobody_waits_who_could_run(machines: list[Machine], wishes: list[Wish],
             model[where].taken -= set(devices)
             left = {name: model[name].cpu * 1000 - model[name].used * 1000 for name in model}
             for each in model:
-                place = snapshot.place_of(each)
-                assert place is not None
-                assert snapshot.ledger(place).headroom()["cpu"] == left[each]
+                row = snapshot.row_of(each)
+                assert row is not None
+                assert snapshot.ledger(row).headroom()["cpu"] == left[each]
 
 
 def test_equal_nodes_take_turns() -> None:
@@ -154,9 +154,9 @@ def test_equal_nodes_take_turns() -> None:
         snapshot.set(node(f"n{number}"))
     chosen = []
     for number in range(8):
-        task = read_task(pod(f"p{number}"), snapshot)
-        assert isinstance(task, Task)
-        found = schedule_one(task, snapshot, Settings.default(), lambda: "")
+        pod_info = read_pod_info(pod(f"p{number}"), snapshot)
+        assert isinstance(pod_info, PodInfo)
+        found = schedule_one(pod_info, snapshot, SchedulerProfile.default(), lambda: "")
         assert isinstance(found, Placement)
         snapshot.assume(found)
         chosen.append(found.node)

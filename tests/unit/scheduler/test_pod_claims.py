@@ -8,15 +8,15 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
-from plimsoll.scheduler.pod_claims import RESERVED_MAX, find_claims, read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Sentence, render
+from plimsoll.scheduler.pod_claims import RESERVED_MAX, find_claims, read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import claim, device_class, exactly, first_available, node, pod, snapshot_of
 
 
 def told(pod: Pod, snapshot: Snapshot) -> str:
-    found = read_task(pod, snapshot)
+    found = read_pod_info(pod, snapshot)
     assert isinstance(found, NodeReason)
     assert not found.resolvable
     return render(found)
@@ -37,18 +37,18 @@ def owned(name: str, uid: str = "uid-p", **fields: Any) -> Any:
 
 
 def test_a_pod_without_claims_needs_nothing() -> None:
-    found = read_task(pod("p"), snapshot_of())
-    assert isinstance(found, Task)
+    found = read_pod_info(pod("p"), snapshot_of())
+    assert isinstance(found, PodInfo)
     assert found.claims == ()
 
 
 def test_named_claims_are_found_once_each() -> None:
     mine = claim("c", exactly())
     snapshot = snapshot_of(mine, device_class())
-    found = read_task(pod("p", claims={"one": "c", "two": "c"}), snapshot)
-    assert isinstance(found, Task)
+    found = read_pod_info(pod("p", claims={"one": "c", "two": "c"}), snapshot)
+    assert isinstance(found, PodInfo)
     assert found.claims == (mine,)
-    assert found.waiting == (mine,)
+    assert found.unallocated_claims == (mine,)
 
 
 def test_a_missing_claim() -> None:
@@ -56,26 +56,26 @@ def test_a_missing_claim() -> None:
 
 
 def test_a_claim_that_is_not_generated_yet() -> None:
-    found = read_task(from_template(None, status=False), snapshot_of())
+    found = read_pod_info(from_template(None, status=False), snapshot_of())
     assert isinstance(found, NodeReason)
-    assert found.sentence is Sentence.CLAIM_NOT_MADE
+    assert found.message is ReasonMessage.CLAIM_NOT_MADE
 
 
 def test_a_claim_that_is_not_needed_is_passed_over() -> None:
-    found = read_task(from_template(None), snapshot_of())
-    assert isinstance(found, Task)
+    found = read_pod_info(from_template(None), snapshot_of())
+    assert isinstance(found, PodInfo)
     assert found.claims == ()
 
 
 def test_a_generated_claim_must_belong_to_the_pod() -> None:
-    assert isinstance(read_task(from_template("c"), snapshot_of(owned("c"), device_class())), Task)
+    assert isinstance(read_pod_info(from_template("c"), snapshot_of(owned("c"), device_class())), PodInfo)
     text = told(from_template("c"), snapshot_of(owned("c", uid="another"), device_class()))
     assert text == "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)"
 
 
 def test_a_named_claim_may_belong_to_anyone() -> None:
     snapshot = snapshot_of(owned("c", uid="another"), device_class())
-    assert isinstance(read_task(pod("p", claims=["c"]), snapshot), Task)
+    assert isinstance(read_pod_info(pod("p", claims=["c"]), snapshot), PodInfo)
 
 
 def test_a_claim_on_its_way_out() -> None:
@@ -101,21 +101,21 @@ def test_a_claim_in_the_hands_of_256_pods_has_no_room_for_another() -> None:
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     full = claim("c", exactly(), results=results, reserved=users)
     assert told(pod("p", claims=["c"]), snapshot_of(full)) == "resourceclaim in use"
-    assert isinstance(read_task(pod("user-3", claims=["c"]), snapshot_of(full)), Task)
+    assert isinstance(read_pod_info(pod("user-3", claims=["c"]), snapshot_of(full)), PodInfo)
 
 
 def test_allocated_claims_need_no_class() -> None:
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     held = claim("c", exactly(), results=results)
-    found = read_task(pod("p", claims=["c"]), snapshot_of(held))
-    assert isinstance(found, Task)
-    assert found.waiting == ()
+    found = read_pod_info(pod("p", claims=["c"]), snapshot_of(held))
+    assert isinstance(found, PodInfo)
+    assert found.unallocated_claims == ()
 
 
 def test_without_the_gate_claims_are_not_looked_at() -> None:
     gates = Gates.parse("DynamicResourceAllocation=false")
-    found = read_task(pod("p", claims=["c"]), snapshot_of(node("n"), gates=gates))
-    assert isinstance(found, Task)
+    found = read_pod_info(pod("p", claims=["c"]), snapshot_of(node("n"), gates=gates))
+    assert isinstance(found, PodInfo)
     assert found.claims == ()
 
 

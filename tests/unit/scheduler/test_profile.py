@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from plimsoll.allocator import Preference
 from plimsoll.errors import InputError
-from plimsoll.scheduler.profile import WEIGHTS, Settings, Strategy
+from plimsoll.scheduler.profile import WEIGHTS, SchedulerProfile, Strategy
 
 
 def test_the_defaults_are_those_of_kube_scheduler() -> None:
-    made = Settings.default()
-    assert made == Settings() == Settings.read(None) == Settings.read({})
+    made = SchedulerProfile.default()
+    assert made == SchedulerProfile() == SchedulerProfile.read(None) == SchedulerProfile.read({})
     assert dict(made.weights) == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_kube_scheduler() -> None:
 
 
 def test_a_file_says_what_is_different() -> None:
-    made = Settings.read(
+    made = SchedulerProfile.read(
         {
             "schedulerName": "gpu-scheduler",
             "weights": {"DeviceWaste": 4, "DynamicResources": 7, "NodeAffinity": 0},
@@ -103,7 +103,7 @@ def test_a_file_says_what_is_different() -> None:
 )
 def test_what_is_wrong_is_named_with_its_fix(tree: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        Settings.read(tree)
+        SchedulerProfile.read(tree)
     assert message in str(caught.value)
 
 
@@ -119,20 +119,20 @@ NAMED = st.dictionaries(st.sampled_from([*WEIGHTS, "cpu", "x"]) | st.integers(0,
 @given(TREES | st.dictionaries(FIELDS | st.text(max_size=5), TREES | NAMED, max_size=4))
 def test_whatever_a_file_says_it_is_settings_or_an_error_of_ours(tree: Any) -> None:
     try:
-        made = Settings.read(tree)
+        made = SchedulerProfile.read(tree)
     except InputError:
         return
     assert made.weights.keys() == WEIGHTS.keys()
 
 
 def test_settings_do_not_change() -> None:
-    made = Settings(weights={"NodeAffinity": 5})
+    made = SchedulerProfile(weights={"NodeAffinity": 5})
     with pytest.raises(TypeError):
         made.weights["NodeAffinity"] = 6  # type: ignore[index]
-    assert Settings(weights=made.weights) == made
+    assert SchedulerProfile(weights=made.weights) == made
 
 
 def test_nodes_are_not_scored_by_their_images() -> None:
-    assert "ImageLocality" not in Settings.default().weights
+    assert "ImageLocality" not in SchedulerProfile.default().weights
     with pytest.raises(InputError, match="no such scorer"):
-        Settings(weights={"ImageLocality": 1})
+        SchedulerProfile(weights={"ImageLocality": 1})

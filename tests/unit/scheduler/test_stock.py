@@ -13,14 +13,14 @@ from plimsoll.api.gates import Gates
 from plimsoll.ledger.profile import Profile
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.devices import try_place
+from plimsoll.scheduler.devices import try_node
 from plimsoll.scheduler.devices.alternatives_score import count_points, score_points
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
-from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, Scoring, Settings
+from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, SchedulerProfile, Scoring
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
@@ -38,21 +38,21 @@ from tests.unit.scheduler.build import (
 )
 from tests.unit.scheduler.scores.test_node_resources import doubles, scores
 
-OURS = Settings.default()
-STOCK = Settings(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
+OURS = SchedulerProfile.default()
+STOCK = SchedulerProfile(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
 
 
 def world(*objects: Any) -> Snapshot:
     return snapshot_of(*objects, gates=Gates.all_on(), profile=Profile.upstream_1_36())
 
 
-def decide(wanting: Any, snapshot: Snapshot, settings: Settings = STOCK) -> str:
+def decide(wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = STOCK) -> str:
     """The node a pod gets, or what it is told."""
-    task = read_task(wanting, snapshot)
-    assert not isinstance(task, NodeReason)
+    pod_info = read_pod_info(wanting, snapshot)
+    assert not isinstance(pod_info, NodeReason)
     ids = count()
-    found = schedule_one(task, snapshot, settings, lambda: f"share-{next(ids)}")
-    assert isinstance(found, (Placement, Unplaced))
+    found = schedule_one(pod_info, snapshot, settings, lambda: f"share-{next(ids)}")
+    assert isinstance(found, (Placement, FitError))
     return found.node if isinstance(found, Placement) else render_unplaced(found)
 
 
@@ -68,7 +68,7 @@ def test_what_a_pod_requests_as_a_whole_is_scored() -> None:
     wanting = pod("w", cpu="1", memory="1000", resources={"requests": {"cpu": "5", "memory": "5000"}})
     assert scores(AllocatedScorer, wanting, snapshot) == {"n": 50}
     assert scores(AllocatedScorer, wanting, snapshot, STOCK) == {"n": 90}
-    assert Settings.read({"scoring": "as-kube-scheduler"}).scoring is Scoring.STOCK
+    assert SchedulerProfile.read({"scoring": "as-kube-scheduler"}).scoring is Scoring.STOCK
 
 
 @given(data=st.data())
@@ -79,7 +79,7 @@ def test_balance_is_kube_schedulers_to_the_last_bit(number: int, data: st.DataOb
     lines, used, wanted = data.draw(amounts), data.draw(amounts), data.draw(amounts)
     line, held, asked = (dict(zip(names, map(str, each), strict=True)) for each in (lines, used, wanted))
     snapshot = snapshot_of(node("n", extended=line), pod("other", node="n", requests=held))
-    settings = Settings(balanced=names, scoring=Scoring.STOCK)
+    settings = SchedulerProfile(balanced=names, scoring=Scoring.STOCK)
     found = scores(BalancedScorer, pod("w", requests=asked), snapshot, settings)["n"]
     assert found == doubles(lines, used, wanted)
 
@@ -90,11 +90,11 @@ def test_a_short_list_makes_more_of_a_place_down() -> None:
         *(node("a", cpu="1"), node("b", cpu="100"), device_class(), claim("c", ways)),
         *(resource_slice("a", [device("d", kind="a")]), resource_slice("b", [device("d", kind="b")])),
     )
-    task = read_task(pod("p", cpu="1", claims=["c"]), snapshot)
-    assert isinstance(task, Task)
-    fits = [try_place(task, place, snapshot, lambda: "") for place in (0, 1)]
+    pod_info = read_pod_info(pod("p", cpu="1", claims=["c"]), snapshot)
+    assert isinstance(pod_info, PodInfo)
+    fits = [try_node(pod_info, row, snapshot, lambda: "") for row in (0, 1)]
     assert [fit.rank for fit in fits] == [100, 50]  # type: ignore[union-attr]
-    points = [count_points(task.claims, fit.allocations) for fit in fits]  # type: ignore[union-attr]
+    points = [count_points(pod_info.claims, fit.allocations) for fit in fits]  # type: ignore[union-attr]
     assert (points, score_points(points)) == ([8, 7], [100, 87])
     # 100 more for the better device, or 26; about 50 less for a node that is then full
     wanting = pod("p", cpu="1", claims=["c"])
@@ -166,17 +166,17 @@ def test_devices_of_victims_stay_held_in_dry_runs() -> None:
         *(claim("held", exactly(), results=results, on="n", reserved=["low"]), claim("c", exactly())),
         pod("low", node="n", cpu="4", claims=["held"]),
     )
-    task = read_task(pod("p", cpu="4", claims=["c"], priority=1), snapshot)
-    assert isinstance(task, Task)
+    pod_info = read_pod_info(pod("p", cpu="4", claims=["c"], priority=1), snapshot)
+    assert isinstance(pod_info, PodInfo)
     for settings, helps in ((OURS, True), (STOCK, False)):
-        found = schedule_one(task, snapshot, settings, lambda: "")
-        assert isinstance(found, Unplaced)
+        found = schedule_one(pod_info, snapshot, settings, lambda: "")
+        assert isinstance(found, FitError)
         plan = plan_preemption(found, snapshot, settings)
         assert isinstance(plan, Preemption) is helps
 
 
 def test_many_nodes_are_asked_in_the_order_of_their_scores() -> None:
     """From 100 nodes on nobody knows which of them kube-scheduler looks at."""
-    assert STOCK.asks_all(SAMPLED_FROM - 1)
-    assert not STOCK.asks_all(SAMPLED_FROM)
-    assert not OURS.asks_all(1)
+    assert STOCK.searches_all_nodes(SAMPLED_FROM - 1)
+    assert not STOCK.searches_all_nodes(SAMPLED_FROM)
+    assert not OURS.searches_all_nodes(1)

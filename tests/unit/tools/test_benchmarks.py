@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.scheduler.cycle import read_rules
-from plimsoll.scheduler.filter_result import Sieve
+from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.benchmarks import NAIVE, SCENARIOS, BenchReport, _World, measure, pass_naively
 from plimsoll.tools.colors import PLAIN
@@ -30,12 +30,12 @@ def test_the_naive_pass_finds_what_the_sieve_leaves(scenario: str) -> None:
     for number in range(22):
         pod = world.new_pod(f"p{number}")
         task = world.task(pod)
-        rules = read_rules(task, world.snapshot, world.settings, lambda: "x")
+        rules = build_filters(task, world.snapshot, world.settings, lambda: "x")
         assert not isinstance(rules, NodeReason)
-        sieve = Sieve(task, world.snapshot)
+        sieve = FilterResult(task, world.snapshot)
         for rule in rules:
             sieve.apply(rule)
-        assert pass_naively(task, world.snapshot, world.settings) == np.flatnonzero(sieve.left).tolist()
+        assert pass_naively(task, world.snapshot, world.settings) == np.flatnonzero(sieve.feasible).tolist()
         world.schedule(pod)
 
 

@@ -86,7 +86,7 @@ async def bind_pod(
 
     `heard` receives every claim that an answer shows, so that the snapshot has it at once.
     """
-    binding = Binding(placement.task.pod, writer, heard)
+    binding = Binding(placement.pod_info.pod, writer, heard)
     failed = await _write(binding, placement, find_conflict, timeout_ms)
     if failed is None:
         return Bound(placement.node, tuple(hold.claim for hold in binding.holds))
@@ -97,7 +97,7 @@ async def bind_pod(
 async def _write(
     binding: Binding, placement: Placement, find_conflict: FindConflict, timeout_ms: int
 ) -> Failed | None:
-    claims = placement.task.claims
+    claims = placement.pod_info.claims
     if len(claims) == 1:
         outcomes = [await _take(binding, placement, claims[0])]
     else:

@@ -32,15 +32,15 @@ def find_device_conflict(snapshot: Snapshot, node: str, claims: Sequence[Resourc
         holding = snapshot.state.holding(DeviceId.of(result))
         if holding is not None and (holding.exclusive > 1 or (holding.exclusive and holding.shares)):
             return str(DeviceId.of(result))
-    place = snapshot.place_of(node)
-    if place is None or not results:
+    row = snapshot.row_of(node)
+    if row is None or not results:
         return ""
-    return _find_overdrawn(snapshot, place, results)
+    return _find_overdrawn(snapshot, row, results)
 
 
-def _find_overdrawn(snapshot: Snapshot, place: int, results: Sequence[AllocationDevice]) -> str:
+def _find_overdrawn(snapshot: Snapshot, row: int, results: Sequence[AllocationDevice]) -> str:
     """Return the first device whose capacity or counters are overdrawn."""
-    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    devices = snapshot.inventory.devices_for(snapshot.node(row))
     if isinstance(devices, Fault):
         return ""
     usage = Usage(devices, snapshot.state)

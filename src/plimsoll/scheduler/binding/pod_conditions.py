@@ -16,7 +16,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.meta import Condition
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.result import FitError
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
@@ -64,7 +64,7 @@ def explain_mishap(mishap: Mishap, **facts: object) -> str:
 
 
 def render_unplaced(
-    unplaced: Unplaced, preemption_text: str = "", deallocation: Deallocation | None = None
+    fit_error: FitError, preemption_text: str = "", deallocation: Deallocation | None = None
 ) -> str:
     """Why a pod has no place, in one line.
 
@@ -72,18 +72,18 @@ def render_unplaced(
     where pods are being preempted, and then nothing more is said. `deallocation` is worked out where it is
     not given: kube-scheduler looks for a claim to give up before it looks for pods.
     """
-    error = _first_error(unplaced)
+    error = _first_error(fit_error)
     if error is not None:
         return error
-    if not unplaced.nodes:
+    if not fit_error.nodes:
         return _NO_NODES
-    text = _render_reasons(unplaced.nodes, unplaced.reasons)
+    text = _render_reasons(fit_error.nodes, fit_error.reasons)
     if preemption_text:
-        text += f" {(deallocation or _deallocation_of(unplaced)).value}, {preemption_text}"
+        text += f" {(deallocation or _deallocation_of(fit_error)).value}, {preemption_text}"
     return text
 
 
-def failure_reason(outcome: Unplaced | NodeReason | None) -> str:
+def failure_reason(outcome: FitError | NodeReason | None) -> str:
     """The reason of PodScheduled=False: None is a placement that could not be written down."""
     if outcome is None:
         return SCHEDULER_ERROR
@@ -138,9 +138,9 @@ def _condition(pod: Pod, known: Condition | None, reason: str, message: str, now
 # -- sentences
 
 
-def _first_error(unplaced: Unplaced) -> str | None:
+def _first_error(fit_error: FitError) -> str | None:
     """An error ends an attempt where it occurs; nothing else is said then."""
-    for reason, count in unplaced.reasons:
+    for reason, count in fit_error.reasons:
         if reason.code is Code.ERROR:
             rule = reason.rule.value
             where = f'running "{rule}" filter plugin' if count else f'running PreFilter plugin "{rule}"'
@@ -162,7 +162,7 @@ def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]]) -> st
     return f"{head} {', '.join(texts)}." if texts else head
 
 
-def _deallocation_of(unplaced: Unplaced) -> Deallocation:
+def _deallocation_of(fit_error: FitError) -> Deallocation:
     """Without claims, or where claims were not even looked at, there is nothing to give up."""
-    early = any(not count for _, count in unplaced.reasons)
-    return Deallocation.NONE if early or not unplaced.task.claims else Deallocation.KEPT
+    early = any(not count for _, count in fit_error.reasons)
+    return Deallocation.NONE if early or not fit_error.pod_info.claims else Deallocation.KEPT

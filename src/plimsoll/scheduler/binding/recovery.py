@@ -15,9 +15,9 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_pod
 from plimsoll.api.resource import ClaimConsumer, ResourceClaim
 from plimsoll.ledger.claims import claim_names
-from plimsoll.scheduler.reasons import Sentence
-from plimsoll.scheduler.result import Unplaced
-from plimsoll.scheduler.snapshot.snapshot import FINISHED
+from plimsoll.scheduler.reasons import ReasonMessage
+from plimsoll.scheduler.result import FitError
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
             if consumer.resource != "pods" or consumer.api_group:
                 continue  # not a pod: not ours to judge
             pod = by_uid.get(consumer.uid)
-            if pod is None or pod.status.phase in FINISHED:
+            if pod is None or pod.status.phase in TERMINAL_PHASES:
                 gone.append(consumer)
             elif not pod.spec.node_name:
                 kept.append((claim, pod))
@@ -68,13 +68,13 @@ def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
         pod
         for pod in by_uid.values()
         if not pod.spec.node_name
-        and pod.status.phase not in FINISHED
+        and pod.status.phase not in TERMINAL_PHASES
         and not {each.claim for each in read_pod(pod)} <= waiting.get(pod.metadata.uid, set())
     )
     return Recovery(tuple(kept), tuple(released), uncharged)
 
 
-def find_abandoned(unplaced: Unplaced) -> ResourceClaim | None:
+def find_abandoned(fit_error: FitError) -> ResourceClaim | None:
     """Return a claim that an unschedulable pod holds for nothing, and that nobody else uses.
 
     Either its devices are where the pod cannot go: giving them up lets the next attempt choose others, as
@@ -85,10 +85,10 @@ def find_abandoned(unplaced: Unplaced) -> ResourceClaim | None:
     devices from others for as long as it is pending
     (test_an_unschedulable_pod_gives_up_what_was_reserved_for_it).
     """
-    elsewhere = any(reason.sentence is Sentence.CLAIM_ELSEWHERE for reason, _ in unplaced.reasons)
-    pod = unplaced.task.pod
+    elsewhere = any(reason.message is ReasonMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)
+    pod = fit_error.pod_info.pod
     names = set(claim_names(pod).values())
-    for claim in unplaced.task.claims:
+    for claim in fit_error.pod_info.claims:
         if claim.status.allocation is None or claim.metadata.name not in names:
             continue
         consumers = claim.status.reserved_for

@@ -2,27 +2,27 @@
 
 from plimsoll.scheduler.devices.charging_nodes import charges_node
 from plimsoll.scheduler.devices.exact import (
-    BEST,
+    MAX_SCORE,
     NO_CLAIMS,
-    Fit,
     NewId,
+    NodeFit,
+    check_charges,
     is_usable_on,
-    judge_devices,
-    try_place,
+    try_node,
 )
-from plimsoll.scheduler.devices.filter import DevicesFilter
-from plimsoll.scheduler.devices.search_cache import Memory, Shape
+from plimsoll.scheduler.devices.filter import DynamicResourcesFilter
+from plimsoll.scheduler.devices.search_cache import SearchCache, SearchResults
 
 __all__ = [
-    "BEST",
+    "MAX_SCORE",
     "NO_CLAIMS",
-    "DevicesFilter",
-    "Fit",
-    "Memory",
+    "DynamicResourcesFilter",
     "NewId",
-    "Shape",
+    "NodeFit",
+    "SearchCache",
+    "SearchResults",
     "charges_node",
+    "check_charges",
     "is_usable_on",
-    "judge_devices",
-    "try_place",
+    "try_node",
 ]

@@ -7,16 +7,16 @@ from typing import Any
 from plimsoll.allocator import Fault
 from plimsoll.api.forms import device_forms, read_device_class
 from plimsoll.api.resource import DeviceClass
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
-def charges_node(snapshot: Snapshot, place: int) -> bool:
+def charges_node(snapshot: Snapshot, row: int) -> bool:
     """Whether any device of a node could charge the node; where none does, the books have nothing to say."""
-    return snapshot.index(Chargers).at(place, snapshot)
+    return snapshot.index(ChargingNodes).at(row, snapshot)
 
 
-class Chargers(Index):
+class ChargingNodes(SnapshotIndex):
     """Which nodes have devices with mappings, found out once per state of the node's devices.
 
     A class that says in an annotation what its devices charge concerns all nodes.
@@ -37,12 +37,12 @@ class Chargers(Index):
         if isinstance(old, DeviceClass):
             self._classes.discard(old.metadata.name)
 
-    def at(self, place: int, snapshot: Snapshot) -> bool:
+    def at(self, row: int, snapshot: Snapshot) -> bool:
         if self._classes:
             return True
-        devices = snapshot.inventory.devices_for(snapshot.node(place))
-        known = self._known.get(place)
+        devices = snapshot.inventory.devices_for(snapshot.node(row))
+        known = self._known.get(row)
         if known is None or known[0] is not devices:
             any_mapped = isinstance(devices, Fault) or any(device_forms(e.device) for e in devices.entries)
-            known = self._known[place] = (devices, any_mapped)
+            known = self._known[row] = (devices, any_mapped)
         return known[1]

@@ -35,64 +35,64 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Code, Reason
 from plimsoll.scheduler.devices.charging_nodes import charges_node
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import DeviceOrder, Settings
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 NewId = Callable[[], str]
 #: (driver, capacity) -> how much of it.
-Sizes: TypeAlias = "tuple[tuple[tuple[str, str], int], ...]"
+ConsumedCapacity: TypeAlias = "tuple[tuple[tuple[str, str], int], ...]"
 #: The best a choice of alternatives can score.
-BEST = 100
+MAX_SCORE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class NodeFit:
     """A pod fits on a node: what its waiting claims get, what they charge, and how well it was served."""
 
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     bills: tuple[Bill, ...] = ()
-    rank: int = BEST  #: 100 if every prioritized list got its first alternative, less for later ones
+    rank: int = MAX_SCORE  #: 100 if every prioritized list got its first alternative, less for later ones
     #: What is taken of each capacity, by driver and name, where devices are to be compared by size.
-    sizes: Sizes = ()
+    sizes: ConsumedCapacity = ()
 
 
-NO_CLAIMS = Fit()
+NO_CLAIMS = NodeFit()
 
 
-def try_place(
-    task: Task,
-    place: int,
+def try_node(
+    pod_info: PodInfo,
+    row: int,
     snapshot: Snapshot,
     new_id: NewId,
-    settings: Settings | None = None,
+    settings: SchedulerProfile | None = None,
     ledger: NodeLedger | None = None,
     explain: bool = False,
-) -> Fit | tuple[NodeReason, ...]:
+) -> NodeFit | tuple[NodeReason, ...]:
     """Whether a node has the devices and the room for a pod's claims; `ledger` may be another than it has."""
-    if not task.claims:
+    if not pod_info.claims:
         return NO_CLAIMS
-    settings = settings or Settings.default()
-    node = snapshot.node(place)
-    ledger = ledger or snapshot.ledger(place)
-    usable = {c.metadata.name: c for c in task.claims if is_usable_on(c, node)}
-    if len(usable) < len(task.claims):
-        found = _before_elsewhere(task, place, snapshot, new_id, settings, ledger, usable)
-        return (_ELSEWHERE,) if isinstance(found, Fit) else found
+    settings = settings or SchedulerProfile.default()
+    node = snapshot.node(row)
+    ledger = ledger or snapshot.ledger(row)
+    usable = {c.metadata.name: c for c in pod_info.claims if is_usable_on(c, node)}
+    if len(usable) < len(pod_info.claims):
+        found = _before_elsewhere(pod_info, row, snapshot, new_id, settings, ledger, usable)
+        return (_ELSEWHERE,) if isinstance(found, NodeFit) else found
     if settings.device_order is DeviceOrder.FIRST and (
-        taken := _taken(task, place, snapshot, ledger, usable)
+        taken := _taken(pod_info, row, snapshot, ledger, usable)
     ):
         return taken
-    charged = snapshot.options.count_claims and charges_node(snapshot, place)
-    if not task.waiting:
-        return judge_devices(task, {}, place, snapshot, ledger) if charged else Fit()
+    charged = snapshot.options.count_claims and charges_node(snapshot, row)
+    if not pod_info.unallocated_claims:
+        return check_charges(pod_info, {}, row, snapshot, ledger) if charged else NodeFit()
 
     def search(budget: Budget | None, state: AllocationState = snapshot.state) -> Outcome:
         return allocate_claims(
             snapshot.inventory,
             state,
-            task.waiting,
+            pod_info.unallocated_claims,
             node,
             classes=snapshot.classes,
             new_id=new_id,
@@ -103,83 +103,88 @@ def try_place(
         )
 
     joint = charged and settings.device_order is DeviceOrder.JOINT
-    outcome = search(_budget(task, place, snapshot, ledger) if joint else None)
+    outcome = search(_budget(pod_info, row, snapshot, ledger) if joint else None)
     if joint and isinstance(outcome, Refusal):
         # Are there no devices, or is it only that the node cannot afford them? Users know both sentences.
         unbound = search(None)
         if isinstance(unbound, Allocation):
-            judged = judge_devices(task, _by_name(task, unbound), place, snapshot, ledger)
-            if isinstance(judged, Fit):
+            judged = check_charges(pod_info, _by_name(pod_info, unbound), row, snapshot, ledger)
+            if isinstance(judged, NodeFit):
                 return (_refusal(outcome),)
             if not all(reason.resolvable for reason in judged):
                 # These devices exceed the node's allocatable; cheaper ones may be allocated to other claims.
                 # Searched even if the node has no pods: the result is cached, and the pods that use those
                 # claims may be observed later.
-                deserted = _budget(task, place, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile))
-                if isinstance(search(deserted, _own_devices(task, snapshot)), Allocation):
+                deserted = _budget(
+                    pod_info, row, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile)
+                )
+                if isinstance(search(deserted, _own_devices(pod_info, snapshot)), Allocation):
                     return tuple(replace(reason, code=Code.UNSCHEDULABLE) for reason in judged)
             return judged
     if not isinstance(outcome, Allocation):
         return (_refusal(outcome, settings.device_order),)
-    allocations = _by_name(task, outcome)
-    rank = _rank(task.waiting, outcome.alternatives)
-    sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
+    allocations = _by_name(pod_info, outcome)
+    rank = _rank(pod_info.unallocated_claims, outcome.alternatives)
+    sizes = _sizes(allocations, row, snapshot) if settings.waste_weight else ()
     if not charged:
-        return Fit(allocations, (), rank, sizes)
-    return judge_devices(task, allocations, place, snapshot, ledger, rank, sizes)
+        return NodeFit(allocations, (), rank, sizes)
+    return check_charges(pod_info, allocations, row, snapshot, ledger, rank, sizes)
 
 
 def _before_elsewhere(
-    task: Task,
-    place: int,
+    pod_info: PodInfo,
+    row: int,
     snapshot: Snapshot,
     new_id: NewId,
-    settings: Settings,
+    settings: SchedulerProfile,
     ledger: NodeLedger,
     usable: Mapping[str, ResourceClaim],
-) -> Fit | tuple[NodeReason, ...]:
+) -> NodeFit | tuple[NodeReason, ...]:
     """What there is to say of a node before it is said that a claim has its devices elsewhere.
 
     Nothing, unless devices are chosen first: kube-scheduler then tells of that claim last.
     """
     if settings.device_order is DeviceOrder.JOINT:
         return NO_CLAIMS
-    rest = Task(task.pod, tuple(usable.values()), task.options)
-    return try_place(rest, place, snapshot, new_id, settings, ledger)
+    rest = PodInfo(pod_info.pod, tuple(usable.values()), pod_info.options)
+    return try_node(rest, row, snapshot, new_id, settings, ledger)
 
 
 def _taken(
-    task: Task, place: int, snapshot: Snapshot, ledger: NodeLedger, claims: Mapping[str, ResourceClaim]
+    pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger, claims: Mapping[str, ResourceClaim]
 ) -> tuple[NodeReason, ...]:
     """Whether other pods have claims that may not be shared."""
-    verdict = judge_sharing(ledger, task.pod, claims, snapshot.pricing(place))
+    verdict = judge_sharing(ledger, pod_info.pod, claims, snapshot.pricing(row))
     return tuple(map(_of_ledger, verdict.reasons))
 
 
-def _own_devices(task: Task, snapshot: Snapshot) -> AllocationState:
+def _own_devices(pod_info: PodInfo, snapshot: Snapshot) -> AllocationState:
     """What would be held if there were no other pods."""
-    return AllocationState.of(task.claims, snapshot.features.consumable_capacity)
+    return AllocationState.of(pod_info.claims, snapshot.features.consumable_capacity)
 
 
-def _by_name(task: Task, allocation: Allocation) -> dict[str, AllocationResult]:
-    return {c.metadata.name: result for c, result in zip(task.waiting, allocation.results, strict=True)}
+def _by_name(pod_info: PodInfo, allocation: Allocation) -> dict[str, AllocationResult]:
+    return {
+        c.metadata.name: result
+        for c, result in zip(pod_info.unallocated_claims, allocation.results, strict=True)
+    }
 
 
-def judge_devices(
-    task: Task,
+def check_charges(
+    pod_info: PodInfo,
     allocations: Mapping[str, AllocationResult],
-    place: int,
+    row: int,
     snapshot: Snapshot,
     ledger: NodeLedger,
-    rank: int = BEST,
-    sizes: Sizes = (),
-) -> Fit | tuple[NodeReason, ...]:
+    rank: int = MAX_SCORE,
+    sizes: ConsumedCapacity = (),
+) -> NodeFit | tuple[NodeReason, ...]:
     """What the books say to these allocations."""
-    claims = {claim.metadata.name: claim for claim in task.claims}
-    judged = judge_placement(ledger, task.pod, claims, allocations, snapshot.pricing(place))
+    claims = {claim.metadata.name: claim for claim in pod_info.claims}
+    judged = judge_placement(ledger, pod_info.pod, claims, allocations, snapshot.pricing(row))
     if not judged.verdict.fits:
         return tuple(map(_of_ledger, judged.verdict.reasons))
-    return Fit(allocations, judged.bills or (), rank, sizes)
+    return NodeFit(allocations, judged.bills or (), rank, sizes)
 
 
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
@@ -190,13 +195,13 @@ def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
     return selector_matches(allocation.node_selector, node) is True
 
 
-def _budget(task: Task, place: int, snapshot: Snapshot, ledger: NodeLedger) -> Budget:
-    pricing = snapshot.pricing(place)
+def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger) -> Budget:
+    pricing = snapshot.pricing(row)
     bills: list[Bill] = []
-    if len(task.waiting) < len(task.claims):
-        claims = {claim.metadata.name: claim for claim in task.claims}
-        bills = [b for b in price_claims(task.pod, claims, {}, pricing) if isinstance(b, Bill)]
-    allowance = allowance_for(ledger, task.pod, pricing, bills)
+    if len(pod_info.unallocated_claims) < len(pod_info.claims):
+        claims = {claim.metadata.name: claim for claim in pod_info.claims}
+        bills = [b for b in price_claims(pod_info.pod, claims, {}, pricing) if isinstance(b, Bill)]
+    allowance = allowance_for(ledger, pod_info.pod, pricing, bills)
     return Budget(allowance.charge, [BudgetLine(name, left) for name, left in allowance.bounds.items()])
 
 
@@ -212,12 +217,12 @@ def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]
         for request, number in zip(claim.spec.devices.requests, chosen, strict=True):
             best += len(request.first_available)
             got += len(request.first_available) - number if request.first_available else 0
-    return got * BEST // best if best else BEST
+    return got * MAX_SCORE // best if best else MAX_SCORE
 
 
-def _sizes(allocations: Mapping[str, AllocationResult], place: int, snapshot: Snapshot) -> Sizes:
+def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snapshot) -> ConsumedCapacity:
     """What allocations take of each capacity: all of it, or what a share consumes."""
-    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    devices = snapshot.inventory.devices_for(snapshot.node(row))
     sizes: dict[tuple[str, str], int] = {}
     for allocation in allocations.values():
         for result in allocation.devices.results:
@@ -236,15 +241,15 @@ def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeRea
     # leave victims' claims allocated; here they are freed. test_devices_of_victims_are_freed
     if isinstance(outcome, Fault):
         code = Code.UNRESOLVABLE if outcome.node_scoped else Code.ERROR
-        return NodeReason(Rule.DEVICES, Sentence.TOLD, code, {"text": str(outcome)}, outcome)
+        return NodeReason(Rule.DEVICES, ReasonMessage.TOLD, code, {"text": str(outcome)}, outcome)
     if isinstance(outcome, GaveUp):
-        return NodeReason(Rule.DEVICES, Sentence.GAVE_UP, Code.ERROR, {"steps": outcome.steps}, outcome)
+        return NodeReason(Rule.DEVICES, ReasonMessage.GAVE_UP, Code.ERROR, {"steps": outcome.steps}, outcome)
     code = Code.UNSCHEDULABLE if order is DeviceOrder.JOINT else Code.UNRESOLVABLE
-    return NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, code, {}, outcome)
+    return NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, code, {}, outcome)
 
 
 def _of_ledger(reason: Reason) -> NodeReason:
-    return NodeReason(Rule.DEVICES, Sentence.TOLD, reason.code, {"text": render_charge(reason)}, reason)
+    return NodeReason(Rule.DEVICES, ReasonMessage.TOLD, reason.code, {"text": render_charge(reason)}, reason)
 
 
-_ELSEWHERE = NodeReason(Rule.DEVICES, Sentence.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)
+_ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)

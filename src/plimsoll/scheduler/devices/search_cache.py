@@ -15,9 +15,9 @@ from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.columns import Column
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.devices.exact import BEST
+from plimsoll.scheduler.devices.exact import MAX_SCORE
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 #: For how many shapes of pods refusals are remembered.
 SHAPES_KEPT = 256
@@ -26,10 +26,10 @@ STATES_KEPT = 1024
 #: The stamp of what does not hold, or does not last.
 NEVER = -1
 #: What makes nodes answer alike: their devices, what is taken of them, and the room they have.
-State: TypeAlias = "tuple[object, object, object]"
+NodeState: TypeAlias = "tuple[object, object, object]"
 
 
-class Memory(Index):
+class SearchCache(SnapshotIndex):
     """What exact searches found out, by shape of pod and place, until something is given back there.
 
     That a node refuses stays true when more is taken; the reason that is told may be the one of before.
@@ -39,37 +39,37 @@ class Memory(Index):
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[bytes, Shape] = {}
+        self._results: dict[bytes, SearchResults] = {}
         self._size = 0
 
     def grown(self, size: int) -> None:
         self._size = size
-        self._shapes.clear()
+        self._results.clear()
 
     def object_set(self, new: Any, old: Any) -> None:
         if isinstance(new, DeviceClass):
-            self._shapes.clear()  # a class is part of what was asked
+            self._results.clear()  # a class is part of what was asked
 
     def clear(self) -> None:
-        self._shapes.clear()
+        self._results.clear()
 
-    def node_removed(self, place: int, node: Node) -> None:
-        self.forget(place)
+    def node_removed(self, row: int, node: Node) -> None:
+        self.forget(row)
 
-    def forget(self, place: int) -> None:
+    def forget(self, row: int) -> None:
         """What is known of a place does not hold any more."""
-        for shape in self._shapes.values():
-            shape.clear(place)
+        for shape in self._results.values():
+            shape.clear(row)
 
-    def shape(self, key: bytes) -> Shape:
-        known = self._shapes.pop(key, None) or Shape(self._size)
-        self._shapes[key] = known  # the newest last
-        if len(self._shapes) > SHAPES_KEPT:
-            del self._shapes[next(iter(self._shapes))]
+    def results_for(self, key: bytes) -> SearchResults:
+        known = self._results.pop(key, None) or SearchResults(self._size)
+        self._results[key] = known  # the newest last
+        if len(self._results) > SHAPES_KEPT:
+            del self._results[next(iter(self._results))]
         return known
 
 
-class Shape:
+class SearchResults:
     """The findings for pods of one shape. Alike reasons have one number, so that they can be counted."""
 
     __slots__ = ("_numbers", "kinds", "ranked_at", "ranks", "reasons", "refused_at", "states")
@@ -77,26 +77,26 @@ class Shape:
     def __init__(self, size: int) -> None:
         self.refused_at: Column = np.full(size, NEVER, dtype=np.int64)
         self.ranked_at: Column = np.full(size, NEVER, dtype=np.int64)
-        self.ranks: Column = np.full(size, BEST, dtype=np.int64)
+        self.ranks: Column = np.full(size, MAX_SCORE, dtype=np.int64)
         self.kinds: Column = np.zeros(size, dtype=np.int64)
         self.reasons: list[tuple[NodeReason, ...]] = []
         self._numbers: dict[tuple[tuple[str, Code], ...], int] = {}
-        self.states: dict[State, tuple[NodeReason, ...]] = {}
+        self.states: dict[NodeState, tuple[NodeReason, ...]] = {}
 
-    def remember(self, state: State, reasons: tuple[NodeReason, ...]) -> None:
+    def remember(self, state: NodeState, reasons: tuple[NodeReason, ...]) -> None:
         """Nodes in this state refuse pods of this shape."""
         self.states[state] = reasons
         if len(self.states) > STATES_KEPT:
             del self.states[next(iter(self.states))]
 
-    def refuse(self, place: int, stamp: int, reasons: tuple[NodeReason, ...]) -> None:
+    def refuse(self, row: int, stamp: int, reasons: tuple[NodeReason, ...]) -> None:
         told = tuple((render(reason), reason.code) for reason in reasons)
         number = self._numbers.get(told)
         if number is None:
             number = self._numbers[told] = len(self.reasons)
             self.reasons.append(reasons)
-        self.refused_at[place] = stamp
-        self.kinds[place] = number
+        self.refused_at[row] = stamp
+        self.kinds[row] = number
 
-    def clear(self, place: int) -> None:
-        self.refused_at[place] = self.ranked_at[place] = NEVER
+    def clear(self, row: int) -> None:
+        self.refused_at[row] = self.ranked_at[row] = NEVER

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.scheduler.devices.exact import BEST, Fit
+from plimsoll.scheduler.devices.exact import MAX_SCORE, NodeFit
 
 
-def score_sizes(fits: Sequence[Fit]) -> list[int]:
+def score_sizes(fits: Sequence[NodeFit]) -> list[int]:
     """0 to 100 for each: 100 for those that take the least of everything."""
     sizes = [dict(fit.sizes) for fit in fits]
     names = sorted({name for each in sizes for name in each})
     if not names:
-        return [BEST] * len(fits)
+        return [MAX_SCORE] * len(fits)
     least = {name: min(each.get(name, 0) for each in sizes) for name in names}
     scores = []
     for each in sizes:
-        parts = [least[name] * BEST // each[name] if each.get(name) else BEST for name in names]
+        parts = [least[name] * MAX_SCORE // each[name] if each.get(name) else MAX_SCORE for name in names]
         scores.append(sum(parts) // len(parts))
     return scores

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
-from plimsoll.scheduler.filters.node_affinity import AffinityFilter
-from plimsoll.scheduler.filters.node_declared_features import FeaturesFilter
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
+from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter
+from plimsoll.scheduler.filters.node_declared_features import NodeDeclaredFeaturesFilter
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
-from plimsoll.scheduler.filters.node_ports import PortsFilter
-from plimsoll.scheduler.filters.node_resources import ResourcesFilter
-from plimsoll.scheduler.filters.node_unschedulable import UnschedulableFilter
-from plimsoll.scheduler.filters.node_volume_limits import VolumeLimitsFilter
-from plimsoll.scheduler.filters.pod_topology_spread import SpreadFilter
-from plimsoll.scheduler.filters.taint_toleration import TaintsFilter
+from plimsoll.scheduler.filters.node_ports import NodePortsFilter
+from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
+from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
+from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsFilter
+from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
+from plimsoll.scheduler.filters.taint_toleration import TaintTolerationFilter
 from plimsoll.scheduler.filters.unsupported import UnsupportedFilter
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
@@ -21,17 +21,17 @@ from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 #: In kube-scheduler's order; the first rule that a node breaks is the one that is told. Devices come last.
 FILTERS: tuple[type[Filter], ...] = (
     UnsupportedFilter,
-    UnschedulableFilter,
+    NodeUnschedulableFilter,
     NodeNameFilter,
-    TaintsFilter,
-    AffinityFilter,
-    PortsFilter,
-    ResourcesFilter,
+    TaintTolerationFilter,
+    NodeAffinityFilter,
+    NodePortsFilter,
+    NodeResourcesFilter,
     VolumeRestrictionsFilter,
-    VolumeLimitsFilter,
+    NodeVolumeLimitsFilter,
     VolumeBindingFilter,
     VolumeZoneFilter,
-    SpreadFilter,
-    InterPodFilter,
-    FeaturesFilter,
+    PodTopologySpreadFilter,
+    InterPodAffinityFilter,
+    NodeDeclaredFeaturesFilter,
 )

@@ -26,7 +26,7 @@ from plimsoll.api.storage import (
 )
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.volumes import count, has_any, part, text, volume_claims
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 #: A volume: its driver, and the driver's name for it.
 Volume: TypeAlias = tuple[str, str]
@@ -84,7 +84,7 @@ def _source(volume: PersistentVolume) -> Volume | None:
     return None
 
 
-class Attachments(Index):
+class AttachedVolumes(SnapshotIndex):
     """The volumes at every place, and the room there is for more."""
 
     def __init__(self) -> None:
@@ -126,22 +126,22 @@ class Attachments(Index):
         driver = _PROVISIONERS.get(found.provisioner, found.provisioner)
         return driver, f"claim {name[0]}/{name[1]}"
 
-    def volumes_at(self, place: int) -> frozenset[Volume]:
+    def volumes_at(self, row: int) -> frozenset[Volume]:
         """The volumes at a place."""
-        found = {self.volume_of(use) for use in self._uses.get(place, ())}
-        for each in self._attached.get(self._nodes.get(place, ""), {}).values():
+        found = {self.volume_of(use) for use in self._uses.get(row, ())}
+        for each in self._attached.get(self._nodes.get(row, ""), {}).values():
             volume = self._volumes.get(each.spec.source.persistent_volume_name or "")
             if volume is not None and volume.spec.csi is not None and each.spec.attacher:
                 found.add((each.spec.attacher, volume.spec.csi.volume_handle))
         return frozenset(each for each in found if each is not None)
 
-    def limits_at(self, place: int) -> Mapping[str, int]:
+    def limits_at(self, row: int) -> Mapping[str, int]:
         """What drivers can attach at a place; a driver that is not named can attach any number."""
-        return self._limits.get(self._nodes.get(place, ""), {})
+        return self._limits.get(self._nodes.get(row, ""), {})
 
-    def has_room(self, wanted: Iterable[Volume], place: int) -> bool:
+    def has_room(self, wanted: Iterable[Volume], row: int) -> bool:
         """Whether these volumes can be attached at a place, beside those that are."""
-        here, limits = self.volumes_at(place), self.limits_at(place)
+        here, limits = self.volumes_at(row), self.limits_at(row)
         taken = Counter(driver for driver, _ in here)
         new = Counter(volume[0] for volume in set(wanted) - here)
         return all(taken[driver] + more <= limits.get(driver, UNLIMITED) for driver, more in new.items())
@@ -166,23 +166,23 @@ class Attachments(Index):
 
     def _settle(self) -> None:
         """Bring the columns up to date at the places where anything happened."""
-        for place in self._stale:
-            before, now = self._here.pop(place, frozenset()), self.volumes_at(place)
+        for row in self._stale:
+            before, now = self._here.pop(row, frozenset()), self.volumes_at(row)
             if now:
-                self._here[place] = now
+                self._here[row] = now
             for volume in before - now:
-                self._where[volume].discard(place)
+                self._where[volume].discard(row)
                 if not self._where[volume]:
                     del self._where[volume]
-                self._counts[volume[0]][place] -= 1
+                self._counts[volume[0]][row] -= 1
             for volume in now - before:
-                self._where.setdefault(volume, set()).add(place)
-                self._column(self._counts, volume[0], 0)[place] += 1
-            limits = self.limits_at(place)
+                self._where.setdefault(volume, set()).add(row)
+                self._column(self._counts, volume[0], 0)[row] += 1
+            limits = self.limits_at(row)
             for driver, lines in self._lines.items():
-                lines[place] = limits.get(driver, UNLIMITED)
+                lines[row] = limits.get(driver, UNLIMITED)
             for driver, limit in limits.items():
-                self._column(self._lines, driver, UNLIMITED)[place] = limit
+                self._column(self._lines, driver, UNLIMITED)[row] = limit
         self._stale.clear()
 
     def _column(self, columns: dict[str, Column], driver: str, fill: int) -> Column:
@@ -200,30 +200,30 @@ class Attachments(Index):
                 columns[driver] = np.concatenate([column, np.full(more, fill, dtype=np.int64)])
         self._size = size
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
         if old is None:
-            self._nodes[place] = node.metadata.name
-            self._places[node.metadata.name] = place
-            self._stale.add(place)
+            self._nodes[row] = node.metadata.name
+            self._places[node.metadata.name] = row
+            self._stale.add(row)
 
-    def node_removed(self, place: int, node: Node) -> None:
-        del self._nodes[place], self._places[node.metadata.name]
-        self._stale.add(place)
+    def node_removed(self, row: int, node: Node) -> None:
+        del self._nodes[row], self._places[node.metadata.name]
+        self._stale.add(row)
 
-    def pod_added(self, place: int, pod: Pod) -> None:
-        self._count(place, pod, 1)
+    def pod_added(self, row: int, pod: Pod) -> None:
+        self._count(row, pod, 1)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
-        self._count(place, pod, -1)
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        self._count(row, pod, -1)
 
-    def _count(self, place: int, pod: Pod, by: int) -> None:
+    def _count(self, row: int, pod: Pod, by: int) -> None:
         if not pod.spec.volumes or not can_attach(pod):
             return
         for use in uses(pod):
-            count(self._uses, place, use, by)
+            count(self._uses, row, use, by)
             if use[0] is not None:
-                count(self._users, use[0], place, by)
-        self._stale.add(place)
+                count(self._users, use[0], row, by)
+        self._stale.add(row)
 
     # -- hearing of volumes
 
@@ -289,6 +289,6 @@ class Attachments(Index):
                 self._node_changed(node)
 
     def _node_changed(self, name: str) -> None:
-        place = self._places.get(name)
-        if place is not None:
-            self._stale.add(place)
+        row = self._places.get(name)
+        if row is not None:
+            self._stale.add(row)

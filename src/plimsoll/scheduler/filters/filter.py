@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from plimsoll.ledger.columns import Mask
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -24,37 +24,37 @@ class Filter:
 
     rule: ClassVar[Rule]
 
-    def __init__(self, task: Task, snapshot: Snapshot) -> None:
-        self.task = task
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
+        self.pod_info = pod_info
         self.snapshot = snapshot
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
         """The filter for this task; None if the rule does not concern it; a reason if no node will do."""
-        return cls(task, snapshot)
+        return cls(pod_info, snapshot)
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         """The places that pass, over all places; what it says of places without a node does not matter."""
         raise NotImplementedError
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         """Why a node does not pass; empty if it does."""
         raise NotImplementedError
 
-    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         """The reasons for these places, alike ones counted together."""
         counts: Counter[str] = Counter()
         first: dict[str, NodeReason] = {}
-        for place in np.flatnonzero(removed).tolist():
-            for reason in self.why_not(place):
+        for row in np.flatnonzero(removed).tolist():
+            for reason in self.filter_node(row):
                 text = render(reason)
                 first.setdefault(text, reason)
                 counts[text] += 1
         return [(first[text], count) for text, count in counts.items()]
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         """Those of these places that would pass if other pods were gone."""
         mask = np.zeros_like(removed)
-        for place in np.flatnonzero(removed).tolist():
-            mask[place] = all(reason.resolvable for reason in self.why_not(place))
+        for row in np.flatnonzero(removed).tolist():
+            mask[row] = all(reason.resolvable for reason in self.filter_node(row))
         return mask

@@ -16,8 +16,8 @@ import numpy as np
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import Holders
 from plimsoll.scheduler.topology.affinity_terms import Term, Terms, read_terms
@@ -25,39 +25,43 @@ from plimsoll.scheduler.topology.counts import NOWHERE, PlaceCounts
 from plimsoll.scheduler.topology.domains import Domains
 from plimsoll.scheduler.topology.match_counts import Census, Kind, Tallies
 
-_AFFINITY = NodeReason(Rule.INTER_POD, Sentence.POD_AFFINITY, Code.UNRESOLVABLE)
-_ANTI_AFFINITY = NodeReason(Rule.INTER_POD, Sentence.POD_ANTI_AFFINITY, Code.UNSCHEDULABLE)
-_EXISTING = NodeReason(Rule.INTER_POD, Sentence.EXISTING_ANTI_AFFINITY, Code.UNSCHEDULABLE)
+_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_AFFINITY, Code.UNRESOLVABLE)
+_ANTI_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_ANTI_AFFINITY, Code.UNSCHEDULABLE)
+_EXISTING = NodeReason(Rule.INTER_POD, ReasonMessage.EXISTING_ANTI_AFFINITY, Code.UNSCHEDULABLE)
 
 
-class InterPodFilter(Filter):
+class InterPodAffinityFilter(Filter):
     """What a pod and the pods that are there require of each other."""
 
     rule: ClassVar[Rule] = Rule.INTER_POD
 
     def __init__(
-        self, task: Task, snapshot: Snapshot, terms: Terms, existing: Sequence[tuple[Term, PlaceCounts]]
+        self,
+        pod_info: PodInfo,
+        snapshot: Snapshot,
+        terms: Terms,
+        existing: Sequence[tuple[Term, PlaceCounts]],
     ) -> None:
-        super().__init__(task, snapshot)
+        super().__init__(pod_info, snapshot)
         self._terms = terms
         self._existing = existing
         self._domains = snapshot.index(Domains)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> InterPodFilter | NodeReason | None:
-        terms = read_terms(task.pod)
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> InterPodAffinityFilter | NodeReason | None:
+        terms = read_terms(pod_info.pod)
         if terms.problem:
             facts = {"text": terms.problem}
-            return NodeReason(cls.rule, Sentence.UNREADABLE, Code.UNRESOLVABLE, facts)
+            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, Code.UNRESOLVABLE, facts)
         holders = snapshot.index(Holders)
-        existing = list(holders.anti_affinity.about(task.pod, holders.namespaces))
+        existing = list(holders.anti_affinity.about(pod_info.pod, holders.namespaces))
         if not (terms.affinity or terms.anti_affinity or existing):
             return None
-        return cls(task, snapshot, terms, existing)
+        return cls(pod_info, snapshot, terms, existing)
 
     # -- for all nodes at once
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         far, near, hated = self._refusals
         return ~(far | near | hated)
 
@@ -99,7 +103,7 @@ class InterPodFilter(Filter):
 
     @cached_property
     def _wants_itself(self) -> bool:
-        return self._friendly.counts(Kind(self.task.pod), self.snapshot.index(Tallies).namespaces)
+        return self._friendly.counts(Kind(self.pod_info.pod), self.snapshot.index(Tallies).namespaces)
 
     @cached_property
     def _shunned(self) -> Sequence[tuple[Term, PlaceCounts]]:
@@ -110,27 +114,27 @@ class InterPodFilter(Filter):
 
     # -- for one node, as the books stand now
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        if self._terms.affinity and not self._near_enough(place):
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        if self._terms.affinity and not self._near_enough(row):
             return (_AFFINITY,)
         for others, reason in ((self._shunned, _ANTI_AFFINITY), (self._existing, _EXISTING)):
             for term, counts in others:
-                if counts.sum_at(self._domains.column(term.topology_key), place):
+                if counts.sum_at(self._domains.column(term.topology_key), row):
                     return (reason,)
         return ()
 
-    def _near_enough(self, place: int) -> bool:
+    def _near_enough(self, row: int) -> bool:
         terms, counts = self._terms.affinity, self._friends
         columns = [self._domains.column(term.topology_key) for term in terms]
-        if any(column.ids[place] == NOWHERE for column in columns):
+        if any(column.ids[row] == NOWHERE for column in columns):
             return False
-        if all(counts.sum_at(column, place) for column in columns):
+        if all(counts.sum_at(column, row) for column in columns):
             return True
         return self._wants_itself and not any(counts.sums(column).any() for column in columns)
 
     # -- summing up
 
-    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         found, left = [], removed
         for refused, reason in zip(self._refusals, (_AFFINITY, _ANTI_AFFINITY, _EXISTING), strict=True):
             count = int(np.count_nonzero(left & refused))
@@ -139,5 +143,5 @@ class InterPodFilter(Filter):
             left = left & ~refused
         return found
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         return removed & ~self._refusals[0]

@@ -18,12 +18,12 @@ from plimsoll.api.core import Node, NodeSelector, NodeSelectorTerm, Pod
 from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.static import A, S, SignatureIndex, StaticFilter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Labels a node must have, and the selector it must match.
-Wanted: TypeAlias = "tuple[tuple[tuple[str, str], ...], NodeSelector | None]"
+NodeRequirements: TypeAlias = "tuple[tuple[tuple[str, str], ...], NodeSelector | None]"
 #: How many label names the index keeps nodes sorted by.
 _LABELS_KEPT = 64
 
@@ -36,7 +36,7 @@ def required_selector(pod: Pod) -> NodeSelector | None:
     return affinity.node_affinity.required
 
 
-def wanted_nodes(pod: Pod) -> Wanted | None:
+def node_requirements(pod: Pod) -> NodeRequirements | None:
     """What a pod asks of its node; None if nothing."""
     selector = required_selector(pod)
     if selector is None and not pod.spec.node_selector:
@@ -44,7 +44,7 @@ def wanted_nodes(pod: Pod) -> Wanted | None:
     return tuple(sorted(pod.spec.node_selector.items())), selector
 
 
-def matches(wanted: Wanted, node: Node) -> bool:
+def meets_requirements(wanted: NodeRequirements, node: Node) -> bool:
     """Whether a node is one of those asked for."""
     labels, selector = wanted
     if any(node.metadata.labels.get(key) != value for key, value in labels):
@@ -78,7 +78,7 @@ def _names_of(term: NodeSelectorTerm) -> set[str] | None:
     return found
 
 
-class LabelledNodes(SignatureIndex[S, A]):
+class LabelIndex(SignatureIndex[S, A]):
     """An index of answers that depend on labels and names; it finds nodes by either."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class LabelledNodes(SignatureIndex[S, A]):
             return {self._places[name] for name in names if name in self._places}
         for each in term.match_expressions:
             if each.operator == "In":
-                return {place for value in each.values for place in self.with_label(each.key, value)}
+                return {row for value in each.values for row in self.with_label(each.key, value)}
         return None
 
     def with_label(self, key: str, value: str) -> set[int]:
@@ -115,37 +115,37 @@ class LabelledNodes(SignatureIndex[S, A]):
             if len(self._by_label) >= _LABELS_KEPT:
                 del self._by_label[next(iter(self._by_label))]
             by_value = self._by_label[key] = {}
-            for place, node in self.nodes.items():
+            for row, node in self.nodes.items():
                 own = node.metadata.labels.get(key)
                 if own is not None:
-                    by_value.setdefault(own, set()).add(place)
+                    by_value.setdefault(own, set()).add(row)
         return by_value.get(value, _NONE)
 
-    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+    def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
         if old is not None:
             self._places.pop(old.metadata.name, None)
         if new is not None:
-            self._places[new.metadata.name] = place
+            self._places[new.metadata.name] = row
         for key, by_value in self._by_label.items():
             before = None if old is None else old.metadata.labels.get(key)
             after = None if new is None else new.metadata.labels.get(key)
             if before != after and before is not None:
-                by_value[before].discard(place)
+                by_value[before].discard(row)
                 if not by_value[before]:
                     del by_value[before]
             if before != after and after is not None:
-                by_value.setdefault(after, set()).add(place)
+                by_value.setdefault(after, set()).add(row)
 
 
-class WantedNodes(LabelledNodes[Wanted, np.bool_]):
+class NodeAffinityIndex(LabelIndex[NodeRequirements, np.bool_]):
     """Where the nodes are that pods ask for."""
 
     dtype = np.bool_
 
-    def answer(self, signature: Wanted, node: Node) -> bool:
-        return matches(signature, node)
+    def answer(self, signature: NodeRequirements, node: Node) -> bool:
+        return meets_requirements(signature, node)
 
-    def candidates(self, signature: Wanted) -> Iterable[int]:
+    def candidates(self, signature: NodeRequirements) -> Iterable[int]:
         labels, selector = signature
         found = [self.with_label(key, value) for key, value in labels]
         if selector is not None:
@@ -160,40 +160,44 @@ class WantedNodes(LabelledNodes[Wanted, np.bool_]):
 _NONE: set[int] = set()
 
 
-class AffinityFilter(StaticFilter):
+class NodeAffinityFilter(StaticFilter):
     """Nodes that have the labels, and match a term of the affinity, that a pod requires."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, Sentence.NODE_AFFINITY, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.NODE_AFFINITY, Code.UNRESOLVABLE)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
-        wanted = wanted_nodes(task.pod)
-        return None if wanted is None else cls(task, snapshot, snapshot.index(WantedNodes).column(wanted))
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
+        wanted = node_requirements(pod_info.pod)
+        return (
+            None
+            if wanted is None
+            else cls(pod_info, snapshot, snapshot.index(NodeAffinityIndex).column(wanted))
+        )
 
     def passes(self, node: Node) -> bool:
-        wanted = wanted_nodes(self.task.pod)
-        return wanted is None or matches(wanted, node)
+        wanted = node_requirements(self.pod_info.pod)
+        return wanted is None or meets_requirements(wanted, node)
 
 
 class NamedNodesFilter(StaticFilter):
     """The nodes that are named by required affinity, where every term names some."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, Sentence.NOT_NAMED, Code.UNRESOLVABLE, {"rule": rule.value})
+    reason = NodeReason(rule, ReasonMessage.NOT_NAMED, Code.UNRESOLVABLE, {"rule": rule.value})
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
-        names = named_nodes(required_selector(task.pod))
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
+        names = named_nodes(required_selector(pod_info.pod))
         if names is None:
             return None
         if not names:
-            return NodeReason(cls.rule, Sentence.AFFINITY_CONFLICT, Code.UNRESOLVABLE)
+            return NodeReason(cls.rule, ReasonMessage.AFFINITY_CONFLICT, Code.UNRESOLVABLE)
         mask = np.zeros(snapshot.size, dtype=np.bool_)
-        places = (snapshot.place_of(name) for name in names)
-        mask[[place for place in places if place is not None]] = True
-        return cls(task, snapshot, mask)
+        rows = (snapshot.row_of(name) for name in names)
+        mask[[row for row in rows if row is not None]] = True
+        return cls(pod_info, snapshot, mask)
 
     def passes(self, node: Node) -> bool:
-        names = named_nodes(required_selector(self.task.pod))
+        names = named_nodes(required_selector(self.pod_info.pod))
         return names is None or node.metadata.name in names

@@ -14,8 +14,8 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 RESTART_ALL = "RestartAllContainersOnContainerExits"
@@ -48,22 +48,22 @@ class DeclaredFeatures(SignatureIndex[frozenset[str], np.bool_]):
         return signature.issubset(node.status.declared_features)
 
 
-class FeaturesFilter(StaticFilter):
+class NodeDeclaredFeaturesFilter(StaticFilter):
     """What a pod needs of its node's kubelet."""
 
     rule = Rule.DECLARED_FEATURES
-    reason = NodeReason(Rule.DECLARED_FEATURES, Sentence.FEATURES, Code.UNRESOLVABLE)
+    reason = NodeReason(Rule.DECLARED_FEATURES, ReasonMessage.FEATURES, Code.UNRESOLVABLE)
 
-    def __init__(self, task: Task, snapshot: Snapshot, needed: frozenset[str], mask: Mask) -> None:
-        super().__init__(task, snapshot, mask)
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, needed: frozenset[str], mask: Mask) -> None:
+        super().__init__(pod_info, snapshot, mask)
         self._needed = needed
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
-        needed = needed_features(task.pod)
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
+        needed = needed_features(pod_info.pod)
         if not needed:
             return None
-        return cls(task, snapshot, needed, snapshot.index(DeclaredFeatures).column(needed))
+        return cls(pod_info, snapshot, needed, snapshot.index(DeclaredFeatures).column(needed))
 
     def passes(self, node: Node) -> bool:
         return self._needed.issubset(node.status.declared_features)

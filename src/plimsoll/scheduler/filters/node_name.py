@@ -9,8 +9,8 @@ import numpy as np
 from plimsoll.api.core import Node
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.static import StaticFilter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -18,18 +18,18 @@ class NodeNameFilter(StaticFilter):
     """The node a pod names."""
 
     rule = Rule.NODE_NAME
-    reason = NodeReason(rule, Sentence.WRONG_NAME, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.WRONG_NAME, Code.UNRESOLVABLE)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
-        name = task.pod.spec.node_name
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
+        name = pod_info.pod.spec.node_name
         if not name:
             return None
         mask = np.zeros(snapshot.size, dtype=np.bool_)
-        place = snapshot.place_of(name)
-        if place is not None:
-            mask[place] = True
-        return cls(task, snapshot, mask)
+        row = snapshot.row_of(name)
+        if row is not None:
+            mask[row] = True
+        return cls(pod_info, snapshot, mask)
 
     def passes(self, node: Node) -> bool:
-        return self.task.pod.spec.node_name in ("", node.metadata.name)
+        return self.pod_info.pod.spec.node_name in ("", node.metadata.name)

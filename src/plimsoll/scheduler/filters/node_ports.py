@@ -21,9 +21,9 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 EVERY_ADDRESS = "0.0.0.0"
@@ -53,7 +53,7 @@ def collide(one: Socket, other: Socket) -> bool:
     return same and one[1] == other[1]
 
 
-class UsedPorts(Index):
+class UsedPorts(SnapshotIndex):
     """Which host ports are in use at which places, and the places where a port is free."""
 
     #: How many answers are kept.
@@ -64,13 +64,13 @@ class UsedPorts(Index):
         self._users: dict[Port, dict[int, dict[str, int]]] = {}  # port -> place -> address -> pods
         self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> where it is free
 
-    def addresses(self, port: Port, place: int) -> Mapping[str, int]:
+    def addresses(self, port: Port, row: int) -> Mapping[str, int]:
         """The addresses a port is in use on at a place, with the number of pods."""
-        return self._users.get(port, {}).get(place, {})
+        return self._users.get(port, {}).get(row, {})
 
-    def used_at(self, socket: Socket, place: int) -> bool:
+    def used_at(self, socket: Socket, row: int) -> bool:
         """Whether a socket collides with one in use at a place."""
-        return any(collide(socket, (address, socket[1])) for address in self.addresses(socket[1], place))
+        return any(collide(socket, (address, socket[1])) for address in self.addresses(socket[1], row))
 
     def free(self, socket: Socket) -> Mask:
         """The places where a socket collides with none."""
@@ -78,7 +78,7 @@ class UsedPorts(Index):
         known = self._free.get(port, {}).get(address)
         if known is None:
             known = np.ones(self._size, dtype=np.bool_)
-            known[[place for place in self._users.get(port, ()) if self.used_at(socket, place)]] = False
+            known[[row for row in self._users.get(port, ()) if self.used_at(socket, row)]] = False
             if len(self._free) >= self.kept:
                 del self._free[next(iter(self._free))]
             answers = self._free.setdefault(port, {})
@@ -91,58 +91,58 @@ class UsedPorts(Index):
         self._size = size
         self._free.clear()
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         for address, port in host_sockets(pod):
-            addresses = self._users.setdefault(port, {}).setdefault(place, {})
+            addresses = self._users.setdefault(port, {}).setdefault(row, {})
             addresses[address] = addresses.get(address, 0) + 1
-            self._put(port, place)
+            self._put(port, row)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
+    def pod_removed(self, row: int, pod: Pod) -> None:
         for address, port in host_sockets(pod):
-            places = self._users[port]
-            addresses = places[place]
+            rows = self._users[port]
+            addresses = rows[row]
             addresses[address] -= 1
             if not addresses[address]:
                 del addresses[address]
             if not addresses:
-                del places[place]
-            if not places:
+                del rows[row]
+            if not rows:
                 del self._users[port]
-            self._put(port, place)
+            self._put(port, row)
 
-    def _put(self, port: Port, place: int) -> None:
+    def _put(self, port: Port, row: int) -> None:
         for address, mask in self._free.get(port, {}).items():
-            mask[place] = not self.used_at((address, port), place)
+            mask[row] = not self.used_at((address, port), row)
 
 
-class PortsFilter(Filter):
+class NodePortsFilter(Filter):
     """Nodes where the host ports a pod asks for are free."""
 
     rule = Rule.PORTS
-    reason: ClassVar[NodeReason] = NodeReason(rule, Sentence.PORTS, Code.UNSCHEDULABLE)
+    reason: ClassVar[NodeReason] = NodeReason(rule, ReasonMessage.PORTS, Code.UNSCHEDULABLE)
 
-    def __init__(self, task: Task, snapshot: Snapshot, sockets: tuple[Socket, ...]) -> None:
-        super().__init__(task, snapshot)
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, sockets: tuple[Socket, ...]) -> None:
+        super().__init__(pod_info, snapshot)
         self.sockets = sockets
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
-        sockets = host_sockets(task.pod)
-        return cls(task, snapshot, sockets) if sockets else None
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
+        sockets = host_sockets(pod_info.pod)
+        return cls(pod_info, snapshot, sockets) if sockets else None
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         index = self.snapshot.index(UsedPorts)
         masks = [index.free(socket) for socket in self.sockets]
         return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        used = {socket for pod in self.snapshot.pods_at(place) for socket in host_sockets(pod)}
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        used = {socket for pod in self.snapshot.pods_at(row) for socket in host_sockets(pod)}
         free = not any(collide(wanted, socket) for wanted in self.sockets for socket in used)
         return () if free else (self.reason,)
 
-    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         count = int(np.count_nonzero(removed))
         return [(self.reason, count)] if count else []
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         return removed.copy()

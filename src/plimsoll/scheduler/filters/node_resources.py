@@ -27,16 +27,16 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import PLAIN, PODS
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.snapshot.index import Index
-from plimsoll.scheduler.snapshot.node_answers import Answers, Places, Question
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
+from plimsoll.scheduler.snapshot.node_answers import NodeQuery, NodeQueryCache, Rows
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _DELEGATED = (Policy.MAX, Policy.CONSUME_FROM)
 
 
-class Delegated(Index):
+class DelegatedResources(SnapshotIndex):
     """The resources that some device, or some class, has under a policy that the spec says nothing about."""
 
     def __init__(self) -> None:
@@ -91,59 +91,61 @@ def requested_classes(claims: Sequence[ResourceClaim]) -> Iterator[str]:
                 yield alternative.device_class_name
 
 
-def delegated_resources(task: Task, snapshot: Snapshot) -> Collection[str]:
+def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str]:
     """The resources that cannot be judged by the pod's spec."""
-    if not task.claims or not snapshot.options.count_claims:
+    if not pod_info.claims or not snapshot.options.count_claims:
         return ()
     skip: frozenset[str] = frozenset()
     if snapshot.profile.policies:
-        skip = snapshot.index(Delegated).resources(task.claims)
-    if snapshot.profile.share_per_claim and task.pod.spec.resources is not None:
+        skip = snapshot.index(DelegatedResources).resources(pod_info.claims)
+    if snapshot.profile.share_per_claim and pod_info.pod.spec.resources is not None:
         # What the claims of other pods hold inside a pod-level request is not charged again.
-        skip |= {name for name in task.pod.spec.resources.requests if is_pod_level_resource(name)}
+        skip |= {name for name in pod_info.pod.spec.resources.requests if is_pod_level_resource(name)}
     return skip
 
 
 @dataclass(frozen=True, slots=True)
-class Fits(Question):
+class FitsRequests(NodeQuery):
     """Whether there is room for one more pod, and for what it asks for."""
 
     asked: tuple[tuple[str, int], ...]
     dtype: ClassVar[type[np.generic]] = np.bool_
 
-    def at(self, columns: NodeColumns, place: int) -> int:
-        if columns.free(PODS)[place] < 1:
+    def at(self, columns: NodeColumns, row: int) -> int:
+        if columns.free(PODS)[row] < 1:
             return False
-        return all(bool(columns.free(name)[place] >= wanted) for name, wanted in self.asked)
+        return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.asked)
 
-    def over(self, columns: NodeColumns, places: Places) -> Mask:
-        return columns.fits_requests(dict(self.asked), places=places)
+    def over(self, columns: NodeColumns, rows: Rows) -> Mask:
+        return columns.fits_requests(dict(self.asked), places=rows)
 
 
-class ResourcesFilter(Filter):
+class NodeResourcesFilter(Filter):
     """Nodes with room for a pod's requests."""
 
     rule = Rule.RESOURCES
 
-    def __init__(self, task: Task, snapshot: Snapshot) -> None:
-        super().__init__(task, snapshot)
-        self.skip = delegated_resources(task, snapshot)
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
+        super().__init__(pod_info, snapshot)
+        self.skip = delegated_resources(pod_info, snapshot)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self:
-        return cls(task, snapshot)
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self:
+        return cls(pod_info, snapshot)
 
-    def feasible(self) -> Mask:
-        demand, skip = self.task.demand, self.skip
+    def filter(self) -> Mask:
+        demand, skip = self.pod_info.requests, self.skip
         asked = tuple((name, demand[name]) for name in demand if demand[name] > 0 and name not in skip)
-        return self.snapshot.index(Answers).column(Fits(asked), self.snapshot)
+        return self.snapshot.index(NodeQueryCache).column(FitsRequests(asked), self.snapshot)
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        book = self.snapshot.ledger(place)
-        short = request_shortages(self.task.demand, book.allocatable, book.requested, len(book), self.skip)
-        return tuple(map(tell_shortage, short))
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        book = self.snapshot.ledger(row)
+        short = request_shortages(
+            self.pod_info.requests, book.allocatable, book.requested, len(book), self.skip
+        )
+        return tuple(map(shortage_reason, short))
 
-    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         found = []
         for name, wanted in self._asked():
             short = removed & (self.snapshot.columns.free(name) < wanted)
@@ -152,12 +154,12 @@ class ResourcesFilter(Filter):
                 found.append((self._reason(name, int(short.argmax())), count))
         return found
 
-    def _reason(self, name: str, place: int) -> NodeReason:
+    def _reason(self, name: str, row: int) -> NodeReason:
         """What is said about one resource at a place where it is short."""
-        reasons = (reason for reason in self.why_not(place) if isinstance(reason.because, Reason))
-        return next(r for r in reasons if isinstance(r.because, Reason) and r.because.resource == name)
+        reasons = (reason for reason in self.filter_node(row) if isinstance(reason.cause, Reason))
+        return next(r for r in reasons if isinstance(r.cause, Reason) and r.cause.resource == name)
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         mask = removed.copy()
         for name, wanted in self._asked():
             if name != PODS:
@@ -167,14 +169,14 @@ class ResourcesFilter(Filter):
 
     def _asked(self) -> list[tuple[str, int]]:
         """What is compared, in the order shortages are told."""
-        demand = self.task.demand
+        demand = self.pod_info.requests
         names = [*(name for name in PLAIN if name in demand), *sorted(demand.keys() - {*PLAIN})]
         return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
 
 
-def tell_shortage(reason: Reason) -> NodeReason:
+def shortage_reason(reason: Reason) -> NodeReason:
     """What the ledger found short, as a reason of this rule."""
     if reason.cause is Cause.TOO_MANY_PODS:
-        return NodeReason(Rule.RESOURCES, Sentence.TOO_MANY_PODS, reason.code, because=reason)
+        return NodeReason(Rule.RESOURCES, ReasonMessage.TOO_MANY_PODS, reason.code, cause=reason)
     facts = {"resource": reason.resource}
-    return NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, reason.code, facts, reason)
+    return NodeReason(Rule.RESOURCES, ReasonMessage.INSUFFICIENT, reason.code, facts, reason)

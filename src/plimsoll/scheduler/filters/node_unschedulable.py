@@ -15,13 +15,13 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.static import StaticFilter
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
-class OpenNodes(Index):
+class SchedulableNodes(SnapshotIndex):
     """Which nodes are open, and how many are not."""
 
     def __init__(self) -> None:
@@ -31,29 +31,29 @@ class OpenNodes(Index):
     def grown(self, size: int) -> None:
         self.open = np.concatenate([self.open, np.ones(size - len(self.open), dtype=np.bool_)])
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
-        self._put(place, not node.spec.unschedulable)
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
+        self._put(row, not node.spec.unschedulable)
 
-    def node_removed(self, place: int, node: Node) -> None:
-        self._put(place, True)
+    def node_removed(self, row: int, node: Node) -> None:
+        self._put(row, True)
 
-    def _put(self, place: int, open: bool) -> None:
-        self.closed += int(self.open[place]) - int(open)
-        self.open[place] = open
+    def _put(self, row: int, open: bool) -> None:
+        self.closed += int(self.open[row]) - int(open)
+        self.open[row] = open
 
 
-class UnschedulableFilter(StaticFilter):
+class NodeUnschedulableFilter(StaticFilter):
     """Nodes that are open to new pods."""
 
     rule = Rule.UNSCHEDULABLE
-    reason = NodeReason(rule, Sentence.UNSCHEDULABLE, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.UNSCHEDULABLE, Code.UNRESOLVABLE)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
-        index = snapshot.index(OpenNodes)
-        if not index.closed or tolerated(task.pod.spec.tolerations, UNSCHEDULABLE):
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
+        index = snapshot.index(SchedulableNodes)
+        if not index.closed or tolerated(pod_info.pod.spec.tolerations, UNSCHEDULABLE):
             return None
-        return cls(task, snapshot, index.open)
+        return cls(pod_info, snapshot, index.open)
 
     def passes(self, node: Node) -> bool:
-        return not node.spec.unschedulable or tolerated(self.task.pod.spec.tolerations, UNSCHEDULABLE)
+        return not node.spec.unschedulable or tolerated(self.pod_info.pod.spec.tolerations, UNSCHEDULABLE)

@@ -18,39 +18,39 @@ from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.spread_counts import Spreading
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.filters.spread_counts import SpreadState
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.scheduler.topology.counts import NOWHERE
 
-_NO_LABEL = NodeReason(Rule.SPREAD, Sentence.SPREAD_NO_LABEL, Code.UNRESOLVABLE)
-_SKEW = NodeReason(Rule.SPREAD, Sentence.SPREAD, Code.UNSCHEDULABLE)
+_NO_LABEL = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD_NO_LABEL, Code.UNRESOLVABLE)
+_SKEW = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD, Code.UNSCHEDULABLE)
 
 
-class SpreadFilter(Filter):
+class PodTopologySpreadFilter(Filter):
     """The constraints that must hold."""
 
     rule: ClassVar[Rule] = Rule.SPREAD
 
-    def __init__(self, task: Task, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
-        super().__init__(task, snapshot)
-        self._spread = Spreading(task, snapshot, constraints)
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
+        super().__init__(pod_info, snapshot)
+        self._spread = SpreadState(pod_info, snapshot, constraints)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> SpreadFilter | NodeReason | None:
-        if not task.pod.spec.topology_spread_constraints:
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> PodTopologySpreadFilter | NodeReason | None:
+        if not pod_info.pod.spec.topology_spread_constraints:
             return None
-        constraints = read_constraints(task.pod, DO_NOT_SCHEDULE)
+        constraints = read_constraints(pod_info.pod, DO_NOT_SCHEDULE)
         if isinstance(constraints, SelectorProblem):
             facts = {"text": str(constraints)}
-            return NodeReason(cls.rule, Sentence.UNREADABLE, Code.UNRESOLVABLE, facts)
-        return cls(task, snapshot, constraints) if constraints else None
+            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, Code.UNRESOLVABLE, facts)
+        return cls(pod_info, snapshot, constraints) if constraints else None
 
     # -- for all nodes at once
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         no_label, skewed = self._refusals
         return ~(no_label | skewed)
 
@@ -75,9 +75,9 @@ class SpreadFilter(Filter):
 
     # -- for one node, as the books stand now
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         for number, constraint in enumerate(self._spread.constraints):
-            domain = self._spread.columns[number].ids[place]
+            domain = self._spread.columns[number].ids[row]
             if domain == NOWHERE:
                 return (_NO_LABEL,)
             sums, most = self._limit(number, constraint)
@@ -87,10 +87,10 @@ class SpreadFilter(Filter):
 
     # -- summing up
 
-    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         no_label, skewed = self._refusals
         counts = ((_NO_LABEL, removed & no_label), (_SKEW, removed & skewed))
         return [(reason, int(np.count_nonzero(mask))) for reason, mask in counts if mask.any()]
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         return removed & ~self._refusals[0]

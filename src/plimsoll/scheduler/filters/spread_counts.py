@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.filters.node_affinity import AffinityFilter
-from plimsoll.scheduler.filters.taint_toleration import TaintsFilter
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter
+from plimsoll.scheduler.filters.taint_toleration import TaintTolerationFilter
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.constraints import Constraint
 from plimsoll.scheduler.topology.counts import PlaceCounts
@@ -19,12 +19,12 @@ from plimsoll.scheduler.topology.domains import Domains
 from plimsoll.scheduler.topology.match_counts import Tallies
 
 
-class Spreading:
+class SpreadState:
     """Constraints on a snapshot: who is counted where."""
 
-    def __init__(self, task: Task, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
         self.constraints = constraints
-        self._task = task
+        self._task = pod_info
         self._snapshot = snapshot
         self._group = snapshot.index(Domains).group(tuple(each.topology_key for each in constraints))
         self.columns = self._group.columns
@@ -66,11 +66,11 @@ class Spreading:
     @cached_property
     def _wanted(self) -> Mask | None:
         """The nodes that the pod's node selector and required affinity mean; None: any."""
-        rule = AffinityFilter.read(self._task, self._snapshot)
-        return None if rule is None else rule.feasible()
+        rule = NodeAffinityFilter.pre_filter(self._task, self._snapshot)
+        return None if rule is None else rule.filter()
 
     @cached_property
     def _tolerated(self) -> Mask | None:
         """The nodes without a taint that keeps the pod away; None: all."""
-        rule = TaintsFilter.read(self._task, self._snapshot)
-        return None if rule is None else rule.feasible()
+        rule = TaintTolerationFilter.pre_filter(self._task, self._snapshot)
+        return None if rule is None else rule.filter()

@@ -18,16 +18,16 @@ from plimsoll.api.core import Node
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.journal import Journal
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 S = TypeVar("S", bound=Hashable)
 A = TypeVar("A", np.bool_, np.int64)
 
 
-class _Kept(Generic[A]):
+class _CachedColumn(Generic[A]):
     """The answers for one signature, and how far in the journal they go."""
 
     __slots__ = ("mark", "shown", "values")
@@ -39,7 +39,7 @@ class _Kept(Generic[A]):
         self.shown.flags.writeable = False
 
 
-class SignatureIndex(Index, Generic[S, A]):
+class SignatureIndex(SnapshotIndex, Generic[S, A]):
     """Answers by signature and place; override `relevant`, `answer` and, where few matter, `candidates`."""
 
     kept: ClassVar[int] = 512
@@ -49,7 +49,7 @@ class SignatureIndex(Index, Generic[S, A]):
         self.size = 0
         self.nodes: dict[int, Node] = {}
         self._journal = Journal()
-        self._known: dict[S, _Kept[A]] = {}
+        self._known: dict[S, _CachedColumn[A]] = {}
 
     # -- what a rule says
 
@@ -75,7 +75,7 @@ class SignatureIndex(Index, Generic[S, A]):
         """The answers at all places, to be read only; places without a node have any answer."""
         kept = self._known.pop(signature, None)
         if kept is None:
-            kept = _Kept(self._work_out(signature), self._journal.mark)
+            kept = _CachedColumn(self._work_out(signature), self._journal.mark)
             if len(self._known) >= self.kept:
                 del self._known[next(iter(self._known))]
         elif kept.mark != self._journal.mark or len(kept.values) != self.size:
@@ -85,20 +85,20 @@ class SignatureIndex(Index, Generic[S, A]):
 
     def _work_out(self, signature: S) -> NDArray[A]:
         values = np.full(self.size, self.otherwise(), dtype=self.dtype)
-        for place in self.candidates(signature):
-            values[place] = self.answer(signature, self.nodes[place])
+        for row in self.candidates(signature):
+            values[row] = self.answer(signature, self.nodes[row])
         return values
 
-    def _catch_up(self, signature: S, kept: _Kept[A]) -> _Kept[A]:
+    def _catch_up(self, signature: S, kept: _CachedColumn[A]) -> _CachedColumn[A]:
         changes, mark = self._journal.since(kept.mark), self._journal.mark
         if changes is None or len(changes) > len(self.nodes):
-            return _Kept(self._work_out(signature), mark)
+            return _CachedColumn(self._work_out(signature), mark)
         if len(kept.values) != self.size:
             more = np.full(self.size - len(kept.values), self.otherwise(), dtype=self.dtype)
-            kept = _Kept(np.concatenate([kept.values, more]), mark)
-        for place in changes:
-            node = self.nodes.get(place)
-            kept.values[place] = self.otherwise() if node is None else self.answer(signature, node)
+            kept = _CachedColumn(np.concatenate([kept.values, more]), mark)
+        for row in changes:
+            node = self.nodes.get(row)
+            kept.values[row] = self.otherwise() if node is None else self.answer(signature, node)
         kept.mark = mark
         return kept
 
@@ -107,18 +107,18 @@ class SignatureIndex(Index, Generic[S, A]):
     def grown(self, size: int) -> None:
         self.size = size
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
-        self.nodes[place] = node
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
+        self.nodes[row] = node
         if old is None or self.relevant(old) != self.relevant(node):
-            self.node_changed(place, node, old)
-            self._journal.note(place)
+            self.node_changed(row, node, old)
+            self._journal.note(row)
 
-    def node_removed(self, place: int, node: Node) -> None:
-        del self.nodes[place]
-        self.node_changed(place, None, node)
-        self._journal.note(place)
+    def node_removed(self, row: int, node: Node) -> None:
+        del self.nodes[row]
+        self.node_changed(row, None, node)
+        self._journal.note(row)
 
-    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+    def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
         """What matters of a node is new, other than it was, or gone."""
 
 
@@ -127,24 +127,24 @@ class StaticFilter(Filter):
 
     reason: ClassVar[NodeReason]
 
-    def __init__(self, task: Task, snapshot: Snapshot, mask: Mask | None = None) -> None:
-        super().__init__(task, snapshot)
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, mask: Mask | None = None) -> None:
+        super().__init__(pod_info, snapshot)
         self._mask = mask
 
     def passes(self, node: Node) -> bool:
         """The rule for one node."""
         raise NotImplementedError
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         assert self._mask is not None, "read() gives the mask"
         return self._mask
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        return () if self.passes(self.snapshot.node(place)) else (self.reason,)
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        return () if self.passes(self.snapshot.node(row)) else (self.reason,)
 
-    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         count = int(np.count_nonzero(removed))
         return [(self.reason, count)] if count else []
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         return np.zeros_like(removed)

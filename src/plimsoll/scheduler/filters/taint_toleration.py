@@ -14,8 +14,8 @@ from plimsoll.api.core import Node, Taint, Toleration
 from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 Tolerations: TypeAlias = "tuple[Toleration, ...]"
@@ -51,23 +51,23 @@ class HardTaints(SignatureIndex[Tolerations, np.bool_]):
     def candidates(self, signature: Tolerations) -> Iterable[int]:
         return self.tainted
 
-    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+    def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
         if new is not None and any(taint.effect in _HARD for taint in new.spec.taints):
-            self.tainted.add(place)
+            self.tainted.add(row)
         else:
-            self.tainted.discard(place)
+            self.tainted.discard(row)
 
 
-class TaintsFilter(StaticFilter):
+class TaintTolerationFilter(StaticFilter):
     """Taints that keep pods away unless they tolerate them."""
 
     rule = Rule.TAINTS
-    reason = NodeReason(rule, Sentence.TAINT, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.TAINT, Code.UNRESOLVABLE)
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
         index = snapshot.index(HardTaints)
-        return cls(task, snapshot, index.column(task.pod.spec.tolerations)) if index.tainted else None
+        return cls(pod_info, snapshot, index.column(pod_info.pod.spec.tolerations)) if index.tainted else None
 
     def passes(self, node: Node) -> bool:
-        return tolerates_hard_taints(self.task.pod.spec.tolerations, node)
+        return tolerates_hard_taints(self.pod_info.pod.spec.tolerations, node)

@@ -22,8 +22,8 @@ from typing import Self
 from plimsoll.api.core import Pod, TopologySpreadConstraint
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _ACTIONS = frozenset({"DoNotSchedule", "ScheduleAnyway"})
@@ -36,8 +36,8 @@ class UnsupportedFilter(Filter):
     rule = Rule.UNSUPPORTED
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
-        return unsupported(task.pod)
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
+        return unsupported(pod_info.pod)
 
 
 def unsupported(pod: Pod) -> NodeReason | None:
@@ -47,9 +47,9 @@ def unsupported(pod: Pod) -> NodeReason | None:
         return _reason("spec.schedulingGroup", spec.scheduling_group.pod_group_name or "")
     if spec.workload_ref is not None:
         return _reason("spec.workloadRef", spec.workload_ref.name)
-    for place, constraint in enumerate(spec.topology_spread_constraints):
+    for row, constraint in enumerate(spec.topology_spread_constraints):
         for name, value in _strange_words(constraint):
-            return _reason(f"spec.topologySpreadConstraints[{place}].{name}", value)
+            return _reason(f"spec.topologySpreadConstraints[{row}].{name}", value)
     return None
 
 
@@ -66,4 +66,4 @@ def _strange_words(constraint: TopologySpreadConstraint) -> Iterator[tuple[str, 
 
 def _reason(field: str, value: str) -> NodeReason:
     facts = {"field": field, "value": value or repr(value)}
-    return NodeReason(Rule.UNSUPPORTED, Sentence.NOT_IMPLEMENTED, Code.UNRESOLVABLE, facts)
+    return NodeReason(Rule.UNSUPPORTED, ReasonMessage.NOT_IMPLEMENTED, Code.UNRESOLVABLE, facts)

@@ -21,7 +21,7 @@ from plimsoll.api.node_selection import selector_matches, selector_problem
 from plimsoll.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_affinity import WantedNodes
+from plimsoll.scheduler.filters.node_affinity import NodeAffinityIndex
 from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.volumes import (
     VolumeClaim,
@@ -32,13 +32,13 @@ from plimsoll.scheduler.filters.volumes import (
     uses_claims,
     volume_claims,
 )
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _RULE = Rule.VOLUME_BINDING
-_AFFINITY = reason(_RULE, Sentence.VOLUME_AFFINITY)
-_GONE = reason(_RULE, Sentence.VOLUME_GONE)
+_AFFINITY = reason(_RULE, ReasonMessage.VOLUME_AFFINITY)
+_GONE = reason(_RULE, ReasonMessage.VOLUME_GONE)
 
 
 class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
@@ -67,20 +67,24 @@ class VolumeBindingFilter(Filter):
 
     rule = _RULE
 
-    def __init__(self, task: Task, snapshot: Snapshot, affinities: Sequence[NodeSelector | None]) -> None:
-        super().__init__(task, snapshot)
+    def __init__(
+        self, pod_info: PodInfo, snapshot: Snapshot, affinities: Sequence[NodeSelector | None]
+    ) -> None:
+        super().__init__(pod_info, snapshot)
         self._affinities = affinities
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
-        pod = task.pod
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
+        pod = pod_info.pod
         if not pod.spec.volumes or not uses_claims(pod):
             return None
         claims: list[PersistentVolumeClaim] = []
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                missing = Sentence.VOLUME_CLAIM_NOT_MADE if used.made else Sentence.VOLUME_CLAIM_MISSING
+                missing = (
+                    ReasonMessage.VOLUME_CLAIM_NOT_MADE if used.made else ReasonMessage.VOLUME_CLAIM_MISSING
+                )
                 return reason(_RULE, missing, claim=used.name)
             problem = _problem(claim, used, pod)
             if problem is not None:
@@ -96,9 +100,9 @@ class VolumeBindingFilter(Filter):
                 affinities.append(None)
             elif volume.spec.node_affinity is not None and volume.spec.node_affinity.required is not None:
                 affinities.append(volume.spec.node_affinity.required)
-        return cls(task, snapshot, affinities) if affinities else None
+        return cls(pod_info, snapshot, affinities) if affinities else None
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         if None in self._affinities:
             return np.zeros(self.snapshot.size, dtype=np.bool_)
         columns = [self._column(affinity) for affinity in self._affinities if affinity is not None]
@@ -110,10 +114,10 @@ class VolumeBindingFilter(Filter):
         fields = any(term.match_fields for term in affinity.node_selector_terms)
         if fields or selector_problem(affinity) is not None:
             return self.snapshot.index(VolumeNodes).column(affinity)
-        return self.snapshot.index(WantedNodes).column(((), affinity))
+        return self.snapshot.index(NodeAffinityIndex).column(((), affinity))
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        node = self.snapshot.node(place)
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        node = self.snapshot.node(row)
         for affinity in self._affinities:
             if affinity is None:
                 return (_GONE,)
@@ -121,21 +125,21 @@ class VolumeBindingFilter(Filter):
                 return (_AFFINITY,)
         return ()
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         return np.zeros_like(removed)
 
 
 def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeReason | None:
     """Why a claim that is there cannot be used by a pod."""
     if claim.status.phase == "Lost":
-        return reason(_RULE, Sentence.VOLUME_CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
+        return reason(_RULE, ReasonMessage.VOLUME_CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
     if claim.metadata.deletion_timestamp is not None:
-        return reason(_RULE, Sentence.VOLUME_CLAIM_DELETED, claim=used.name)
+        return reason(_RULE, ReasonMessage.VOLUME_CLAIM_DELETED, claim=used.name)
     if used.made and not is_made_for(claim, pod):
         meta = pod.metadata
         return reason(
             _RULE,
-            Sentence.VOLUME_CLAIM_NOT_OWNED,
+            ReasonMessage.VOLUME_CLAIM_NOT_OWNED,
             claim=f"{claim.metadata.namespace}/{used.name}",
             pod=f"{meta.namespace}/{meta.name}",
         )
@@ -150,11 +154,11 @@ def _unbound(claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> Nod
         name = claim.storage_class
         found = snapshot.find(StorageClass, "", name) if name else None
         if found is not None and found.volume_binding_mode is None:
-            return reason(_RULE, Sentence.VOLUME_CLASS_MODELESS, storage_class=name)
+            return reason(_RULE, ReasonMessage.VOLUME_CLASS_MODELESS, storage_class=name)
         waits = found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         if not waits or claim.spec.volume_name:
             at_once = True
         elif waiting is None:
             facts = {"claim": claim.metadata.name, "storage_class": name}
-            waiting = reason(_RULE, Sentence.VOLUME_CLAIM_WAITS, **facts)
-    return reason(_RULE, Sentence.VOLUME_CLAIM_UNBOUND) if at_once else waiting
+            waiting = reason(_RULE, ReasonMessage.VOLUME_CLAIM_WAITS, **facts)
+    return reason(_RULE, ReasonMessage.VOLUME_CLAIM_UNBOUND) if at_once else waiting

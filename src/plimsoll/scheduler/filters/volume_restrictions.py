@@ -19,9 +19,9 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.volumes import count, find_claim, has_any, part, reason, text, volume_claims
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: What a disk is known by, and whether it is mounted read-only.
@@ -31,9 +31,9 @@ _GCE, _AWS, _ISCSI, _RBD = "gcePersistentDisk", "awsElasticBlockStore", "iscsi",
 _KINDS = frozenset({_GCE, _AWS, _ISCSI, _RBD})
 _MATTER = _KINDS | {"persistentVolumeClaim"}
 _RULE = Rule.VOLUME_RESTRICTIONS
-_DISK_IN_USE = NodeReason(_RULE, Sentence.DISK_IN_USE, Code.UNSCHEDULABLE)
-_IN_USE_HERE = NodeReason(_RULE, Sentence.VOLUME_IN_USE, Code.UNSCHEDULABLE)
-_IN_USE_ELSEWHERE = NodeReason(_RULE, Sentence.VOLUME_IN_USE, Code.UNRESOLVABLE)
+_DISK_IN_USE = NodeReason(_RULE, ReasonMessage.DISK_IN_USE, Code.UNSCHEDULABLE)
+_IN_USE_HERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, Code.UNSCHEDULABLE)
+_IN_USE_ELSEWHERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, Code.UNRESOLVABLE)
 
 
 def disks(pod: Pod) -> Iterator[Disk]:
@@ -60,27 +60,27 @@ def conflicts(one: Disk, other: Disk) -> bool:
     return one[0] == other[0] and not (one[1] and other[1])
 
 
-class VolumeUsers(Index):
+class VolumeUsers(SnapshotIndex):
     """Where the pods are that use a claim or a disk."""
 
     def __init__(self) -> None:
         self._claims: dict[tuple[str, str], Counter[int]] = {}
         self._disks: dict[Disk, Counter[int]] = {}
 
-    def pod_added(self, place: int, pod: Pod) -> None:
-        self._count(place, pod, 1)
+    def pod_added(self, row: int, pod: Pod) -> None:
+        self._count(row, pod, 1)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
-        self._count(place, pod, -1)
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        self._count(row, pod, -1)
 
-    def _count(self, place: int, pod: Pod, by: int) -> None:
+    def _count(self, row: int, pod: Pod, by: int) -> None:
         if not pod.spec.volumes or not has_any(pod, _MATTER):
             return
         for used in volume_claims(pod):
             if not used.made:
-                count(self._claims, (pod.metadata.namespace, used.name), place, by)
+                count(self._claims, (pod.metadata.namespace, used.name), row, by)
         for disk in disks(pod):
-            count(self._disks, disk, place, by)
+            count(self._disks, disk, row, by)
 
     def users(self, namespace: str, claim: str) -> Iterable[int]:
         """The places of the pods that use a claim."""
@@ -100,15 +100,15 @@ class VolumeRestrictionsFilter(Filter):
     rule = _RULE
 
     def __init__(
-        self, task: Task, snapshot: Snapshot, own: Sequence[Disk], users: Sequence[frozenset[int]]
+        self, pod_info: PodInfo, snapshot: Snapshot, own: Sequence[Disk], users: Sequence[frozenset[int]]
     ) -> None:
-        super().__init__(task, snapshot)
+        super().__init__(pod_info, snapshot)
         self._own = own
         self._users = users
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
-        pod = task.pod
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
+        pod = pod_info.pod
         if not pod.spec.volumes or not has_any(pod, _MATTER):
             return None
         users: list[frozenset[int]] = []
@@ -117,14 +117,14 @@ class VolumeRestrictionsFilter(Filter):
                 continue
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                return reason(_RULE, Sentence.VOLUME_CLAIM_MISSING, claim=used.name)
+                return reason(_RULE, ReasonMessage.VOLUME_CLAIM_MISSING, claim=used.name)
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 index = snapshot.index(VolumeUsers)
                 users.append(frozenset(index.users(pod.metadata.namespace, used.name)))
         own = tuple(disks(pod))
-        return cls(task, snapshot, own, [each for each in users if each]) if own or any(users) else None
+        return cls(pod_info, snapshot, own, [each for each in users if each]) if own or any(users) else None
 
-    def feasible(self) -> Mask:
+    def filter(self) -> Mask:
         if self._users:
             return np.zeros(self.snapshot.size, dtype=np.bool_)
         mask = np.ones(self.snapshot.size, dtype=np.bool_)
@@ -133,27 +133,27 @@ class VolumeRestrictionsFilter(Filter):
             mask[list(index.mounts(disk))] = False
         return mask
 
-    def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        here = [disk for pod in self.snapshot.pods_at(place) for disk in disks(pod)] if self._own else []
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        here = [disk for pod in self.snapshot.pods_at(row) for disk in disks(pod)] if self._own else []
         if any(conflicts(own, disk) for own in self._own for disk in here):
             return (_DISK_IN_USE,)
         if self._users:
-            return (_IN_USE_HERE if self._all_at(place) else _IN_USE_ELSEWHERE,)
+            return (_IN_USE_HERE if self._all_at(row) else _IN_USE_ELSEWHERE,)
         return ()
 
-    def _all_at(self, place: int) -> bool:
+    def _all_at(self, row: int) -> bool:
         """Whether all users of the claims are at a place, so that their leaving it would help."""
-        return all(users == {place} for users in self._users)
+        return all(users == {row} for users in self._users)
 
-    def resolvable(self, removed: Mask) -> Mask:
+    def resolvable_nodes(self, removed: Mask) -> Mask:
         if not self._users:
             return removed.copy()
         mask = np.zeros_like(removed)
-        for place in {place for users in self._users for place in users}:
-            mask[place] = removed[place] and self._all_at(place)
+        for row in {row for users in self._users for row in users}:
+            mask[row] = removed[row] and self._all_at(row)
         if self._own:  # a place with a disk conflict is told as such, and others' leaving is tried there
             index = self.snapshot.index(VolumeUsers)
             for disk in self._own:
-                for place in index.mounts(disk):
-                    mask[place] = removed[place]
+                for row in index.mounts(disk):
+                    mask[row] = removed[row]
         return mask

@@ -17,8 +17,8 @@ from plimsoll.api.storage import PersistentVolume
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
 from plimsoll.scheduler.filters.volumes import find_claim, find_volume, reason, uses_claims, volume_claims
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _NEW_NAMES = {
@@ -71,15 +71,17 @@ class VolumeZoneFilter(StaticFilter):
     """What the labels of a pod's volumes ask of a node."""
 
     rule = Rule.VOLUME_ZONE
-    reason = reason(Rule.VOLUME_ZONE, Sentence.VOLUME_ZONE)
+    reason = reason(Rule.VOLUME_ZONE, ReasonMessage.VOLUME_ZONE)
 
-    def __init__(self, task: Task, snapshot: Snapshot, wanted: tuple[Topology, ...], mask: Mask) -> None:
-        super().__init__(task, snapshot, mask)
+    def __init__(
+        self, pod_info: PodInfo, snapshot: Snapshot, wanted: tuple[Topology, ...], mask: Mask
+    ) -> None:
+        super().__init__(pod_info, snapshot, mask)
         self._wanted = wanted
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
-        pod = task.pod
+    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
+        pod = pod_info.pod
         if not pod.spec.volumes or not uses_claims(pod):
             return None
         wanted: list[Topology] = []
@@ -87,20 +89,20 @@ class VolumeZoneFilter(StaticFilter):
             if used.made:
                 continue  # upstream leaves these out, too: what made the claim says where by node affinity
             if not used.name:
-                return reason(cls.rule, Sentence.VOLUME_CLAIM_UNNAMED)
+                return reason(cls.rule, ReasonMessage.VOLUME_CLAIM_UNNAMED)
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                return reason(cls.rule, Sentence.VOLUME_CLAIM_MISSING, claim=used.name)
+                return reason(cls.rule, ReasonMessage.VOLUME_CLAIM_MISSING, claim=used.name)
             if not claim.spec.volume_name:
                 continue  # what is not bound is refused elsewhere
             volume = find_volume(claim.spec.volume_name, snapshot)
             if volume is None:
-                return reason(cls.rule, Sentence.VOLUME_MISSING, volume=claim.spec.volume_name)
+                return reason(cls.rule, ReasonMessage.VOLUME_MISSING, volume=claim.spec.volume_name)
             wanted.extend(topologies(volume))
         if not wanted:
             return None
         signature = tuple(dict.fromkeys(wanted))
-        return cls(task, snapshot, signature, snapshot.index(ZoneNodes).column(signature))
+        return cls(pod_info, snapshot, signature, snapshot.index(ZoneNodes).column(signature))
 
     def passes(self, node: Node) -> bool:
         return is_there(self._wanted, node)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from plimsoll.api.core import Pod
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 K = TypeVar("K")
@@ -72,7 +72,7 @@ def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     )
 
 
-def reason(rule: Rule, sentence: Sentence, **facts: object) -> NodeReason:
+def reason(rule: Rule, sentence: ReasonMessage, **facts: object) -> NodeReason:
     """A reason that no other pod's leaving would change."""
     return NodeReason(rule, sentence, Code.UNRESOLVABLE, facts)
 

@@ -19,16 +19,16 @@ from plimsoll.api.quantity import INT64_MAX
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.fit import request_shortages
-from plimsoll.scheduler.devices import Memory, Shape
-from plimsoll.scheduler.filters.node_resources import delegated_resources, tell_shortage
+from plimsoll.scheduler.devices import SearchCache, SearchResults
+from plimsoll.scheduler.filters.node_resources import delegated_resources, shortage_reason
 from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.importance import priority_of
 from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
-from plimsoll.scheduler.snapshot.index import Index
-from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
+from plimsoll.scheduler.unschedulable_cache import pod_signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class CandidateLimits:
     percentage: int = 10
     absolute: int = 100
 
-    def count(self, places: int) -> int:
-        return min(places, max(places * self.percentage // 100, self.absolute))
+    def count(self, rows: int) -> int:
+        return min(rows, max(rows * self.percentage // 100, self.absolute))
 
 
-class Refusals(Memory):
+class Refusals(SearchCache):
     """Where dry runs failed, by pod and place, until something is given back there.
 
     That a pod does not fit although all pods below it are gone stays true whoever comes, with one exception:
@@ -53,15 +53,15 @@ class Refusals(Memory):
         super().__init__()
         self._joined: set[int] = set()
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         if pod.spec.resource_claims:
-            self._joined.add(place)
+            self._joined.add(row)
 
-    def shape(self, key: bytes) -> Shape:
-        for place in self._joined:
-            self.forget(place)
+    def results_for(self, key: bytes) -> SearchResults:
+        for row in self._joined:
+            self.forget(row)
         self._joined.clear()
-        return super().shape(key)
+        return super().results_for(key)
 
     def settle(self) -> None:
         """Those who came since it was last asked were there only for the sake of argument."""
@@ -77,7 +77,7 @@ class Refusals(Memory):
                 self.clear()
 
 
-class Priorities(Index):
+class Priorities(SnapshotIndex):
     """The lowest priority of a pod, place by place; where there are no pods, it is above all others."""
 
     def __init__(self) -> None:
@@ -88,24 +88,24 @@ class Priorities(Index):
         before, self.lowest = self.lowest, np.full(size, INT64_MAX, dtype=np.int64)
         self.lowest[: len(before)] = before
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         priority = priority_of(pod)
-        self._counts.setdefault(place, Counter())[priority] += 1
-        if priority < self.lowest[place]:
-            self.lowest[place] = priority
+        self._counts.setdefault(row, Counter())[priority] += 1
+        if priority < self.lowest[row]:
+            self.lowest[row] = priority
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
-        priority, counts = priority_of(pod), self._counts[place]
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        priority, counts = priority_of(pod), self._counts[row]
         counts[priority] -= 1
         if not counts[priority]:
             del counts[priority]
-            self.lowest[place] = min(counts, default=INT64_MAX)
+            self.lowest[row] = min(counts, default=INT64_MAX)
             if not counts:
-                del self._counts[place]
+                del self._counts[row]
 
-    def node_removed(self, place: int, node: Node) -> None:
-        self._counts.pop(place, None)
-        self.lowest[place] = INT64_MAX
+    def node_removed(self, row: int, node: Node) -> None:
+        self._counts.pop(row, None)
+        self.lowest[row] = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +119,17 @@ class Candidates:
 
 def find_candidates(
     examination: Examination,
-    places: Mask,
+    rows: Mask,
     budgets: Budgets,
     nominations: Nominations | None = None,
     offset: int = 0,
     limits: CandidateLimits | None = None,
 ) -> Candidates:
     """Look for victims on these places, from the one at `offset` on and around."""
-    task, snapshot = examination.task, examination.snapshot
-    potential = np.flatnonzero(places & snapshot.alive)
+    pod_info, snapshot = examination.pod_info, examination.snapshot
+    potential = np.flatnonzero(rows & snapshot.alive)
     enough = (limits or CandidateLimits()).count(len(potential))
-    inhabited = snapshot.index(Priorities).lowest[potential] < task.priority
+    inhabited = snapshot.index(Priorities).lowest[potential] < pod_info.priority
     tally = _Tally()
     deserted = potential[~inhabited]
     if examination.devices is not None:
@@ -140,24 +140,24 @@ def find_candidates(
     turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
     known = _known_refusals(examination)
     if known is not None:
-        refused = turned[known.refused_at[turned] >= snapshot.freed[turned]]
+        refused = turned[known.refused_at[turned] >= snapshot.node_generations[turned]]
         for number, count in Counter(known.kinds[refused].tolist()).items():
             tally.add(known.reasons[number], count)
-        turned = turned[known.refused_at[turned] < snapshot.freed[turned]]
+        turned = turned[known.refused_at[turned] < snapshot.node_generations[turned]]
     found: list[Victims] = []
     harmless = 0
     books_first = not examination.concerns(Rule.PORTS)  # no rule about other pods comes before the books
-    for place in turned.tolist():
+    for row in turned.tolist():
         promised: Sequence[Pod] = ()
         if nominations is not None:
-            promised = nominations.at(snapshot.node(place).metadata.name, task.priority, task.key)
-        answer: Victims | tuple[NodeReason, ...] = find_shortages(examination, place) if books_first else ()
+            promised = nominations.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
+        answer: Victims | tuple[NodeReason, ...] = find_shortages(examination, row) if books_first else ()
         if not answer:
-            answer = select_victims_quickly(examination, place, budgets, promised)
+            answer = select_victims_quickly(examination, row, budgets, promised)
         if not isinstance(answer, Victims):
             tally.add(answer)
             if known is not None and not promised:
-                known.refuse(place, int(snapshot.freed[place]), answer)
+                known.refuse(row, int(snapshot.node_generations[row]), answer)
         elif answer.pods:
             found.append(answer)
             harmless += not answer.broken
@@ -170,32 +170,34 @@ def find_candidates(
     return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
 
 
-def _known_refusals(examination: Examination) -> Shape | None:
+def _known_refusals(examination: Examination) -> SearchResults | None:
     """What is remembered of pods like this one; None if pods elsewhere have a say in where it fits."""
     if examination.concerns(Rule.SPREAD, Rule.INTER_POD):
         return None
-    return examination.snapshot.index(Refusals).shape(likeness(examination.task))
+    return examination.snapshot.index(Refusals).results_for(pod_signature(examination.pod_info))
 
 
-def find_shortages(examination: Examination, place: int) -> tuple[NodeReason, ...]:
+def find_shortages(examination: Examination, row: int) -> tuple[NodeReason, ...]:
     """What a node lacks by its books even without all pods below the one to come.
 
     Empty does not mean that the pod fits: pools and all rules but the books are left to a dry run.
     """
-    task, ledger = examination.task, examination.snapshot.ledger(place)
-    if not examination.stands(place):
+    pod_info, ledger = examination.pod_info, examination.snapshot.ledger(row)
+    if not examination.stands(row):
         return ()
-    left = {name: ledger.requested.get(name, 0) for name in task.demand}
+    left = {name: ledger.requested.get(name, 0) for name in pod_info.requests}
     pods = len(ledger)
     for entry in ledger.entries.values():
-        if priority_of(entry.pod) < task.priority:
+        if priority_of(entry.pod) < pod_info.priority:
             if entry.holds:
                 return ()
             pods -= 1
             for name in left:
                 left[name] -= entry.units.get(name, 0)
-    skip = delegated_resources(task, examination.snapshot)
-    return tuple(map(tell_shortage, request_shortages(task.demand, ledger.allocatable, left, pods, skip)))
+    skip = delegated_resources(pod_info, examination.snapshot)
+    return tuple(
+        map(shortage_reason, request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
+    )
 
 
 class _Tally:

@@ -1,7 +1,7 @@
 """Which pods were promised which node.
 
 Owns `Nominations`. A pod whose victims are on their way out is nominated to their node; until it gets there,
-pods of the same or of lower priority must leave it room (`why_not`). Promises come from a pod's
+pods of the same or of lower priority must leave it room (`filter_node`). Promises come from a pod's
 `status.nominatedNodeName` and from our own preemptions, which count at once: what the API says is believed
 again when it has heard of them. A pod that is bound, assumed or gone has no use for a promise: `drop` it.
 """
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node import pod_key
-from plimsoll.scheduler.devices import Fit
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.devices import NodeFit
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
 from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.snapshot.snapshot import FINISHED, Snapshot
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Nominations:
     def hear(self, pod: Pod) -> None:
         """A pod is new or has changed."""
         key, name = pod_key(pod), pod.status.nominated_node_name
-        if pod.spec.node_name or pod.status.phase in FINISHED:
+        if pod.spec.node_name or pod.status.phase in TERMINAL_PHASES:
             self.drop(key)
             return
         known = self._by_pod.get(key)
@@ -103,16 +103,16 @@ class Nominations:
         here = self._by_node.get(node, {})
         return [each.pod for each in here.values() if priority_of(each.pod) < priority]
 
-    def why_not(
-        self, task: Task, place: int, snapshot: Snapshot, settings: Settings | None = None
+    def filter_node(
+        self, pod_info: PodInfo, row: int, snapshot: Snapshot, settings: SchedulerProfile | None = None
     ) -> tuple[NodeReason, ...]:
         """Why a pod that fits on a node must leave it to those it was promised to; empty if it need not."""
         if not self._by_node:
             return ()
-        others = self.at(snapshot.node(place).metadata.name, task.priority, task.key)
+        others = self.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
         if not others:
             return ()
-        examination = Examination(task, snapshot, settings or Settings.default(), standing=False)
-        with Hypothesis(snapshot, place, examination.claims_beside(others)) as hypothesis:
+        examination = Examination(pod_info, snapshot, settings or SchedulerProfile.default(), standing=False)
+        with Hypothesis(snapshot, row, examination.claims_beside(others)) as hypothesis:
             answer = examination.ask_among(others, hypothesis)
-        return () if isinstance(answer, Fit) else answer
+        return () if isinstance(answer, NodeFit) else answer

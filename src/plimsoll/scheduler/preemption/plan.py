@@ -22,9 +22,9 @@ from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.result import NoPreemption, Preemption
 from plimsoll.scheduler.preemption.victims import Victims
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 NEVER = "Never"
@@ -34,13 +34,13 @@ BY_SCHEDULER = "PreemptionByScheduler"
 #: Added to priorities before they are summed up, so that more victims never sum up to less.
 _LIFT = 2**31
 
-_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, Sentence.NOT_HELPFUL, Code.UNRESOLVABLE)
+_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, ReasonMessage.NOT_HELPFUL, Code.UNRESOLVABLE)
 
 
 def plan_preemption(
-    unplaced: Unplaced,
+    fit_error: FitError,
     snapshot: Snapshot,
-    settings: Settings,
+    settings: SchedulerProfile,
     budgets: Iterable[PodDisruptionBudget] = (),
     new_id: NewId | None = None,
     nominations: Nominations | None = None,
@@ -52,46 +52,46 @@ def plan_preemption(
 
     `offset` says at which node to begin; whoever calls lets it go round, so that all nodes take turns.
     """
-    task = unplaced.task
-    barred = why_not_eligible(unplaced, snapshot, nominations)
+    pod_info = fit_error.pod_info
+    barred = why_not_eligible(fit_error, snapshot, nominations)
     if barred is not None:
-        return NoPreemption(unplaced.nodes, ((barred, 0),), clears=False)
-    if unplaced.resolvable is None or not unplaced.resolvable.any():
-        return NoPreemption(unplaced.nodes, ((_NOT_HELPFUL, unplaced.nodes),))
+        return NoPreemption(fit_error.nodes, ((barred, 0),), clears=False)
+    if fit_error.resolvable is None or not fit_error.resolvable.any():
+        return NoPreemption(fit_error.nodes, ((_NOT_HELPFUL, fit_error.nodes),))
 
-    examination = Examination(task, snapshot, settings, new_id)
+    examination = Examination(pod_info, snapshot, settings, new_id)
     candidates = find_candidates(
-        examination, unplaced.resolvable, Budgets(budgets), nominations, offset, limits
+        examination, fit_error.resolvable, Budgets(budgets), nominations, offset, limits
     )
     if not candidates.found:
         reasons = candidates.reasons
-        if candidates.seen < unplaced.nodes:
-            reasons += ((_NOT_HELPFUL, unplaced.nodes - candidates.seen),)
-        return NoPreemption(unplaced.nodes, reasons)
+        if candidates.seen < fit_error.nodes:
+            reasons += ((_NOT_HELPFUL, fit_error.nodes - candidates.seen),)
+        return NoPreemption(fit_error.nodes, reasons)
 
     chosen = choose_victims(candidates.found)
-    node = snapshot.node(chosen.place).metadata.name
-    outbid = nominations.lower_at(node, task.priority) if nominations is not None else ()
-    return Preemption(node, chosen.place, chosen.pods, chosen.broken, task.pod, tuple(outbid))
+    node = snapshot.node(chosen.row).metadata.name
+    outbid = nominations.lower_at(node, pod_info.priority) if nominations is not None else ()
+    return Preemption(node, chosen.row, chosen.pods, chosen.broken, pod_info.pod, tuple(outbid))
 
 
 def why_not_eligible(
-    unplaced: Unplaced, snapshot: Snapshot, nominations: Nominations | None = None
+    fit_error: FitError, snapshot: Snapshot, nominations: Nominations | None = None
 ) -> NodeReason | None:
     """Why a pod may not preempt now: it never does, or pods are already leaving to make room for it."""
-    pod = unplaced.task.pod
+    pod = fit_error.pod_info.pod
     if pod.spec.preemption_policy == NEVER:
-        return NodeReason(Rule.PREEMPTION, Sentence.NEVER_PREEMPTS, Code.UNSCHEDULABLE)
-    promise = nominations.of(unplaced.task.key) if nominations is not None else None
+        return NodeReason(Rule.PREEMPTION, ReasonMessage.NEVER_PREEMPTS, Code.UNSCHEDULABLE)
+    promise = nominations.of(fit_error.pod_info.key) if nominations is not None else None
     node = promise.node if promise is not None else pod.status.nominated_node_name
-    place = snapshot.place_of(node) if node else None
-    if place is None or unplaced.resolvable is None or not unplaced.resolvable[place]:
+    row = snapshot.row_of(node) if node else None
+    if row is None or fit_error.resolvable is None or not fit_error.resolvable[row]:
         return None  # no promise, or one that is of no use any more
     asked = promise.victims if promise is not None else frozenset()
-    for other in snapshot.pods_at(place):
-        below = priority_of(other) < unplaced.task.priority
+    for other in snapshot.pods_at(row):
+        below = priority_of(other) < fit_error.pod_info.priority
         if below and (pod_key(other) in asked or is_leaving(other)):
-            return NodeReason(Rule.PREEMPTION, Sentence.VICTIMS_LEAVING, Code.UNSCHEDULABLE)
+            return NodeReason(Rule.PREEMPTION, ReasonMessage.VICTIMS_LEAVING, Code.UNSCHEDULABLE)
     return None
 
 

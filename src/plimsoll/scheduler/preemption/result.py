@@ -22,7 +22,7 @@ class Preemption:
     """A pod fits on a node once these pods are gone, the most important of them first."""
 
     node: str
-    place: int
+    row: int
     victims: tuple[Pod, ...]
     broken_budgets: int  #: how many victims go although a disruption budget says otherwise
     pod: Pod  #: for whom

@@ -20,8 +20,8 @@ from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.lines import Entry
 from plimsoll.ledger.node import NodeLedger, pod_key
-from plimsoll.scheduler.devices import Fit
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.devices import NodeFit
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -35,38 +35,38 @@ class Hypothesis:
     """
 
     def __init__(
-        self, snapshot: Snapshot, place: int, kept: Collection[str] = (), *, frees_devices: bool = True
+        self, snapshot: Snapshot, row: int, kept: Collection[str] = (), *, frees_devices: bool = True
     ) -> None:
         self.snapshot = snapshot
-        self.place = place
+        self.row = row
         self._kept = frozenset(kept)
         self._frees_devices = frees_devices
-        self._original: NodeLedger = snapshot.ledger(place)
+        self._original: NodeLedger = snapshot.ledger(row)
         self._lifted: dict[str, Entry] = {}
-        self._added: dict[str, Task] = {}
+        self._added: dict[str, PodInfo] = {}
         #: What claims held before, for those that hold something else now.
         self._before: dict[str, AllocationResult | None] = {}
 
     def __enter__(self) -> Hypothesis:
-        self._stamp, self._freed = self.snapshot.stamp, self.snapshot.freed.copy()
-        self.snapshot.ledgers[self.place] = self._original.clone()
+        self._stamp, self._freed = self.snapshot.generation, self.snapshot.node_generations.copy()
+        self.snapshot.ledgers[self.row] = self._original.clone()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        snapshot, place = self.snapshot, self.place
-        for task in self._added.values():
-            self._tell_removed(task.pod)
+        snapshot, row = self.snapshot, self.row
+        for pod_info in self._added.values():
+            self._tell_removed(pod_info.pod)
         for entry in self._lifted.values():
             self._tell_added(entry.pod)
         # What was added is let go before what was lifted holds its devices again.
         for uid, before in sorted(self._before.items(), key=lambda item: item[1] is not None):
             self._hold(uid, before)
-        snapshot.ledgers[place] = self._original
+        snapshot.ledgers[row] = self._original
         self._refresh()
-        snapshot.stamp = self._stamp
-        snapshot.freed[:] = self._freed
+        snapshot.generation = self._stamp
+        snapshot.node_generations[:] = self._freed
 
     # -- pods of the place
 
@@ -81,7 +81,7 @@ class Hypothesis:
 
     def lift(self, pods: Iterable[Pod]) -> None:
         """Take pods off the books; claims that nobody else uses let their devices go."""
-        book = self.snapshot.ledger(self.place)
+        book = self.snapshot.ledger(self.row)
         entries = [book.remove(pod) for pod in pods]
         for entry in entries:
             self._lifted[pod_key(entry.pod)] = entry
@@ -94,7 +94,7 @@ class Hypothesis:
 
     def put_back(self, pods: Iterable[Pod]) -> None:
         """Book pods again as they were; their claims hold what they held."""
-        book = self.snapshot.ledger(self.place)
+        book = self.snapshot.ledger(self.row)
         for pod in pods:
             entry = self._lifted.pop(pod_key(pod))
             book.restore(entry)
@@ -107,23 +107,23 @@ class Hypothesis:
 
     # -- others
 
-    def add(self, task: Task, fit: Fit | None = None) -> None:
+    def add(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
         """Book another pod, whether there is room for it or not; with `fit`, its claims and devices too."""
-        pod = task.pod
-        self.snapshot.ledger(self.place).assume(pod, fit.bills if fit is not None else ())
-        self._added[task.key] = task
+        pod = pod_info.pod
+        self.snapshot.ledger(self.row).assume(pod, fit.bills if fit is not None else ())
+        self._added[pod_info.key] = pod_info
         self._tell_added(pod)
-        for claim in task.waiting if fit is not None else ():
+        for claim in pod_info.unallocated_claims if fit is not None else ():
             assert fit is not None
             self._hold(claim.metadata.uid, fit.allocations[claim.metadata.name])
         self._refresh()
 
-    def take_out(self, task: Task) -> None:
+    def take_out(self, pod_info: PodInfo) -> None:
         """Take away a pod that was added."""
-        del self._added[task.key]
-        self.snapshot.ledger(self.place).remove(task.pod)
-        self._tell_removed(task.pod)
-        for claim in task.waiting:
+        del self._added[pod_info.key]
+        self.snapshot.ledger(self.row).remove(pod_info.pod)
+        self._tell_removed(pod_info.pod)
+        for claim in pod_info.unallocated_claims:
             uid = claim.metadata.uid
             if uid in self._before:
                 self._hold(uid, self._before[uid])
@@ -140,25 +140,25 @@ class Hypothesis:
     def _is_abandoned(self, claim: ResourceClaim) -> bool:
         """Whether none of those who use a claim is left."""
         meta = claim.metadata
-        if not self._frees_devices or meta.uid in self._kept or self.snapshot.held(meta.uid) is None:
+        if not self._frees_devices or meta.uid in self._kept or self.snapshot.allocation_of(meta.uid) is None:
             return False
-        users = self.snapshot.users(meta.namespace, meta.name)
+        users = self.snapshot.claim_users(meta.namespace, meta.name)
         return self._lifted.keys() >= {*users, *(user.uid for user in claim.status.reserved_for)}
 
     def _hold(self, uid: str, allocation: AllocationResult | None) -> None:
-        self._before.setdefault(uid, self.snapshot.held(uid))
-        self.snapshot._hold(uid, allocation)
+        self._before.setdefault(uid, self.snapshot.allocation_of(uid))
+        self.snapshot._set_allocation(uid, allocation)
 
     def _tell_added(self, pod: Pod) -> None:
         # Indexes that are made in the middle of a hypothesis are filled from what is booked.
-        self.snapshot._booked[pod_key(pod)] = (self.place, pod)
+        self.snapshot._pods[pod_key(pod)] = (self.row, pod)
         for index in self.snapshot._indexes.values():
-            index.pod_added(self.place, pod)
+            index.pod_added(self.row, pod)
 
     def _tell_removed(self, pod: Pod) -> None:
-        del self.snapshot._booked[pod_key(pod)]
+        del self.snapshot._pods[pod_key(pod)]
         for index in self.snapshot._indexes.values():
-            index.pod_removed(self.place, pod)
+            index.pod_removed(self.row, pod)
 
     def _refresh(self) -> None:
-        self.snapshot.columns.refresh(self.place, self.snapshot.ledger(self.place))
+        self.snapshot.columns.refresh(self.row, self.snapshot.ledger(self.row))

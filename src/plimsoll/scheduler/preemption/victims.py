@@ -15,48 +15,48 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.node import pod_key
 from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.devices import Fit
+from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
 from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 
-NO_VICTIMS = NodeReason(Rule.PREEMPTION, Sentence.NO_VICTIMS, Code.UNRESOLVABLE)
+NO_VICTIMS = NodeReason(Rule.PREEMPTION, ReasonMessage.NO_VICTIMS, Code.UNRESOLVABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
     """The pods that would have to leave a node, the most important first; `broken` of them break a budget."""
 
-    place: int
+    row: int
     pods: tuple[Pod, ...]
     broken: int = 0
 
 
 def select_victims(
-    examination: Examination, place: int, budgets: Budgets, promised: Sequence[Pod] = ()
+    examination: Examination, row: int, budgets: Budgets, promised: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
     """The victims on a node, or why the pod would not fit even without all the pods below it."""
-    below = lower_pods(examination, place)
+    below = lower_pods(examination, row)
     if not below:
         return (NO_VICTIMS,)
-    with examination.suppose(place, promised) as hypothesis:
+    with examination.suppose(row, promised) as hypothesis:
         hypothesis.lift(below)
         answer = examination.ask_beside(promised, hypothesis)
-        if not isinstance(answer, Fit):
+        if not isinstance(answer, NodeFit):
             return answer
         breaking, harmless = budgets.split(below)
         _spare(
             hypothesis,
             [*breaking, *harmless],
-            lambda: isinstance(examination.ask_beside(promised, hypothesis), Fit),
+            lambda: isinstance(examination.ask_beside(promised, hypothesis), NodeFit),
         )
         return _sum_up(hypothesis, below, breaking)
 
 
 def select_victims_quickly(
-    examination: Examination, place: int, budgets: Budgets, promised: Sequence[Pod] = ()
+    examination: Examination, row: int, budgets: Budgets, promised: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
     """The same with few questions, where putting a pod back never makes room for another.
 
@@ -64,40 +64,40 @@ def select_victims_quickly(
     is more to it, the least important pods are lifted, twice as many each time, until the pod fits; only they
     are asked about one by one.
     """
-    below = lower_pods(examination, place)
+    below = lower_pods(examination, row)
     if not below:
         return (NO_VICTIMS,)
     if promised:
-        return select_victims(examination, place, budgets, promised)
+        return select_victims(examination, row, budgets, promised)
     breaking, harmless = budgets.split(below)
     order = [*breaking, *harmless]
-    with examination.suppose(place) as hypothesis:
-        guess = [] if examination.task.claims else guess_victims(examination, place, order)
+    with examination.suppose(row) as hypothesis:
+        guess = [] if examination.pod_info.claims else guess_victims(examination, row, order)
         if guess:
             hypothesis.lift(guess)
-            if isinstance(examination.ask(place), Fit):
+            if isinstance(examination.ask(row), NodeFit):
                 return _sum_up(hypothesis, below, breaking)
         out = {pod_key(pod) for pod in guess}
         hypothesis.lift(pod for pod in order if pod_key(pod) not in out)
-        answer = examination.ask(place)
-        if not isinstance(answer, Fit):
+        answer = examination.ask(row)
+        if not isinstance(answer, NodeFit):
             return answer
         last = 1
         hypothesis.put_back(order[:-last])
-        while last < len(order) and not isinstance(examination.ask(place), Fit):
+        while last < len(order) and not isinstance(examination.ask(row), NodeFit):
             more = min(2 * last, len(order))
             hypothesis.lift(order[-more:-last])
             last = more
-        _spare(hypothesis, order[-last:], lambda: isinstance(examination.ask(place), Fit))
+        _spare(hypothesis, order[-last:], lambda: isinstance(examination.ask(row), NodeFit))
         return _sum_up(hypothesis, below, breaking)
 
 
-def guess_victims(examination: Examination, place: int, order: Sequence[Pod]) -> list[Pod]:
+def guess_victims(examination: Examination, row: int, order: Sequence[Pod]) -> list[Pod]:
     """Who would have to go by the books, spared in this order; for pods without claims.
 
     Empty if that is nobody, everybody would not be enough, or the books are more than sums.
     """
-    ledger, demand = examination.snapshot.ledger(place), examination.task.demand
+    ledger, demand = examination.snapshot.ledger(row), examination.pod_info.requests
     entries = [ledger.entries[pod_key(pod)] for pod in order]
     if any(entry.holds for entry in entries):
         return []
@@ -119,10 +119,10 @@ def guess_victims(examination: Examination, place: int, order: Sequence[Pod]) ->
     return victims
 
 
-def lower_pods(examination: Examination, place: int) -> list[Pod]:
+def lower_pods(examination: Examination, row: int) -> list[Pod]:
     """The pods on a node that have a lower priority than the one that is to go there."""
-    priority = examination.task.priority
-    pods = examination.snapshot.pods_at(place)
+    priority = examination.pod_info.priority
+    pods = examination.snapshot.pods_at(row)
     return most_important_first(pod for pod in pods if priority_of(pod) < priority)
 
 
@@ -137,4 +137,4 @@ def _spare(hypothesis: Hypothesis, pods: Sequence[Pod], fits: Callable[[], bool]
 def _sum_up(hypothesis: Hypothesis, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
     out = {pod_key(pod) for pod in hypothesis.lifted}
     pods = tuple(pod for pod in below if pod_key(pod) in out)
-    return Victims(hypothesis.place, pods, sum(pod_key(pod) in out for pod in breaking))
+    return Victims(hypothesis.row, pods, sum(pod_key(pod) in out for pod in breaking))

@@ -96,7 +96,7 @@ class Bindings:
             except LeaseLostError:
                 return  # the next leader finds out how far it came
             except Exception as error:  # whatever it is, the pod must not be lost
-                LOG.exception("binding %s failed", placement.task.key)
+                LOG.exception("binding %s failed", placement.pod_info.key)
                 outcome = await self._settle(placement, error)
             self._done(placement, outcome)
             if not self._waiting:
@@ -105,11 +105,11 @@ class Bindings:
 
     async def _settle(self, placement: Placement, error: Exception) -> Bound | Failed:
         """End whatever a binding that failed in an unexpected way may still be writing."""
-        for claim in placement.task.claims:
+        for claim in placement.pod_info.claims:
             fresh = await ask_until_answered(self._writer, self._writer.fence_claim, claim)
             if fresh is not None:
                 self._heard(fresh)
-        pod = await ask_until_answered(self._writer, self._writer.fence_pod, placement.task.pod)
+        pod = await ask_until_answered(self._writer, self._writer.fence_pod, placement.pod_info.pod)
         if pod is not None and pod.spec.node_name == placement.node:
             return Bound(placement.node)
         return Failed(Step.BINDING, f"{type(error).__name__}: {error}", settled=False)

@@ -17,7 +17,7 @@ from plimsoll.common.addresses import read_address
 from plimsoll.common.config_file import Section, read_document
 from plimsoll.common.structured_log import FORMATS
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue import QueueSettings
 
 KIND = "SchedulerConfiguration"
@@ -42,7 +42,7 @@ class LeaderElection:
 class SchedulerSettings:
     """Everything that can be set."""
 
-    profiles: tuple[Settings, ...] = (replace(Settings.default(), name=NAME),)
+    profiles: tuple[SchedulerProfile, ...] = (replace(SchedulerProfile.default(), name=NAME),)
     queue: QueueSettings = field(default_factory=QueueSettings)
     gates: Gates = field(default_factory=Gates.all_on)
     wire_form: str = "auto"
@@ -60,7 +60,7 @@ class SchedulerSettings:
     dry_run: bool = False
 
     @property
-    def by_name(self) -> Mapping[str, Settings]:
+    def by_name(self) -> Mapping[str, SchedulerProfile]:
         """The profiles by the scheduler name that pods ask for."""
         return {profile.name: profile for profile in self.profiles}
 
@@ -142,14 +142,14 @@ def parse_settings(tree: object, where: str = "configuration") -> SchedulerSetti
     return found
 
 
-def _profiles(sections: list[Section]) -> tuple[Settings, ...]:
-    found: dict[str, Settings] = {}
+def _profiles(sections: list[Section]) -> tuple[SchedulerProfile, ...]:
+    found: dict[str, SchedulerProfile] = {}
     for section in sections:
         name = _scheduler_name(section.text("schedulerName", NAME), f"{section.where}.schedulerName")
         if name in found:
             raise section.bad("schedulerName", f"{name!r} is given twice; a name has one profile")
         try:
-            profile = Settings.read(section.rest())
+            profile = SchedulerProfile.read(section.rest())
         except InputError as error:
             raise ConfigError(f"{section.where}.{error}") from None
         found[name] = replace(profile, name=name)

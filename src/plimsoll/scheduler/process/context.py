@@ -17,8 +17,8 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.gc_control import Memory
 from plimsoll.scheduler.process.informers import Feed
 from plimsoll.scheduler.process.metrics import Metrics
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.queue import PodQueue, Where
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.queue import QueueState, SchedulingQueue
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -38,20 +38,20 @@ class World:
 
     settings: SchedulerSettings
     snapshot: Snapshot
-    queue: PodQueue
+    queue: SchedulingQueue
     nominations: Nominations
     metrics: Metrics
     feed: Feed
     memory: Memory
     #: Set whenever there may be something to do.
     stir: asyncio.Event
-    profiles: dict[str, Settings] = field(default_factory=dict)
+    profiles: dict[str, SchedulerProfile] = field(default_factory=dict)
 
     @staticmethod
     def make(settings: SchedulerSettings) -> World:
         """An empty one."""
         snapshot = Snapshot(settings.gates)
-        queue = PodQueue(settings.queue)
+        queue = SchedulingQueue(settings.queue)
         nominations, stir = Nominations(), asyncio.Event()
         metrics = Metrics(snapshot, queue.lengths)
         feed = Feed(snapshot, queue, nominations, settings.by_name, clock=now_ms, changed=stir.set)
@@ -76,9 +76,9 @@ class World:
 
     def joined(self, key: str, event: str) -> None:
         """Count a pod that joined the queue."""
-        where = self.queue.where(key)
+        where = self.queue.state_of(key)
         if where is not None:
-            self.metrics.incoming.add("gated" if where is Where.HELD else where.value, event)
+            self.metrics.incoming.add("gated" if where is QueueState.HELD else where.value, event)
 
     def woken(self, event: str, count: int, backoff: int) -> None:
         """Count pods that an event woke; so many of them have to back off first."""
@@ -86,6 +86,6 @@ class World:
             if some:
                 self.metrics.incoming.add(queue, event, count=some)
 
-    def profile(self, pod: Pod) -> Settings:
+    def profile(self, pod: Pod) -> SchedulerProfile:
         """The profile a pod asks for."""
         return self.profiles.get(pod.spec.scheduler_name) or self.settings.profiles[0]

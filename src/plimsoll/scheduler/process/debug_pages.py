@@ -20,13 +20,13 @@ def show_queue(world: World) -> dict[str, Any]:
     queue = world.queue
     pods = []
     for pod in islice(queue, _MOST):
-        where = queue.where(pod_key(pod))
+        where = queue.state_of(pod_key(pod))
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         pods.append({"pod": name, "priority": pod.spec.priority or 0, "where": where and where.value})
     return {
         "lengths": dict(queue.lengths()),
         "inFlight": queue.in_flight(),
-        "waitingFor": {rule.value: count for rule, count in queue.waiting_for().items()},
+        "waitingFor": {rule.value: count for rule, count in queue.unschedulable_by_rule().items()},
         "pods": pods,
     }
 
@@ -35,8 +35,8 @@ def show_ledger(world: World) -> dict[str, Any]:
     """The books of every node: line, charge, headroom, and how many pods."""
     snapshot = world.snapshot
     nodes = {}
-    for place in snapshot.places():
-        ledger = snapshot.ledger(place)
+    for row in snapshot.rows():
+        ledger = snapshot.ledger(row)
         nodes[ledger.name] = {
             "allocatable": dict(ledger.allocatable),
             "requested": {name: used for name, used in ledger.requested.items() if used},

@@ -18,10 +18,10 @@ from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import World, new_id
 from plimsoll.scheduler.process.loop import decide, devices_of, full_name
-from plimsoll.scheduler.queue import Attempt
-from plimsoll.scheduler.queue.events import classify
+from plimsoll.scheduler.queue import QueuedPodInfo
+from plimsoll.scheduler.queue.events import classify_change
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 
 
 async def report_all(config: ClientConfig, settings: SchedulerSettings, say: Callable[[str], None]) -> bool:
@@ -50,7 +50,7 @@ def report(world: World, say: Callable[[str], None]) -> bool:
     return placed
 
 
-def _judge(world: World, attempt: Attempt) -> tuple[str, bool]:
+def _judge(world: World, attempt: QueuedPodInfo) -> tuple[str, bool]:
     """Decide about a pod; the line for it, and whether it has a place."""
     pod, now = attempt.pod, world.now()
     outcome = decide(world, pod)
@@ -58,28 +58,28 @@ def _judge(world: World, attempt: Attempt) -> tuple[str, bool]:
         world.snapshot.assume(outcome)
         world.queue.done(attempt.key)
         bound = replace(pod, spec=replace(pod.spec, node_name=outcome.node))
-        happening = classify(pod, bound)
+        happening = classify_change(pod, bound)
         if happening is not None:
-            world.queue.happen(happening, now)
+            world.queue.on_event(happening, now)
         facts = {"pod": full_name(pod), "node": outcome.node, "devices": devices_of(outcome) or None}
-        return _line(world, "would-bind", **facts, feasible=outcome.feasible), True
+        return _line(world, "would-bind", **facts, feasible=outcome.feasible_nodes), True
     if isinstance(outcome, NodeReason):
         world.queue.hold(pod, outcome, now)
         return _line(world, "would-hold", pod=full_name(pod), why=render(outcome)), False
-    world.queue.fail(attempt.key, outcome.rules, now)
+    world.queue.mark_unschedulable(attempt.key, outcome.rules, now)
     return _refusal(world, attempt, outcome), False
 
 
-def _refusal(world: World, attempt: Attempt, unplaced: Unplaced) -> str:
+def _refusal(world: World, attempt: QueuedPodInfo, fit_error: FitError) -> str:
     budgets = world.snapshot.all(PodDisruptionBudget)
     profile = world.profile(attempt.pod)
-    plan = plan_preemption(unplaced, world.snapshot, profile, budgets, new_id, world.nominations)
+    plan = plan_preemption(fit_error, world.snapshot, profile, budgets, new_id, world.nominations)
     name = full_name(attempt.pod)
     if isinstance(plan, Preemption):
         victims = [full_name(victim) for victim in plan.victims]
-        why = render_unplaced(unplaced)
+        why = render_unplaced(fit_error)
         return _line(world, "would-preempt", pod=name, node=plan.node, victims=victims, why=why)
-    return _line(world, "would-refuse", pod=name, why=render_unplaced(unplaced, plan.text))
+    return _line(world, "would-refuse", pod=name, why=render_unplaced(fit_error, plan.text))
 
 
 def _line(world: World, what: str, **facts: object) -> str:

@@ -36,16 +36,16 @@ from plimsoll.scheduler.binding.pod_conditions import (
     render_unplaced,
 )
 from plimsoll.scheduler.binding.recovery import find_abandoned
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process import evictor as evict
 from plimsoll.scheduler.process.api_writer import ApiWriter, write_time
 from plimsoll.scheduler.process.condition_writer import Notice, Notices
 from plimsoll.scheduler.process.context import World, new_id
 from plimsoll.scheduler.process.event_recorder import Recorder
-from plimsoll.scheduler.queue import Attempt
-from plimsoll.scheduler.reasons import NodeReason, Sentence
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.queue import QueuedPodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
+from plimsoll.scheduler.result import FitError, Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -86,42 +86,44 @@ class Aftermath:
     def placed(self, placement: Placement) -> None:
         """A pod is about to be bound; it is told if its devices have to be made ready first."""
         if any(map(waits_for_devices, placement.allocations.values())):
-            self._recorder.awaiting_devices(placement.task.pod, placement.node)
+            self._recorder.awaiting_devices(placement.pod_info.pod, placement.node)
 
     def scheduled(self, placement: Placement) -> None:
-        self._recorder.scheduled(placement.task.pod, placement.node)
+        self._recorder.scheduled(placement.pod_info.pod, placement.node)
 
-    def release_abandoned(self, attempt: Attempt, unplaced: Unplaced, then: Callable[[], None]) -> None:
+    def release_abandoned(
+        self, attempt: QueuedPodInfo, fit_error: FitError, then: Callable[[], None]
+    ) -> None:
         """Release a claim whose devices are where the pod cannot go, if there is one, and call `then`.
 
         `then` puts the pod back into the queue: not before the release is done, so that the pod is not tried
         with a claim that is about to change. A claim is released once at a time.
         """
-        claim = find_abandoned(unplaced)
+        claim = find_abandoned(fit_error)
         if claim is None or claim.metadata.uid in self._releasing:
             then()
             return
         self._releasing.add(claim.metadata.uid)
         self._start(self._release(claim, attempt.pod, then), "releasing a claim")
 
-    def refuse(self, attempt: Attempt, unplaced: Unplaced) -> None:
+    def refuse(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
         """A pod fits nowhere: say so, and look for pods to preempt unless a claim of it is released."""
         pod = attempt.pod
-        if find_abandoned(unplaced) is not None:
-            message = f"{render_unplaced(unplaced)} {Deallocation.DONE.value}"
-            self._tell(pod, failure_reason(unplaced), message)
+        if find_abandoned(fit_error) is not None:
+            message = f"{render_unplaced(fit_error)} {Deallocation.DONE.value}"
+            self._tell(pod, failure_reason(fit_error), message)
             return
-        message, nominated = self._preempt(pod, unplaced)
-        self._tell(pod, failure_reason(unplaced), message, nominated)
+        message, nominated = self._preempt(pod, fit_error)
+        self._tell(pod, failure_reason(fit_error), message, nominated)
 
-    def fail(self, attempt: Attempt, error: str) -> None:
+    def fail(self, attempt: QueuedPodInfo, error: str) -> None:
         """Something went wrong with a pod that is no refusal."""
         self._tell(attempt.pod, SCHEDULER_ERROR, error, level=logging.WARNING)
 
     def hold(self, pod: Pod, reason: NodeReason) -> None:
         """A pod waits for a claim; it is told so if that takes long."""
         key, settings = pod_key(pod), self._world.settings
-        generated = reason.sentence is Sentence.CLAIM_NOT_MADE
+        generated = reason.message is ReasonMessage.CLAIM_NOT_MADE
         seconds = settings.generated_seconds if generated else settings.named_seconds
         known = self._held.get(key)
         due = known.due if known is not None else self._world.now() + round(seconds * 1000)
@@ -138,9 +140,9 @@ class Aftermath:
         now, world = self._world.now(), self._world
         for key in [key for key, held in self._held.items() if held.due <= now]:
             held = self._held.pop(key)
-            task = Task(held.pod, (), world.snapshot.options)
-            unplaced = Unplaced(task, len(world.snapshot), ((held.reason, 0),))
-            self._tell(held.pod, failure_reason(unplaced), render_unplaced(unplaced))
+            task = PodInfo(held.pod, (), world.snapshot.options)
+            fit_error = FitError(task, len(world.snapshot), ((held.reason, 0),))
+            self._tell(held.pod, failure_reason(fit_error), render_unplaced(fit_error))
 
     async def stop(self, seconds: float) -> int:
         """Give what is under way so much time, then cancel it; returns how many writes that were."""
@@ -164,12 +166,12 @@ class Aftermath:
         self.notices.tell(Notice(pod, reason, message, nominated))
         self._recorder.failed_scheduling(pod, message)
 
-    def _preempt(self, pod: Pod, unplaced: Unplaced) -> tuple[str, str | None]:
+    def _preempt(self, pod: Pod, fit_error: FitError) -> tuple[str, str | None]:
         """Look for pods to remove; the message for the pod, and the node it is promised."""
         world, key = self._world, pod_key(pod)
         world.metrics.preemptions.add()
         plan = plan_preemption(
-            unplaced,
+            fit_error,
             world.snapshot,
             world.profile(pod),
             world.snapshot.all(PodDisruptionBudget),
@@ -178,16 +180,16 @@ class Aftermath:
             offset=self._offset,
         )
         if isinstance(plan, Preemption):
-            self._offset = plan.place + 1
+            self._offset = plan.row + 1
             world.metrics.victims.at().observe(len(plan.victims))
             world.nominations.nominate(pod, plan.node, plan.victims)
             self._start(self._evict(plan, key), "preempting")
-            return render_unplaced(unplaced), plan.node
+            return render_unplaced(fit_error), plan.node
         nominated = None
         if plan.clears:
             nominated = "" if pod.status.nominated_node_name else None
             world.nominations.drop(key)
-        return render_unplaced(unplaced, plan.text), nominated
+        return render_unplaced(fit_error, plan.text), nominated
 
     async def _evict(self, plan: Preemption, key: str) -> None:
         pod = plan.pod

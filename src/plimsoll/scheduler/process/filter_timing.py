@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from plimsoll.scheduler.devices import DevicesFilter
+from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.context import new_id
 from plimsoll.scheduler.process.metrics import Metrics
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.scores import SCORERS
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -42,13 +42,13 @@ class Probe:
         self._count += 1
         return self._count % self._every == 1
 
-    def measure(self, task: Task, snapshot: Snapshot, settings: Settings) -> None:
+    def measure(self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> None:
         """Ask every rule and every scorer about a task."""
         clock, began = self._clock, self._clock()
         rules: list[Filter] = []
         for kind in FILTERS:
             start = clock()
-            rule = kind.read(task, snapshot)
+            rule = kind.pre_filter(pod_info, snapshot)
             self._plugin(kind.rule.value, "PreFilter", clock() - start)
             if isinstance(rule, NodeReason):
                 return  # no node will do: nothing else is asked
@@ -58,11 +58,11 @@ class Probe:
         began, left = clock(), snapshot.alive.copy()
         for rule in rules:
             start = clock()
-            left &= rule.feasible()
+            left &= rule.filter()
             self._plugin(rule.rule.value, "Filter", clock() - start)
-        if task.claims:
+        if pod_info.claims:
             start = clock()
-            left &= DevicesFilter(task, snapshot, new_id, settings).candidates()
+            left &= DynamicResourcesFilter(pod_info, snapshot, new_id, settings).candidates()
             self._plugin(Rule.DEVICES.value, "Filter", clock() - start)
         self._point("Filter", settings.name, clock() - began)
         if not left.any():
@@ -70,7 +70,7 @@ class Probe:
         began = clock()
         for scorer in SCORERS:
             start = clock()
-            read = scorer.read(task, snapshot, settings) if settings.weights[scorer.name] else None
+            read = scorer.read(pod_info, snapshot, settings) if settings.weights[scorer.name] else None
             if read is not None:
                 read.scores(left)
                 self._plugin(scorer.name, "Score", clock() - start)

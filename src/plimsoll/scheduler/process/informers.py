@@ -47,8 +47,8 @@ from plimsoll.client.informer import Handler, Informer
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.preemption.nominations import Nominations
-from plimsoll.scheduler.queue import PodQueue
-from plimsoll.scheduler.queue.events import Room, classify, room_at
+from plimsoll.scheduler.queue import SchedulingQueue
+from plimsoll.scheduler.queue.events import NodeCapacity, classify_change, node_capacity
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 LOG = logging.getLogger("plimsoll.scheduler")
@@ -94,7 +94,7 @@ class Feed:
     def __init__(
         self,
         snapshot: Snapshot,
-        queue: PodQueue,
+        queue: SchedulingQueue,
         nominations: Nominations,
         names: Iterable[str],
         *,
@@ -228,14 +228,14 @@ class Feed:
                 self._hear_waiting(key, old, new)
         room = None
         if old is not None and new is None and self.synced:
-            room = room_at(self._snapshot, old.spec.node_name)
+            room = node_capacity(self._snapshot, old.spec.node_name)
         self._wake(old, new, room)
 
     def _hear_waiting(self, key: str, old: Pod | None, new: Pod) -> None:
         """A pod that nobody has bound: ours, if it asks for us and is not on its way out."""
         if new.spec.scheduler_name not in self._names or new.metadata.deletion_timestamp is not None:
             self._leave(key)
-        elif self._snapshot.booked(key) is not None and key not in self._queue:
+        elif self._snapshot.find_pod(key) is not None and key not in self._queue:
             return  # we have bound it, and this is what was written before that: the news is on its way
         elif old is None:
             self._queue.add(new, self._clock())
@@ -248,13 +248,13 @@ class Feed:
         self._queue.remove(key)
         self.left(key)
 
-    def _wake(self, old: Any, new: Any, room: Room | None = None) -> None:
+    def _wake(self, old: Any, new: Any, room: NodeCapacity | None = None) -> None:
         if not self.synced:
             return  # nobody has been tried yet, so nobody sleeps
-        happening = classify(old, new, room)
+        happening = classify_change(old, new, room)
         if happening is not None:
             before = self._queue.lengths()["backoff"]
-            woken = self._queue.happen(happening, self._clock())
+            woken = self._queue.on_event(happening, self._clock())
             if woken:
                 self.woken(happening.kind.value, woken, self._queue.lengths()["backoff"] - before)
         self._changed()

@@ -21,18 +21,18 @@ from plimsoll.api.core import Pod
 from plimsoll.common.structured_log import log_event
 from plimsoll.scheduler.binding.bind import Bound, Failed
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import HELD, read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.binder import Bindings
 from plimsoll.scheduler.process.context import World, new_id
 from plimsoll.scheduler.process.failure_handler import Aftermath
 from plimsoll.scheduler.process.filter_timing import SUCCESS, Probe
 from plimsoll.scheduler.process.metrics import ERROR, UNSCHEDULABLE
-from plimsoll.scheduler.queue import Attempt
-from plimsoll.scheduler.queue.events import released, room_at
-from plimsoll.scheduler.queue.queueing_hints import wants_room
+from plimsoll.scheduler.queue import QueuedPodInfo
+from plimsoll.scheduler.queue.events import make_release_event, node_capacity
+from plimsoll.scheduler.queue.queueing_hints import needs_capacity
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -47,7 +47,7 @@ UNRESOLVED, FAILURE = "Unschedulable", "ScheduleAttemptFailure"
 class Flight:
     """A pod whose binding is under way."""
 
-    attempt: Attempt
+    attempt: QueuedPodInfo
     placement: Placement
     began: float
 
@@ -136,9 +136,9 @@ class Loop:
                 self._fail(attempt, began, f"{type(error).__name__}: {error}")
         return worked
 
-    def _attempt(self, attempt: Attempt, began: float) -> None:
+    def _attempt(self, attempt: QueuedPodInfo, began: float) -> None:
         world = self._world
-        if world.snapshot.booked(attempt.key) is not None:
+        if world.snapshot.find_pod(attempt.key) is not None:
             world.queue.done(attempt.key, world.now())  # it has its place already
             return
         outcome = decide(world, attempt.pod, self._probe)
@@ -161,16 +161,18 @@ class Loop:
             point = world.metrics.extension_point.at("PostFilter", UNRESOLVED, profile)
             point.observe(self._clock() - start)
 
-    def _unschedulable(self, attempt: Attempt, outcome: Unplaced) -> None:
+    def _unschedulable(self, attempt: QueuedPodInfo, outcome: FitError) -> None:
         """Have a pod wait for an event that can help it."""
         world = self._world
-        world.queue.fail(attempt.key, outcome.rules, world.now(), room=wants_room(outcome))
+        world.queue.mark_unschedulable(
+            attempt.key, outcome.rules, world.now(), needs_capacity=needs_capacity(outcome)
+        )
         world.joined(attempt.key, FAILURE)
         world.stir.set()
 
     # -- binding
 
-    def _place(self, attempt: Attempt, placement: Placement, began: float) -> None:
+    def _place(self, attempt: QueuedPodInfo, placement: Placement, began: float) -> None:
         world, key = self._world, attempt.key
         world.snapshot.assume(placement)
         world.nominations.drop(key)
@@ -183,7 +185,7 @@ class Loop:
     def _bound(self, placement: Placement, outcome: Bound | Failed) -> None:
         """A binding has come to an end."""
         world = self._world
-        flight = self._flights.pop(placement.task.key)
+        flight = self._flights.pop(placement.pod_info.key)
         attempt = flight.attempt
         if isinstance(outcome, Bound):
             self._done(flight)
@@ -216,7 +218,7 @@ class Loop:
             bind_ms=round(seconds * 1000, 1),
         )
 
-    def _fail(self, attempt: Attempt, began: float, error: str) -> None:
+    def _fail(self, attempt: QueuedPodInfo, began: float, error: str) -> None:
         """Something went wrong that is nobody's refusal: try again, later."""
         world = self._world
         world.queue.retry(attempt.key, world.now())
@@ -228,21 +230,21 @@ class Loop:
         """A pod does not go where it was assumed: others may."""
         world, placement = self._world, flight.placement
         world.snapshot.forget(flight.attempt.key)
-        room = room_at(world.snapshot, placement.node)
-        world.queue.happen(released(placement.task.pod, room), world.now())
+        room = node_capacity(world.snapshot, placement.node)
+        world.queue.on_event(make_release_event(placement.pod_info.pod, room), world.now())
 
 
-def decide(world: World, pod: Pod, probe: Probe | None = None) -> Placement | Unplaced | NodeReason:
+def decide(world: World, pod: Pod, probe: Probe | None = None) -> Placement | FitError | NodeReason:
     """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
-    task = read_task(pod, world.snapshot)
-    if isinstance(task, NodeReason):
-        if task.sentence in HELD:
-            return task
-        return Unplaced(Task(pod, (), world.snapshot.options), len(world.snapshot), ((task, 0),))
+    pod_info = read_pod_info(pod, world.snapshot)
+    if isinstance(pod_info, NodeReason):
+        if pod_info.message in PRE_ENQUEUE_REASONS:
+            return pod_info
+        return FitError(PodInfo(pod, (), world.snapshot.options), len(world.snapshot), ((pod_info, 0),))
     profile = world.profile(pod)
     if probe is not None and probe.due:
-        probe.measure(task, world.snapshot, profile)
-    return schedule_one(task, world.snapshot, profile, new_id, world.nominations)
+        probe.measure(pod_info, world.snapshot, profile)
+    return schedule_one(pod_info, world.snapshot, profile, new_id, world.nominations)
 
 
 def devices_of(placement: Placement) -> list[str]:

@@ -201,13 +201,13 @@ def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
     for name, help, amounts in _LEDGER:
         metric = f"plimsoll_ledger_{name}"
         yield f"# HELP {metric} {help}\n# TYPE {metric} gauge\n".encode()
-        places = list(snapshot.places())
-        for start in range(0, len(places), _PIECE):
+        rows = list(snapshot.rows())
+        for start in range(0, len(rows), _PIECE):
             lines: list[str] = []
-            for place in places[start : start + _PIECE]:
-                if snapshot.nodes[place] is None:
+            for row in rows[start : start + _PIECE]:
+                if snapshot.nodes[row] is None:
                     continue  # gone since the page was begun
-                ledger = snapshot.ledger(place)
+                ledger = snapshot.ledger(row)
                 head = f'{metric}{{node="{ledger.name}",resource="'
                 lines += [f'{head}{r}"}} {_amount(r, v)}\n' for r, v in amounts(ledger).items()]
             yield "".join(lines).encode()

@@ -17,7 +17,7 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.recovery import Leftover, recover
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.failure_handler import Aftermath
-from plimsoll.scheduler.snapshot.snapshot import FINISHED
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -75,4 +75,4 @@ async def _release(leftover: Leftover, writer: ApiWriter, heard: Callable[[Resou
 async def _is_gone(consumer: ClaimConsumer, namespace: str, writer: ApiWriter) -> bool:
     meta = ObjectMeta(name=consumer.name, namespace=namespace, uid=consumer.uid)
     pod = await writer.read_pod(Pod(metadata=meta))
-    return pod is None or pod.status.phase in FINISHED
+    return pod is None or pod.status.phase in TERMINAL_PHASES

@@ -145,8 +145,8 @@ class SchedulerProcess:
     async def _warm_up(self) -> None:
         """Read the devices of all nodes, so that the first pods need not wait for that."""
         snapshot = self.world.snapshot
-        for count, place in enumerate(snapshot.places(), 1):
-            node = snapshot.nodes[place]
+        for count, row in enumerate(snapshot.rows(), 1):
+            node = snapshot.nodes[row]
             if node is not None:
                 snapshot.inventory.devices_for(node)
             if not count % _READ_AT_ONCE:

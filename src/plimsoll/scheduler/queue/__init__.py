@@ -5,6 +5,6 @@ finds the pods to ask without asking all of them.
 """
 
 from plimsoll.scheduler.queue.backoff import QueueSettings
-from plimsoll.scheduler.queue.queue import Attempt, PodQueue, Where
+from plimsoll.scheduler.queue.queue import QueuedPodInfo, QueueState, SchedulingQueue
 
-__all__ = ["Attempt", "PodQueue", "QueueSettings", "Where"]
+__all__ = ["QueueSettings", "QueueState", "QueuedPodInfo", "SchedulingQueue"]

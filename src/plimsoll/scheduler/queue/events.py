@@ -24,10 +24,10 @@ from plimsoll.api.storage import (
 )
 from plimsoll.ledger.requests import Options, pod_requests
 from plimsoll.ledger.units import CPU, PODS, units_of
-from plimsoll.scheduler.snapshot.snapshot import FINISHED, Snapshot
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """What happened. Where only `_CHANGED` is there it means new ones, too."""
 
     NODE_ADDED = "NodeAdded"
@@ -50,7 +50,7 @@ class Kind(Enum):
     OTHER = "Other"  #: an object whose meaning for pods is not known here
 
 
-class Aspect(Enum):
+class UpdateType(Enum):
     """What of a node or a pod has changed."""
 
     LABELS = "labels"
@@ -63,24 +63,26 @@ class Aspect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeCapacity:
     """What there is on the node a happening is about, right after it."""
 
     node: Node
-    line: Mapping[str, int]  #: what it has in all, in whole units
+    allocatable: Mapping[str, int]  #: what it has in all, in whole units
     free: Mapping[str, int]  #: what is left below the line
-    least: int | None = None  #: the priority of the least important pod there; None if there is no pod
+    lowest_priority: int | None = (
+        None  #: the priority of the least important pod there; None if there is no pod
+    )
 
-    def takes(self, demand: Mapping[str, int], priority: int) -> bool:
+    def can_fit(self, demand: Mapping[str, int], priority: int) -> bool:
         """Whether a pod that requests so much might fit, if need be with less important pods gone.
 
         Names of devices and other extended resources do not count: they may come from elsewhere.
         """
-        room = self._for(priority)
-        if room.get(PODS, 1) < 1:
+        capacity = self._for(priority)
+        if capacity.get(PODS, 1) < 1:
             return False
         return all(
-            amount <= room.get(name, 0) for name, amount in demand.items() if amount and "/" not in name
+            amount <= capacity.get(name, 0) for name, amount in demand.items() if amount and "/" not in name
         )
 
     def cpu_for(self, priority: int) -> int:
@@ -88,18 +90,22 @@ class Room:
         return max(0, self._for(priority).get(CPU, 0))
 
     def _for(self, priority: int) -> Mapping[str, int]:
-        return self.line if self.least is not None and self.least < priority else self.free
+        return (
+            self.allocatable
+            if self.lowest_priority is not None and self.lowest_priority < priority
+            else self.free
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class ClusterEvent:
     """Something happened to an object: what it was before and what it is now (None: it was, is not there)."""
 
-    kind: Kind
+    kind: EventKind
     old: Any = None
     new: Any = None
-    aspects: frozenset[Aspect] = frozenset()
-    room: Room | None = None  #: of pods that left a node: what is there now, where it is known
+    updates: frozenset[UpdateType] = frozenset()
+    capacity: NodeCapacity | None = None  #: of pods that left a node: what is there now, where it is known
 
     @property
     def object(self) -> Any:
@@ -107,77 +113,79 @@ class Happening:
         return self.old if self.new is None else self.new
 
 
-def room_at(snapshot: Snapshot, node: str) -> Room | None:
+def node_capacity(snapshot: Snapshot, node: str) -> NodeCapacity | None:
     """The room on a node as it is now; None if the node is not known."""
-    place = snapshot.place_of(node)
-    if place is None:
+    row = snapshot.row_of(node)
+    if row is None:
         return None
-    ledger = snapshot.ledger(place)
+    ledger = snapshot.ledger(row)
     least = min((entry.pod.spec.priority or 0 for entry in ledger.entries.values()), default=None)
-    return Room(snapshot.node(place), ledger.allocatable, ledger.headroom(), least)
+    return NodeCapacity(snapshot.node(row), ledger.allocatable, ledger.headroom(), least)
 
 
-def released(pod: Pod, room: Room | None = None) -> Happening:
+def make_release_event(pod: Pod, capacity: NodeCapacity | None = None) -> ClusterEvent:
     """A pod that was assumed on a node is not going there after all."""
-    return Happening(Kind.POD_DELETED, old=pod, room=room)
+    return ClusterEvent(EventKind.POD_DELETED, old=pod, capacity=capacity)
 
 
-def classify(old: Any | None, new: Any | None, room: Room | None = None) -> Happening | None:
+def classify_change(
+    old: Any | None, new: Any | None, capacity: NodeCapacity | None = None
+) -> ClusterEvent | None:
     """What the change of an object from one state to another comes to; None if it can help nobody."""
     known = new if new is not None else old
     read = _READERS.get(type(known))
     if read is not None:
-        return read(old, new, room)
+        return read(old, new, capacity)
     if known is None or (old is not None and new is not None and _means_the_same(old, new)):
         return None
-    return Happening(Kind.OTHER, old, new)
+    return ClusterEvent(EventKind.OTHER, old, new)
 
 
 # -- nodes
 
 
-def _read_node(old: Node | None, new: Node | None, room: Room | None) -> Happening | None:
+def _read_node(old: Node | None, new: Node | None, capacity: NodeCapacity | None) -> ClusterEvent | None:
     if old is None or new is None:
-        return Happening(Kind.NODE_ADDED if old is None else Kind.NODE_REMOVED, old, new)
-    aspects = set()
+        return ClusterEvent(EventKind.NODE_ADDED if old is None else EventKind.NODE_REMOVED, old, new)
+    updates = set()
     if old.metadata.labels != new.metadata.labels:
-        aspects.add(Aspect.LABELS)
+        updates.add(UpdateType.LABELS)
     if old.spec.taints != new.spec.taints:
-        aspects.add(Aspect.TAINTS)
+        updates.add(UpdateType.TAINTS)
     if old.spec.unschedulable and not new.spec.unschedulable:
-        aspects.add(Aspect.SCHEDULABLE)
+        updates.add(UpdateType.SCHEDULABLE)
     if old.status.declared_features != new.status.declared_features:
-        aspects.add(Aspect.FEATURES)
+        updates.add(UpdateType.FEATURES)
     before, after = old.status.allocatable, new.status.allocatable
     if before != after and any(name not in before or before[name] < have for name, have in after.items()):
-        aspects.add(Aspect.ALLOCATABLE)
-    return Happening(Kind.NODE_CHANGED, old, new, frozenset(aspects)) if aspects else None
+        updates.add(UpdateType.ALLOCATABLE)
+    return ClusterEvent(EventKind.NODE_CHANGED, old, new, frozenset(updates)) if updates else None
 
 
 # -- pods
 
 
-def _read_pod(old: Pod | None, new: Pod | None, room: Room | None) -> Happening | None:
+def _read_pod(old: Pod | None, new: Pod | None, capacity: NodeCapacity | None) -> ClusterEvent | None:
     was, is_now = _holds_room(old), _holds_room(new)
     if was and (not is_now or _gave_up(old, new)):
-        return Happening(Kind.POD_DELETED, old, room=room)
+        return ClusterEvent(EventKind.POD_DELETED, old, capacity=capacity)
     if new is None or not is_now or not new.spec.node_name:
         return None
     if old is None or not old.spec.node_name:
-        return Happening(Kind.POD_ASSIGNED, old, new)
-    aspects = set()
+        return ClusterEvent(EventKind.POD_ASSIGNED, old, new)
+    updates = set()
     if old.metadata.labels != new.metadata.labels:
-        aspects.add(Aspect.LABELS)
+        updates.add(UpdateType.LABELS)
     if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None:
-        aspects.add(Aspect.TERMINATING)
+        updates.add(UpdateType.TERMINATING)
     if _took(old) != _took(new) and _shrank(old, new):
-        aspects.add(Aspect.SCALED_DOWN)
-    return Happening(Kind.POD_UPDATED, old, new, frozenset(aspects), room) if aspects else None
+        updates.add(UpdateType.SCALED_DOWN)
+    return ClusterEvent(EventKind.POD_UPDATED, old, new, frozenset(updates), capacity) if updates else None
 
 
 def _holds_room(pod: Pod | None) -> bool:
     """Whether a pod is on a node, or was promised one."""
-    if pod is None or pod.status.phase in FINISHED:
+    if pod is None or pod.status.phase in TERMINAL_PHASES:
         return False
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 
@@ -218,15 +226,17 @@ def _shrank(old: Pod, new: Pod) -> bool:
 # -- claims
 
 
-def _read_claim(old: ResourceClaim | None, new: ResourceClaim | None, room: Room | None) -> Happening | None:
+def _read_claim(
+    old: ResourceClaim | None, new: ResourceClaim | None, capacity: NodeCapacity | None
+) -> ClusterEvent | None:
     before = None if old is None else old.status.allocation
     after = None if new is None else new.status.allocation
     if before is not None and before != after:
-        return Happening(Kind.CLAIM_FREED, old, new)
+        return ClusterEvent(EventKind.CLAIM_FREED, old, new)
     if new is None:
         return None
     if old is None or _claim_view(old) != _claim_view(new):
-        return Happening(Kind.CLAIM_CHANGED, old, new)
+        return ClusterEvent(EventKind.CLAIM_CHANGED, old, new)
     return None
 
 
@@ -257,18 +267,18 @@ def _means_the_same(old: Any, new: Any) -> bool:
     )
 
 
-_Reader = Callable[[Any, Any, Room | None], Happening | None]
+_Reader = Callable[[Any, Any, NodeCapacity | None], ClusterEvent | None]
 
 
-def _changes(kind: Kind, gone: bool = False) -> _Reader:
+def _changes(kind: EventKind, gone: bool = False) -> _Reader:
     """Reads objects whose coming and changing counts, and (if `gone`) whose going does, too."""
 
-    def read(old: Any, new: Any, room: Room | None) -> Happening | None:
+    def read(old: Any, new: Any, capacity: NodeCapacity | None) -> ClusterEvent | None:
         if new is None and not gone:
             return None
         if old is not None and new is not None and _means_the_same(old, new):
             return None
-        return Happening(kind, old, new)
+        return ClusterEvent(kind, old, new)
 
     return read
 
@@ -277,14 +287,16 @@ _READERS: Mapping[type[Any], _Reader] = {
     Node: _read_node,
     Pod: _read_pod,
     ResourceClaim: _read_claim,
-    Namespace: _changes(Kind.NAMESPACE_CHANGED),
-    DeviceClass: _changes(Kind.CLASS_CHANGED),
-    ResourceSlice: _changes(Kind.SLICE_CHANGED, gone=True),
-    DeviceTaintRule: _changes(Kind.TAINT_RULE_CHANGED, gone=True),
-    PersistentVolumeClaim: _changes(Kind.VOLUME_CLAIM_CHANGED),
-    PersistentVolume: _changes(Kind.VOLUME_CHANGED),
-    StorageClass: _changes(Kind.STORAGE_CLASS_CHANGED),
-    CSINode: _changes(Kind.CSI_NODE_CHANGED),
-    VolumeAttachment: lambda old, new, room: None if new else Happening(Kind.VOLUME_DETACHED, old),
-    PodDisruptionBudget: lambda old, new, room: None,  # makes evictions dearer or cheaper, not possible
+    Namespace: _changes(EventKind.NAMESPACE_CHANGED),
+    DeviceClass: _changes(EventKind.CLASS_CHANGED),
+    ResourceSlice: _changes(EventKind.SLICE_CHANGED, gone=True),
+    DeviceTaintRule: _changes(EventKind.TAINT_RULE_CHANGED, gone=True),
+    PersistentVolumeClaim: _changes(EventKind.VOLUME_CLAIM_CHANGED),
+    PersistentVolume: _changes(EventKind.VOLUME_CHANGED),
+    StorageClass: _changes(EventKind.STORAGE_CLASS_CHANGED),
+    CSINode: _changes(EventKind.CSI_NODE_CHANGED),
+    VolumeAttachment: lambda old, new, capacity: (
+        None if new else ClusterEvent(EventKind.VOLUME_DETACHED, old)
+    ),
+    PodDisruptionBudget: lambda old, new, capacity: None,  # makes evictions dearer or cheaper, not possible
 }

@@ -7,20 +7,20 @@ missed is then said to be unknown.
 
 from __future__ import annotations
 
-from plimsoll.scheduler.queue.events import Happening
+from plimsoll.scheduler.queue.events import ClusterEvent
 
 #: How many happenings are kept at most.
 KEPT = 20_000
 _FEW = 256
 
 
-class FlightLog:
+class InFlightEvents:
     """The pods in flight and what they missed."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._begun: dict[str, int] = {}  # in the order in which they began
-        self._log: list[Happening] = []
+        self._log: list[ClusterEvent] = []
         self._head = 0  # where in the list the log begins
         self._dropped = 0  # how many happenings came before the list
 
@@ -34,15 +34,15 @@ class FlightLog:
     def begin(self, key: str) -> None:
         self._begun[key] = self._dropped + len(self._log)
 
-    def note(self, happening: Happening) -> None:
+    def add(self, event: ClusterEvent) -> None:
         """Something happened; nobody in flight means nobody missed it."""
         if not self._begun:
             return
-        self._log.append(happening)
+        self._log.append(event)
         if len(self._log) - self._head > self._kept:
             self._forget(1)
 
-    def since(self, key: str) -> list[Happening] | None:
+    def since(self, key: str) -> list[ClusterEvent] | None:
         """What happened since a pod took off; None if that is not known any more."""
         begun = self._begun.get(key)
         if begun is None:

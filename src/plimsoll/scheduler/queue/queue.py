@@ -29,23 +29,23 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
-from plimsoll.scheduler.queue.in_flight_events import FlightLog
+from plimsoll.scheduler.queue.events import ClusterEvent
+from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
 from plimsoll.scheduler.queue.ordered_keys import OrderedKeys
 from plimsoll.scheduler.queue.queueing_hints import (
-    Happening,
-    any_helps,
-    concerned_claims,
-    own_change,
-    settles,
+    affected_claims,
+    any_event_helps,
+    rules_affected_by_update,
+    update_helps,
 )
-from plimsoll.scheduler.queue.unschedulable_pods import Waiting
+from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.scheduler.snapshot.snapshot import FINISHED
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
-__all__ = ["Attempt", "PodQueue", "QueueSettings", "Where"]
+__all__ = ["QueueSettings", "QueueState", "QueuedPodInfo", "SchedulingQueue"]
 
 
-class Where(Enum):
+class QueueState(Enum):
     """The place of a pod in the queue."""
 
     ACTIVE = "active"
@@ -57,7 +57,7 @@ class Where(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class QueuedPodInfo:
     """A pod that is to be tried now."""
 
     pod: Pod
@@ -76,7 +76,7 @@ class _Entry:
     queued_at: int
     since: int  #: when it joined, or failed last
     number: int = 0  #: which of those of one moment it was
-    where: Where = Where.ACTIVE
+    state: QueueState = QueueState.ACTIVE
     attempts: int = 0
     failures: int = 0  #: attempts that found no place
     errors: int = 0  #: attempts in a row that ended in an error
@@ -85,7 +85,7 @@ class _Entry:
     eager: int = 0  #: how often it may be tried before that
     early: bool = False  #: whether the attempt under way is such a one
     rules: frozenset[Rule] = frozenset()
-    room: bool = True  #: whether what its claims charge was in the way
+    needs_capacity: bool = True  #: whether what its claims charge was in the way
     watched: tuple[tuple[str, str], ...] = ()  #: held: namespace and name of the claims it waits for
     # -- in flight
     changed: frozenset[Rule] = field(default_factory=frozenset)  #: what its own changes may have settled
@@ -98,7 +98,7 @@ class _Entry:
         return self.pod.spec.priority or 0
 
 
-class PodQueue:
+class SchedulingQueue:
     """The pods that have no node yet."""
 
     def __init__(self, settings: QueueSettings | None = None) -> None:
@@ -112,10 +112,10 @@ class PodQueue:
         # -- back-off: by time, and those that may come earlier if nothing else is to be done
         self._backoff, self._eager = OrderedKeys(), OrderedKeys()
         # -- unschedulable: by what helps, and by the time they are tried anyway
-        self._waiting, self._flush = Waiting(), OrderedKeys()
+        self._waiting, self._flush = UnschedulablePods(), OrderedKeys()
         self._aside: dict[str, None] = {}  # gated and held
         self._held: dict[tuple[str, str], dict[str, None]] = {}
-        self._log = FlightLog()
+        self._log = InFlightEvents()
 
     # -- looking
 
@@ -130,10 +130,10 @@ class PodQueue:
         """The pods, in no particular order."""
         return (entry.pod for entry in self._entries.values())
 
-    def where(self, key: str) -> Where | None:
+    def state_of(self, key: str) -> QueueState | None:
         """Where a pod is; None if it is not here."""
         entry = self._entries.get(key)
-        return None if entry is None else entry.where
+        return None if entry is None else entry.state
 
     def pod(self, key: str) -> Pod | None:
         """A pod as it was last heard of."""
@@ -143,16 +143,16 @@ class PodQueue:
     def lengths(self) -> Mapping[str, int]:
         """How many pods are where; those in flight count nowhere."""
         return {
-            Where.ACTIVE.value: len(self._fresh) + len(self._tried),
-            Where.BACKOFF.value: len(self._backoff),
-            Where.UNSCHEDULABLE.value: len(self._waiting),
-            Where.GATED.value: len(self._aside),
+            QueueState.ACTIVE.value: len(self._fresh) + len(self._tried),
+            QueueState.BACKOFF.value: len(self._backoff),
+            QueueState.UNSCHEDULABLE.value: len(self._waiting),
+            QueueState.GATED.value: len(self._aside),
         }
 
     def in_flight(self) -> int:
         return len(self._log)
 
-    def waiting_for(self) -> Mapping[Rule, int]:
+    def unschedulable_by_rule(self) -> Mapping[Rule, int]:
         """How many unschedulable pods each rule stood in the way of."""
         return self._waiting.counts()
 
@@ -189,22 +189,22 @@ class PodQueue:
             self.remove(key)
             return
         old, entry.pod = entry.pod, pod
-        changed = own_change(old, pod)
-        match entry.where:
-            case Where.IN_FLIGHT:
+        changed = rules_affected_by_update(old, pod)
+        match entry.state:
+            case QueueState.IN_FLIGHT:
                 entry.changed |= changed
-            case Where.ACTIVE | Where.BACKOFF:
+            case QueueState.ACTIVE | QueueState.BACKOFF:
                 if (old.spec.priority or 0) != entry.priority:
-                    self._place(entry, entry.where)
-            case Where.UNSCHEDULABLE:
-                if settles(changed, entry.rules):
+                    self._place(entry, entry.state)
+            case QueueState.UNSCHEDULABLE:
+                if update_helps(changed, entry.rules):
                     self._wake(entry, now)
                 elif changed:
-                    self._waiting.add(key, pod, entry.rules, entry.room)
-            case Where.GATED:
+                    self._waiting.add(key, pod, entry.rules, entry.needs_capacity)
+            case QueueState.GATED:
                 if not pod.spec.scheduling_gates:
                     self._admit(entry, now)
-            case Where.HELD:
+            case QueueState.HELD:
                 if changed:
                     self._admit(entry, now)
 
@@ -213,7 +213,7 @@ class PodQueue:
         entry = self._entries.get(key)
         if entry is None:
             return
-        if entry.where is Where.IN_FLIGHT:
+        if entry.state is QueueState.IN_FLIGHT:
             entry.gone, entry.again = True, None
         else:
             self._leave(entry)
@@ -230,7 +230,7 @@ class PodQueue:
             if _is_over(pod):
                 return
             entry = self._entries[key] = _Entry(key, pod, now, now)
-        elif entry.where is Where.IN_FLIGHT:
+        elif entry.state is QueueState.IN_FLIGHT:
             entry.attempts -= 1
             if not entry.attempts:
                 entry.first_tried_at = None
@@ -245,11 +245,11 @@ class PodQueue:
         else:
             self._leave(entry)
         entry.watched = _watched(entry.pod, why)
-        self._place(entry, Where.HELD)
+        self._place(entry, QueueState.HELD)
 
     # -- attempts
 
-    def pop(self, now: int) -> Attempt | None:
+    def pop(self, now: int) -> QueuedPodInfo | None:
         """The pod to try next, if there is one; it is in flight from now on."""
         self._move(now)
         key = self._choose()
@@ -260,13 +260,13 @@ class PodQueue:
         entry = self._entries[key]
         entry.early = early
         self._leave(entry)
-        entry.where = Where.IN_FLIGHT
+        entry.state = QueueState.IN_FLIGHT
         entry.attempts += 1
         entry.changed, entry.activated = frozenset(), False
         if entry.first_tried_at is None:
             entry.first_tried_at = now
         self._log.begin(key)
-        return Attempt(entry.pod, key, entry.attempts, entry.queued_at, entry.first_tried_at)
+        return QueuedPodInfo(entry.pod, key, entry.attempts, entry.queued_at, entry.first_tried_at)
 
     def done(self, key: str, now: int = 0) -> None:
         """A pod in flight has its node."""
@@ -276,7 +276,9 @@ class PodQueue:
             if entry.again is not None:
                 self.add(entry.again, now)
 
-    def fail(self, key: str, rules: frozenset[Rule], now: int, *, room: bool = True) -> None:
+    def mark_unschedulable(
+        self, key: str, rules: frozenset[Rule], now: int, *, needs_capacity: bool = True
+    ) -> None:
         """A pod in flight fits nowhere, because of these rules: it waits for a happening that can help it.
 
         Without rules nobody knows what could help, so everything that happens does. `room` says whether room
@@ -287,7 +289,7 @@ class PodQueue:
         if entry is None or self._is_over_with(entry, now):
             return
         entry.errors = 0
-        entry.rules, entry.room = rules, room
+        entry.rules, entry.needs_capacity = rules, needs_capacity
         if entry.early:
             entry.eager -= 1
         else:
@@ -298,11 +300,15 @@ class PodQueue:
             entry.eager = self.settings.eager_tries
         self._stamp(entry, now)
         if entry.activated:
-            self._place(entry, Where.ACTIVE)
-        elif missed is None or settles(entry.changed, rules) or any_helps(missed, rules, entry.pod, room):
-            self._place(entry, Where.BACKOFF)
+            self._place(entry, QueueState.ACTIVE)
+        elif (
+            missed is None
+            or update_helps(entry.changed, rules)
+            or any_event_helps(missed, rules, entry.pod, needs_capacity)
+        ):
+            self._place(entry, QueueState.BACKOFF)
         else:
-            self._place(entry, Where.UNSCHEDULABLE)
+            self._place(entry, QueueState.UNSCHEDULABLE)
 
     def retry(self, key: str, now: int) -> None:
         """An attempt ended in an error or a conflict: again after a while."""
@@ -313,17 +319,17 @@ class PodQueue:
         self._stamp(entry, now)
         entry.due = now + backoff_ms(self.settings, entry.errors)
         entry.rules = frozenset()
-        self._place(entry, Where.ACTIVE if entry.activated else Where.BACKOFF)
+        self._place(entry, QueueState.ACTIVE if entry.activated else QueueState.BACKOFF)
 
     # -- what happens
 
-    def happen(self, happening: Happening, now: int) -> int:
+    def on_event(self, event: ClusterEvent, now: int) -> int:
         """Something happened: wake the pods it can help; how many those are."""
-        self._log.note(happening)
-        keys = self._waiting.helped(happening)
+        self._log.add(event)
+        keys = self._waiting.helped_by(event)
         for key in keys:
             self._wake(self._entries[key], now)
-        held = {key for name in concerned_claims(happening) for key in self._held.get(name, ())}
+        held = {key for name in affected_claims(event) for key in self._held.get(name, ())}
         for key in sorted(held):
             self._admit(self._entries[key], now)
         return len(keys) + len(held)
@@ -335,10 +341,10 @@ class PodQueue:
             entry = self._entries.get(key)
             if entry is None or entry.gone:
                 continue
-            if entry.where is Where.IN_FLIGHT:
+            if entry.state is QueueState.IN_FLIGHT:
                 entry.activated = True
-            elif entry.where in (Where.BACKOFF, Where.UNSCHEDULABLE):
-                self._place(entry, Where.ACTIVE)
+            elif entry.state in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
+                self._place(entry, QueueState.ACTIVE)
             else:
                 continue
             count += 1
@@ -349,7 +355,7 @@ class PodQueue:
     def _admit(self, entry: _Entry, now: int) -> None:
         """Let a pod in, or aside if it has gates."""
         self._stamp(entry, now)
-        self._place(entry, Where.GATED if entry.pod.spec.scheduling_gates else Where.ACTIVE)
+        self._place(entry, QueueState.GATED if entry.pod.spec.scheduling_gates else QueueState.ACTIVE)
 
     def _stamp(self, entry: _Entry, now: int) -> None:
         """From now on a pod is as old as this."""
@@ -357,12 +363,12 @@ class PodQueue:
         entry.since, entry.number = now, self._number
 
     def _wake(self, entry: _Entry, now: int) -> None:
-        self._place(entry, Where.ACTIVE if entry.due <= now else Where.BACKOFF)
+        self._place(entry, QueueState.ACTIVE if entry.due <= now else QueueState.BACKOFF)
 
     def _move(self, now: int) -> None:
         """Bring in those whose time has come."""
         for key in self._backoff.take_up_to(now):
-            self._place(self._entries[key], Where.ACTIVE)
+            self._place(self._entries[key], QueueState.ACTIVE)
         for key in self._flush.take_up_to(now):
             self._wake(self._entries[key], now)
 
@@ -403,26 +409,26 @@ class PodQueue:
         self._turns += 1
         return self._least.first_key()
 
-    def _place(self, entry: _Entry, where: Where) -> None:
+    def _place(self, entry: _Entry, where: QueueState) -> None:
         """Put a pod in a place, out of the one it is in."""
         self._leave(entry)
-        key, entry.where = entry.key, where
+        key, entry.state = entry.key, where
         match where:
-            case Where.ACTIVE:
+            case QueueState.ACTIVE:
                 order = (-entry.priority, entry.since, entry.number)
                 if entry.attempts:
                     self._tried.put(key, order)
                     self._least.put(key, (entry.attempts, entry.since, entry.number))
                 else:
                     self._fresh.put(key, order)
-            case Where.BACKOFF:
+            case QueueState.BACKOFF:
                 self._backoff.put(key, (entry.due,))
                 if entry.rules and entry.eager > 0 and entry.failures <= self.settings.eager_failures:
                     self._eager.put(key, (-entry.priority, entry.since, entry.number))
-            case Where.UNSCHEDULABLE:
-                self._waiting.add(key, entry.pod, entry.rules, entry.room)
+            case QueueState.UNSCHEDULABLE:
+                self._waiting.add(key, entry.pod, entry.rules, entry.needs_capacity)
                 self._flush.put(key, (entry.since + self.settings.flush_ms,))
-            case Where.HELD | Where.GATED:
+            case QueueState.HELD | QueueState.GATED:
                 self._aside[key] = None
                 for name in entry.watched:
                     self._held.setdefault(name, {})[key] = None
@@ -430,18 +436,18 @@ class PodQueue:
     def _leave(self, entry: _Entry) -> None:
         """Take a pod out of the place it is in."""
         key = entry.key
-        match entry.where:
-            case Where.ACTIVE:
+        match entry.state:
+            case QueueState.ACTIVE:
                 if not self._fresh.drop(key):
                     self._tried.drop(key)
                     self._least.drop(key)
-            case Where.BACKOFF:
+            case QueueState.BACKOFF:
                 self._backoff.drop(key)
                 self._eager.drop(key)
-            case Where.UNSCHEDULABLE:
+            case QueueState.UNSCHEDULABLE:
                 self._waiting.remove(key)
                 self._flush.drop(key)
-            case Where.HELD | Where.GATED:
+            case QueueState.HELD | QueueState.GATED:
                 self._aside.pop(key, None)
                 for name in entry.watched:
                     users = self._held.get(name, {})
@@ -453,7 +459,7 @@ class PodQueue:
     def _land(self, key: str) -> _Entry | None:
         """A pod is in flight no longer."""
         entry = self._entries.get(key)
-        if entry is None or entry.where is not Where.IN_FLIGHT:
+        if entry is None or entry.state is not QueueState.IN_FLIGHT:
             return None
         self._log.end(key)
         return entry
@@ -471,7 +477,9 @@ class PodQueue:
 def _is_over(pod: Pod) -> bool:
     """Whether a pod needs no node: it has one, has finished or is being deleted."""
     return bool(
-        pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
+        pod.spec.node_name
+        or pod.metadata.deletion_timestamp is not None
+        or pod.status.phase in TERMINAL_PHASES
     )
 
 
@@ -484,5 +492,5 @@ def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
     return tuple((pod.metadata.namespace, name) for name in sorted(names))
 
 
-def _concerns(happening: Happening, watched: tuple[tuple[str, str], ...]) -> bool:
-    return any(name in watched for name in concerned_claims(happening))
+def _concerns(event: ClusterEvent, watched: tuple[tuple[str, str], ...]) -> bool:
+    return any(name in watched for name in affected_claims(event))

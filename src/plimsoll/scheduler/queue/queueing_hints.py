@@ -21,19 +21,23 @@ from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.ledger.units import CPU, PODS, units_of
-from plimsoll.scheduler.filters.node_affinity import matches, named_nodes, required_selector, wanted_nodes
+from plimsoll.scheduler.filters.node_affinity import (
+    meets_requirements,
+    named_nodes,
+    node_requirements,
+    required_selector,
+)
 from plimsoll.scheduler.filters.node_ports import Socket, collide, host_sockets
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE, tolerates_hard_taints
-from plimsoll.scheduler.queue.events import Aspect, Happening, Kind, Room, classify, released, room_at
-from plimsoll.scheduler.reasons import Rule, Sentence
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.queue.events import (
+    ClusterEvent,
+    EventKind,
+    NodeCapacity,
+    UpdateType,
+)
+from plimsoll.scheduler.reasons import ReasonMessage, Rule
+from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.topology.affinity_terms import Term, Terms, read_terms
-
-__all__ = [
-    "Aspect", "Happening", "Kind", "Outlook", "Room", "any_helps", "can_help", "classify",
-    "concerned_claims", "confined_to", "helps", "own_change", "released", "room_at", "room_of", "rules_of",
-    "settles", "wants_room",
-]  # fmt: skip
 
 VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
 _NODE_RULES = frozenset(Rule) - {Rule.SCHEDULING_GATES, Rule.UNSUPPORTED}
@@ -43,139 +47,152 @@ _ROOM = frozenset({Rule.RESOURCES, Rule.DEVICES})
 #: DIFF: a pod that was refused for its devices is woken when any pod leaves a node, also one without claims:
 #: what its claims charge may fit now. Upstream wakes it by changes of claims alone, so that it waits for the
 #: next flush (test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices).
-_BY_KIND: Mapping[Kind, frozenset[Rule]] = {
-    Kind.NODE_ADDED: _NODE_RULES,
-    Kind.NODE_REMOVED: _AMONG_PODS,
-    Kind.POD_ASSIGNED: _AMONG_PODS,
-    Kind.POD_DELETED: frozenset({Rule.PORTS, Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS,
+_BY_KIND: Mapping[EventKind, frozenset[Rule]] = {
+    EventKind.NODE_ADDED: _NODE_RULES,
+    EventKind.NODE_REMOVED: _AMONG_PODS,
+    EventKind.POD_ASSIGNED: _AMONG_PODS,
+    EventKind.POD_DELETED: frozenset({Rule.PORTS, Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS,
                                  Rule.VOLUME_BINDING}) | _AMONG_PODS | _ROOM,
-    Kind.CLAIM_CHANGED: frozenset({Rule.DEVICES}),
-    Kind.CLAIM_FREED: frozenset({Rule.DEVICES}),
-    Kind.CLASS_CHANGED: _ROOM,
-    Kind.SLICE_CHANGED: _ROOM,
-    Kind.TAINT_RULE_CHANGED: frozenset({Rule.DEVICES}),
-    Kind.NAMESPACE_CHANGED: frozenset({Rule.INTER_POD}),
-    Kind.VOLUME_CLAIM_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
-    Kind.VOLUME_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
-    Kind.STORAGE_CLASS_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
-    Kind.CSI_NODE_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
-    Kind.VOLUME_DETACHED: frozenset({Rule.VOLUME_LIMITS}),
-    Kind.OTHER: VOLUMES | {Rule.UNSUPPORTED},
+    EventKind.CLAIM_CHANGED: frozenset({Rule.DEVICES}),
+    EventKind.CLAIM_FREED: frozenset({Rule.DEVICES}),
+    EventKind.CLASS_CHANGED: _ROOM,
+    EventKind.SLICE_CHANGED: _ROOM,
+    EventKind.TAINT_RULE_CHANGED: frozenset({Rule.DEVICES}),
+    EventKind.NAMESPACE_CHANGED: frozenset({Rule.INTER_POD}),
+    EventKind.VOLUME_CLAIM_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    EventKind.VOLUME_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    EventKind.STORAGE_CLASS_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    EventKind.CSI_NODE_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    EventKind.VOLUME_DETACHED: frozenset({Rule.VOLUME_LIMITS}),
+    EventKind.OTHER: VOLUMES | {Rule.UNSUPPORTED},
 }  # fmt: skip
-_BY_NODE_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
-    Aspect.LABELS: frozenset({Rule.NODE_AFFINITY, Rule.DEVICES, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
+_BY_NODE_ASPECT: Mapping[UpdateType, frozenset[Rule]] = {
+    UpdateType.LABELS: frozenset({Rule.NODE_AFFINITY, Rule.DEVICES, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
     | _AMONG_PODS,
-    Aspect.TAINTS: frozenset({Rule.TAINTS, Rule.SPREAD}),
-    Aspect.SCHEDULABLE: frozenset({Rule.UNSCHEDULABLE}),
-    Aspect.ALLOCATABLE: _ROOM | {Rule.VOLUME_LIMITS},
-    Aspect.FEATURES: frozenset({Rule.DECLARED_FEATURES}),
+    UpdateType.TAINTS: frozenset({Rule.TAINTS, Rule.SPREAD}),
+    UpdateType.SCHEDULABLE: frozenset({Rule.UNSCHEDULABLE}),
+    UpdateType.ALLOCATABLE: _ROOM | {Rule.VOLUME_LIMITS},
+    UpdateType.FEATURES: frozenset({Rule.DECLARED_FEATURES}),
 }
-_BY_POD_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
-    Aspect.LABELS: _AMONG_PODS,
-    Aspect.TERMINATING: frozenset({Rule.SPREAD}),
-    Aspect.SCALED_DOWN: _ROOM,
+_BY_POD_ASPECT: Mapping[UpdateType, frozenset[Rule]] = {
+    UpdateType.LABELS: _AMONG_PODS,
+    UpdateType.TERMINATING: frozenset({Rule.SPREAD}),
+    UpdateType.SCALED_DOWN: _ROOM,
 }
 #: Rules that only the very node a happening is about can satisfy.
 _LOCAL = _NODE_RULES - _AMONG_PODS - {Rule.VOLUME_RESTRICTIONS}
 #: Happenings that concern the pods that use an object, and nobody else.
-BY_NAME = frozenset({Kind.CLAIM_CHANGED, Kind.VOLUME_CLAIM_CHANGED})
+BY_NAME = frozenset({EventKind.CLAIM_CHANGED, EventKind.VOLUME_CLAIM_CHANGED})
 #: Refusals for devices that more room on a node does not change.
 _NO_ROOM = frozenset({
-    Sentence.CANNOT_ALLOCATE, Sentence.CLAIM_ELSEWHERE, Sentence.CLAIM_IN_USE, Sentence.CLAIM_PENDING,
-    Sentence.NO_CLASS,
+    ReasonMessage.CANNOT_ALLOCATE, ReasonMessage.CLAIM_ELSEWHERE, ReasonMessage.CLAIM_IN_USE,
+    ReasonMessage.CLAIM_PENDING,
+    ReasonMessage.NO_CLASS,
 })  # fmt: skip
 _CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 
 
-def rules_of(happening: Happening) -> frozenset[Rule]:
+def affected_rules(event: ClusterEvent) -> frozenset[Rule]:
     """The rules whose answer a happening can change."""
-    if happening.kind is Kind.NODE_CHANGED:
-        return frozenset().union(*(_BY_NODE_ASPECT.get(each, ()) for each in happening.aspects))
-    if happening.kind is Kind.POD_UPDATED:
-        return frozenset().union(*(_BY_POD_ASPECT.get(each, ()) for each in happening.aspects))
-    return _BY_KIND[happening.kind]
+    if event.kind is EventKind.NODE_CHANGED:
+        return frozenset().union(*(_BY_NODE_ASPECT.get(each, ()) for each in event.updates))
+    if event.kind is EventKind.POD_UPDATED:
+        return frozenset().union(*(_BY_POD_ASPECT.get(each, ()) for each in event.updates))
+    return _BY_KIND[event.kind]
 
 
-def confined_to(happening: Happening, rule: Rule) -> str:
+def only_affected_node(event: ClusterEvent, rule: Rule) -> str:
     """The only node on which a happening can satisfy a rule; "" if it may be any."""
     if rule not in _LOCAL:
         return ""
-    kind = happening.kind
-    if kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
-        return str(happening.new.metadata.name)
-    if kind in (Kind.POD_DELETED, Kind.POD_UPDATED):
-        if rule is Rule.DEVICES and _gives_devices_back(happening):
+    kind = event.kind
+    if kind in (EventKind.NODE_ADDED, EventKind.NODE_CHANGED):
+        return str(event.new.metadata.name)
+    if kind in (EventKind.POD_DELETED, EventKind.POD_UPDATED):
+        if rule is Rule.DEVICES and _gives_devices_back(event):
             return ""  # they may be reached from elsewhere
-        name = happening.old.spec.node_name or (happening.room.node.metadata.name if happening.room else "")
+        name = event.old.spec.node_name or (event.capacity.node.metadata.name if event.capacity else "")
         return str(name)
-    if kind is Kind.SLICE_CHANGED:
-        nodes = {each.spec.node_name or "" for each in (happening.old, happening.new) if each is not None}
+    if kind is EventKind.SLICE_CHANGED:
+        nodes = {each.spec.node_name or "" for each in (event.old, event.new) if each is not None}
         return nodes.pop() if len(nodes) == 1 else ""
     return ""
 
 
-def concerned_claims(happening: Happening) -> list[tuple[str, str]]:
+def affected_claims(event: ClusterEvent) -> list[tuple[str, str]]:
     """The claims a happening is about, by namespace and name: one that changed, or those of an assumed pod
     that goes, which are not promised to it any longer."""
-    if happening.kind in (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED):
-        meta = happening.object.metadata
+    if event.kind in (
+        EventKind.CLAIM_CHANGED,
+        EventKind.CLAIM_FREED,
+        EventKind.VOLUME_CLAIM_CHANGED,
+    ):
+        meta = event.object.metadata
         return [(meta.namespace, meta.name)]
-    if happening.kind is Kind.POD_DELETED and _gives_devices_back(happening):
-        gone = happening.old
+    if event.kind is EventKind.POD_DELETED and _gives_devices_back(event):
+        gone = event.old
         return [(gone.metadata.namespace, name) for name in dict.fromkeys(claim_names(gone).values())]
     return []
 
 
-def room_of(happening: Happening) -> Room | None:
+def capacity_after(event: ClusterEvent) -> NodeCapacity | None:
     """The room that a pod's requests must fit if a happening is to help against their not fitting; None if
     it is not known or does not matter."""
-    if happening.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
-        return _empty(happening.new)
-    return happening.room if happening.kind in (Kind.POD_DELETED, Kind.POD_UPDATED) else None
+    if event.kind in (EventKind.NODE_ADDED, EventKind.NODE_CHANGED):
+        return _empty(event.new)
+    return event.capacity if event.kind in (EventKind.POD_DELETED, EventKind.POD_UPDATED) else None
 
 
 def can_help(
-    happening: Happening, rule: Rule, pod: Pod, rules: frozenset[Rule] = frozenset(), room: bool = True
+    event: ClusterEvent,
+    rule: Rule,
+    pod: Pod,
+    rules: frozenset[Rule] = frozenset(),
+    needs_capacity: bool = True,
 ) -> bool:
     """Whether a happening may help a pod that a rule stood in the way of; `rules` are all that did."""
-    return rule in rules_of(happening) and helps(happening, rule, Outlook(pod, rules | {rule}, room))
+    return rule in affected_rules(event) and helps(
+        event, rule, WaitingPod(pod, rules | {rule}, needs_capacity)
+    )
 
 
-def wants_room(unplaced: Unplaced) -> bool:
+def needs_capacity(fit_error: FitError) -> bool:
     """Whether room on a node may have been short for what claims charge; if not, it was devices alone."""
     return any(
-        reason.rule is Rule.DEVICES and reason.sentence not in _NO_ROOM for reason, _ in unplaced.reasons
+        reason.rule is Rule.DEVICES and reason.message not in _NO_ROOM for reason, _ in fit_error.reasons
     )
 
 
-def any_helps(happenings: Iterable[Happening], rules: frozenset[Rule], pod: Pod, room: bool = True) -> bool:
+def any_event_helps(
+    events: Iterable[ClusterEvent], rules: frozenset[Rule], pod: Pod, needs_capacity: bool = True
+) -> bool:
     """Whether one of several happenings may help a pod that these rules stood in the way of."""
-    outlook = Outlook(pod, rules, room)
+    waiting_pod = WaitingPod(pod, rules, needs_capacity)
     return any(
-        not rules or any(helps(happening, rule, outlook) for rule in rules & rules_of(happening))
-        for happening in happenings
+        not rules or any(helps(event, rule, waiting_pod) for rule in rules & affected_rules(event))
+        for event in events
     )
 
 
-def settles(changed: frozenset[Rule], rules: frozenset[Rule]) -> bool:
+def update_helps(changed: frozenset[Rule], rules: frozenset[Rule]) -> bool:
     """Whether a change of the pod itself (see `own_change`) may help it; without rules every change may."""
     return bool(changed & rules if rules else changed)
 
 
-class Outlook:
+class WaitingPod:
     """What of a waiting pod decides whether something helps it; read when needed, once."""
 
-    def __init__(self, pod: Pod, rules: frozenset[Rule], room: bool = True) -> None:
+    def __init__(self, pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True) -> None:
         """`room`: whether room on nodes was short for what its claims charge, as far as is known."""
         self.pod = pod
         self.rules = rules
-        self.room = room
+        self.needs_capacity = needs_capacity
         self.priority = pod.spec.priority or 0
         self.namespace = pod.metadata.namespace
-        self.wanted = wanted_nodes(pod)
+        self.node_requirements = node_requirements(pod)
 
     @cached_property
-    def demand(self) -> Mapping[str, int]:
+    def requests(self) -> Mapping[str, int]:
         """What it requests by itself, in whole units."""
         return units_of(pod_requests(self.pod))
 
@@ -202,158 +219,158 @@ class Outlook:
         return next(iter(names)) if names is not None and len(names) == 1 else ""
 
     @cached_property
-    def size(self) -> int:
+    def cpu_request(self) -> int:
         """How much of the commonest resource it needs at least."""
-        return 0 if self.pod.spec.resource_claims else self.demand.get(CPU, 0)
+        return 0 if self.pod.spec.resource_claims else self.requests.get(CPU, 0)
 
-    def chooses(self, node: Node) -> bool:
+    def matches_node(self, node: Node) -> bool:
         """Whether its node selector and affinity mean a node."""
-        return self.wanted is None or matches(self.wanted, node)
+        return self.node_requirements is None or meets_requirements(self.node_requirements, node)
 
-    def bears(self, node: Node) -> bool:
+    def tolerates(self, node: Node) -> bool:
         """Whether it tolerates the taints of a node."""
         return tolerates_hard_taints(self.pod.spec.tolerations, node)
 
-    def fits(self, room: Room) -> bool:
+    def fits(self, capacity: NodeCapacity) -> bool:
         """Whether its requests leave it a chance."""
         if self.pod.spec.resource_claims:
             return True  # claims may bring what it requests
-        return room.takes(self.demand, self.priority)
+        return capacity.can_fit(self.requests, self.priority)
 
-    def is_refused(self, node: Node, room: Room | None = None) -> bool:
+    def is_refused(self, node: Node, capacity: NodeCapacity | None = None) -> bool:
         """Whether a rule that it waits for refuses a node as it is now."""
         rules, spec = self.rules, node.spec
         return (
-            (Rule.NODE_AFFINITY in rules and not self.chooses(node))
-            or (Rule.TAINTS in rules and not self.bears(node))
-            or (Rule.UNSCHEDULABLE in rules and spec.unschedulable and not self._bears_closed())
-            or (Rule.RESOURCES in rules and not self.fits(room or _empty(node)))
+            (Rule.NODE_AFFINITY in rules and not self.matches_node(node))
+            or (Rule.TAINTS in rules and not self.tolerates(node))
+            or (Rule.UNSCHEDULABLE in rules and spec.unschedulable and not self._tolerates_unschedulable())
+            or (Rule.RESOURCES in rules and not self.fits(capacity or _empty(node)))
         )
 
-    def _bears_closed(self) -> bool:
+    def _tolerates_unschedulable(self) -> bool:
         return tolerated(self.pod.spec.tolerations, UNSCHEDULABLE)
 
 
-def _empty(node: Node) -> Room:
+def _empty(node: Node) -> NodeCapacity:
     line = units_of(node.status.allocatable)
     if PODS in node.status.allocatable:
         line[PODS] = node.status.allocatable[PODS].value()
-    return Room(node, line, line)
+    return NodeCapacity(node, line, line)
 
 
-def helps(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+def helps(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
     """`can_help` for a pod that has been read, and a rule that is among `rules_of` the happening."""
-    only = confined_to(happening, rule)
-    if only and outlook.only_node and outlook.only_node != only:
+    only = only_affected_node(event, rule)
+    if only and waiting_pod.only_node and waiting_pod.only_node != only:
         return False
-    hint = _HINTS.get(happening.kind)
-    return hint is None or hint(happening, rule, outlook)
+    hint = _HINTS.get(event.kind)
+    return hint is None or hint(event, rule, waiting_pod)
 
 
 # -- what pods say
 
 
-def _node_added(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+def _node_added(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
     if rule in _AMONG_PODS:
         return True  # it may bring pods that were bound to it before it was known, or count as a domain
-    return not outlook.is_refused(happening.new)
+    return not waiting_pod.is_refused(event.new)
 
 
-def _node_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
-    old, new = happening.old, happening.new
+def _node_changed(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
+    old, new = event.old, event.new
     match rule:
         case Rule.INTER_POD | Rule.SPREAD:
             return True
-        case Rule.NODE_AFFINITY if outlook.chooses(old):
+        case Rule.NODE_AFFINITY if waiting_pod.matches_node(old):
             return False
-        case Rule.TAINTS if outlook.bears(old):
+        case Rule.TAINTS if waiting_pod.tolerates(old):
             return False
-        case Rule.DEVICES if not outlook.room and Aspect.LABELS not in happening.aspects:
+        case Rule.DEVICES if not waiting_pod.needs_capacity and UpdateType.LABELS not in event.updates:
             return False
-        case Rule.RESOURCES if not _grew_for(outlook, old, new):
+        case Rule.RESOURCES if not _grew_for(waiting_pod, old, new):
             return False
-    return not outlook.is_refused(new)
+    return not waiting_pod.is_refused(new)
 
 
-def _grew_for(outlook: Outlook, old: Node, new: Node) -> bool:
+def _grew_for(waiting_pod: WaitingPod, old: Node, new: Node) -> bool:
     """Whether a node has more of something a pod asks for."""
-    before, after = _empty(old).line, _empty(new).line
-    return any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *outlook.demand))
+    before, after = _empty(old).allocatable, _empty(new).allocatable
+    return any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *waiting_pod.requests))
 
 
-def _gives_devices_back(happening: Happening) -> bool:
+def _gives_devices_back(event: ClusterEvent) -> bool:
     """Whether devices come free at once, as when an assumed pod goes; those of a bound pod are held until its
     claims say otherwise."""
-    gone = happening.old
+    gone = event.old
     return bool(gone.spec.resource_claims) and not gone.spec.node_name
 
 
-def _pod_left(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
-    gone, room = happening.old, happening.room
+def _pod_left(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
+    gone, capacity = event.old, event.capacity
     match rule:
         case Rule.PORTS:
-            return any(collide(one, other) for one in host_sockets(gone) for other in outlook.sockets)
-        case Rule.DEVICES if _gives_devices_back(happening):
+            return any(collide(one, other) for one in host_sockets(gone) for other in waiting_pod.sockets)
+        case Rule.DEVICES if _gives_devices_back(event):
             return True
-        case Rule.DEVICES if not outlook.room:
+        case Rule.DEVICES if not waiting_pod.needs_capacity:
             return False
         case Rule.RESOURCES | Rule.DEVICES:
-            return room is None or not outlook.is_refused(room.node, room)
+            return capacity is None or not waiting_pod.is_refused(capacity.node, capacity)
         case Rule.VOLUME_RESTRICTIONS | Rule.VOLUME_LIMITS | Rule.VOLUME_BINDING:
             return bool(gone.spec.volumes)
         case Rule.SPREAD:
-            return _spreads_over(outlook.pod, gone)
+            return _spreads_over(waiting_pod.pod, gone)
         case Rule.INTER_POD:
-            return _heeds(outlook, gone)
+            return _heeds(waiting_pod, gone)
     return True
 
 
-def _pod_came(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+def _pod_came(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
     if rule is Rule.SPREAD:
-        return _spreads_over(outlook.pod, happening.new)
-    terms = outlook.terms
-    return bool(terms.problem) or any(_may_mean(term, happening.new) for term in terms.affinity)
+        return _spreads_over(waiting_pod.pod, event.new)
+    terms = waiting_pod.terms
+    return bool(terms.problem) or any(_may_mean(term, event.new) for term in terms.affinity)
 
 
-def _pod_updated(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+def _pod_updated(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
     if rule is Rule.SPREAD or rule is Rule.INTER_POD:
-        return _pod_came(happening, rule, outlook) or _pod_left(happening, rule, outlook)
-    return _pod_left(happening, rule, outlook)
+        return _pod_came(event, rule, waiting_pod) or _pod_left(event, rule, waiting_pod)
+    return _pod_left(event, rule, waiting_pod)
 
 
-def _class_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+def _class_changed(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
     if rule is Rule.DEVICES:
         return True
-    device_class = happening.new
+    device_class = event.new
     names = {_CLASS_RESOURCE + device_class.metadata.name, device_class.spec.extended_resource_name}
-    return bool(outlook.pod.spec.resource_claims) or not names.isdisjoint(outlook.demand)
+    return bool(waiting_pod.pod.spec.resource_claims) or not names.isdisjoint(waiting_pod.requests)
 
 
-def _slice_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+def _slice_changed(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
     # What devices bring may spare the pod a request of its own.
-    return rule is Rule.DEVICES or bool(outlook.pod.spec.resource_claims)
+    return rule is Rule.DEVICES or bool(waiting_pod.pod.spec.resource_claims)
 
 
-def _claim_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
-    meta = happening.object.metadata
-    return meta.namespace == outlook.namespace and meta.name in outlook.claims
+def _claim_changed(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
+    meta = event.object.metadata
+    return meta.namespace == waiting_pod.namespace and meta.name in waiting_pod.claims
 
 
-def _volume_claim_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
-    meta = happening.object.metadata
-    return meta.namespace == outlook.namespace and meta.name in outlook.volume_claims
+def _volume_claim_changed(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
+    meta = event.object.metadata
+    return meta.namespace == waiting_pod.namespace and meta.name in waiting_pod.volume_claims
 
 
-_HINTS: Mapping[Kind, Callable[[Happening, Rule, Outlook], bool]] = {
-    Kind.NODE_ADDED: _node_added,
-    Kind.NODE_CHANGED: _node_changed,
-    Kind.POD_DELETED: _pod_left,
-    Kind.POD_ASSIGNED: _pod_came,
-    Kind.POD_UPDATED: _pod_updated,
-    Kind.CLASS_CHANGED: _class_changed,
-    Kind.SLICE_CHANGED: _slice_changed,
-    Kind.CLAIM_CHANGED: _claim_changed,
-    Kind.VOLUME_CLAIM_CHANGED: _volume_claim_changed,
+_HINTS: Mapping[EventKind, Callable[[ClusterEvent, Rule, WaitingPod], bool]] = {
+    EventKind.NODE_ADDED: _node_added,
+    EventKind.NODE_CHANGED: _node_changed,
+    EventKind.POD_DELETED: _pod_left,
+    EventKind.POD_ASSIGNED: _pod_came,
+    EventKind.POD_UPDATED: _pod_updated,
+    EventKind.CLASS_CHANGED: _class_changed,
+    EventKind.SLICE_CHANGED: _slice_changed,
+    EventKind.CLAIM_CHANGED: _claim_changed,
+    EventKind.VOLUME_CLAIM_CHANGED: _volume_claim_changed,
 }
 
 
@@ -378,7 +395,7 @@ _BY_FIELD: Mapping[str, frozenset[Rule]] = {
 }
 
 
-def own_change(old: Pod, new: Pod) -> frozenset[Rule]:
+def rules_affected_by_update(old: Pod, new: Pod) -> frozenset[Rule]:
     """The rules whose answer a change of the waiting pod itself can change; conditions are none of them."""
     rules: frozenset[Rule] = frozenset()
     if old.spec != new.spec:
@@ -425,14 +442,14 @@ def _spreads_over(pod: Pod, other: Pod) -> bool:
     return False
 
 
-def _heeds(outlook: Outlook, gone: Pod) -> bool:
+def _heeds(waiting_pod: WaitingPod, gone: Pod) -> bool:
     """Whether a pod that is gone stood in the way: one of the two kept away from the other, or a pod that
     wants company may now be the first of its kind."""
-    own, theirs = outlook.terms, read_terms(gone)
+    own, theirs = waiting_pod.terms, read_terms(gone)
     if own.problem or theirs.problem:
         return True
     return any(_may_mean(term, gone) for term in (*own.anti_affinity, *own.affinity)) or any(
-        _may_mean(term, outlook.pod) for term in theirs.anti_affinity
+        _may_mean(term, waiting_pod.pod) for term in theirs.anti_affinity
     )
 
 

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 
 
-class Sizes:
+class RequestIndex:
     """Keys with a size and a priority."""
 
     __slots__ = ("_lists",)

@@ -16,44 +16,43 @@ from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.scheduler.filters.node_ports import host_sockets
+from plimsoll.scheduler.queue.events import ClusterEvent, EventKind
 from plimsoll.scheduler.queue.queueing_hints import (
     BY_NAME,
     VOLUMES,
-    Happening,
-    Kind,
-    Outlook,
-    confined_to,
+    WaitingPod,
+    affected_rules,
+    capacity_after,
     helps,
-    room_of,
-    rules_of,
+    only_affected_node,
     volume_claims,
 )
-from plimsoll.scheduler.queue.request_index import Sizes
+from plimsoll.scheduler.queue.request_index import RequestIndex
 from plimsoll.scheduler.reasons import Rule
 
 #: An object that pods name: which kind, namespace, name.
-Named = tuple[Kind, str, str]
+Named = tuple[EventKind, str, str]
 
 
 @dataclass(slots=True)
-class Group:
+class WaitingGroup:
     """Pods that everything helps alike, except what concerns an object they name."""
 
-    outlook: Outlook
+    waiting_pod: WaitingPod
     keys: dict[str, None] = field(default_factory=dict)
 
 
-class Waiting:
+class UnschedulablePods:
     """The pods that wait for a happening."""
 
     def __init__(self) -> None:
-        self._groups: dict[bytes, Group] = {}
+        self._groups: dict[bytes, WaitingGroup] = {}
         self._group_of: dict[str, bytes] = {}
         self._names_of: dict[str, tuple[Named, ...]] = {}
-        self._by_rule: dict[Rule, dict[str, dict[bytes, Group]]] = {}
+        self._by_rule: dict[Rule, dict[str, dict[bytes, WaitingGroup]]] = {}
         self._by_name: dict[Named, dict[str, Pod]] = {}
-        self._by_size = Sizes()  # of those their requests stood in the way of, made for no node
-        self._unexplained: dict[bytes, Group] = {}
+        self._by_size = RequestIndex()  # of those their requests stood in the way of, made for no node
+        self._unexplained: dict[bytes, WaitingGroup] = {}
         self._counts: Counter[Rule] = Counter()
 
     def __len__(self) -> int:
@@ -66,19 +65,21 @@ class Waiting:
         """How many pods wait because of each rule; a pod may count for several."""
         return +self._counts
 
-    def add(self, key: str, pod: Pod, rules: frozenset[Rule], room: bool = True) -> None:
+    def add(self, key: str, pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True) -> None:
         """A pod waits because these rules stood in its way; none: nobody knows why."""
         self.remove(key)
-        signature = _signature(pod, rules, room)
+        signature = _signature(pod, rules, needs_capacity)
         group = self._groups.get(signature)
         if group is None:
-            group = self._groups[signature] = Group(Outlook(pod, rules, room))
+            group = self._groups[signature] = WaitingGroup(WaitingPod(pod, rules, needs_capacity))
             if not rules:
                 self._unexplained[signature] = group
             for rule in rules:
-                self._by_rule.setdefault(rule, {}).setdefault(group.outlook.only_node, {})[signature] = group
-            if Rule.RESOURCES in rules and not group.outlook.only_node:
-                self._by_size.add(signature, group.outlook.priority, group.outlook.size)
+                self._by_rule.setdefault(rule, {}).setdefault(group.waiting_pod.only_node, {})[signature] = (
+                    group
+                )
+            if Rule.RESOURCES in rules and not group.waiting_pod.only_node:
+                self._by_size.add(signature, group.waiting_pod.priority, group.waiting_pod.cpu_request)
         group.keys[key] = None
         self._group_of[key] = signature
         self._counts.update(rules)
@@ -93,14 +94,14 @@ class Waiting:
             return False
         group = self._groups[signature]
         del group.keys[key]
-        self._counts.subtract(group.outlook.rules)
+        self._counts.subtract(group.waiting_pod.rules)
         if not group.keys:
             del self._groups[signature]
             self._unexplained.pop(signature, None)
-            for rule in group.outlook.rules:
-                self._leave(rule, group.outlook.only_node, signature)
-            if Rule.RESOURCES in group.outlook.rules and not group.outlook.only_node:
-                self._by_size.remove(signature, group.outlook.priority, group.outlook.size)
+            for rule in group.waiting_pod.rules:
+                self._leave(rule, group.waiting_pod.only_node, signature)
+            if Rule.RESOURCES in group.waiting_pod.rules and not group.waiting_pod.only_node:
+                self._by_size.remove(signature, group.waiting_pod.priority, group.waiting_pod.cpu_request)
         for name in self._names_of.pop(key):
             users = self._by_name[name]
             del users[key]
@@ -116,36 +117,36 @@ class Waiting:
         if not by_node:
             del self._by_rule[rule]
 
-    def helped(self, happening: Happening) -> list[str]:
+    def helped_by(self, event: ClusterEvent) -> list[str]:
         """The pods a happening can help, in the order in which they were added to their groups."""
         found: dict[str, None] = {}
         for group in self._unexplained.values():
             found |= group.keys
-        rules = rules_of(happening)
-        if happening.kind in BY_NAME:
-            meta = happening.object.metadata
-            for key, pod in self._by_name.get((happening.kind, meta.namespace, meta.name), {}).items():
-                outlook = Outlook(pod, self._groups[self._group_of[key]].outlook.rules)
-                if any(helps(happening, rule, outlook) for rule in rules & outlook.rules):
+        rules = affected_rules(event)
+        if event.kind in BY_NAME:
+            meta = event.object.metadata
+            for key, pod in self._by_name.get((event.kind, meta.namespace, meta.name), {}).items():
+                waiting_pod = WaitingPod(pod, self._groups[self._group_of[key]].waiting_pod.rules)
+                if any(helps(event, rule, waiting_pod) for rule in rules & waiting_pod.rules):
                     found[key] = None
             return list(found)
         asked: set[bytes] = set()
         for rule in rules:
-            for signature, group in self._candidates(happening, rule):
-                if signature not in asked and helps(happening, rule, group.outlook):
+            for signature, group in self._candidates(event, rule):
+                if signature not in asked and helps(event, rule, group.waiting_pod):
                     asked.add(signature)
                     found |= group.keys
         return list(found)
 
-    def _candidates(self, happening: Happening, rule: Rule) -> Iterator[tuple[bytes, Group]]:
+    def _candidates(self, event: ClusterEvent, rule: Rule) -> Iterator[tuple[bytes, WaitingGroup]]:
         """The groups a rule stood in the way of, without those that are made for other nodes or too large."""
         by_node = self._by_rule.get(rule)
         if by_node is None:
             return
-        node = confined_to(happening, rule)
-        room = room_of(happening) if rule is Rule.RESOURCES and node else None
-        if room is not None:
-            for signature in self._by_size.up_to(room.cpu_for):
+        node = only_affected_node(event, rule)
+        capacity = capacity_after(event) if rule is Rule.RESOURCES and node else None
+        if capacity is not None:
+            for signature in self._by_size.up_to(capacity.cpu_for):
                 yield signature, self._groups[signature]
             yield from by_node.get(node, {}).items()
         else:
@@ -157,21 +158,21 @@ def _names(pod: Pod, rules: frozenset[Rule]) -> Iterator[Named]:
     namespace = pod.metadata.namespace
     if Rule.DEVICES in rules and pod.spec.resource_claims:
         for name in set(claim_names(pod).values()):
-            yield Kind.CLAIM_CHANGED, namespace, name
+            yield EventKind.CLAIM_CHANGED, namespace, name
     if pod.spec.volumes and not rules.isdisjoint(VOLUMES | {Rule.UNSUPPORTED}):
         for name in volume_claims(pod):
-            yield Kind.VOLUME_CLAIM_CHANGED, namespace, name
+            yield EventKind.VOLUME_CLAIM_CHANGED, namespace, name
 
 
 _AMONG_PODS = frozenset({Rule.INTER_POD, Rule.SPREAD})
 
 
-def _signature(pod: Pod, rules: frozenset[Rule], room: bool) -> bytes:
+def _signature(pod: Pod, rules: frozenset[Rule], needs_capacity: bool) -> bytes:
     """Equal for pods that form a group: everything `helps` looks at, where these rules look at it."""
     spec = pod.spec
     return encode((
         sorted(rule.value for rule in rules),
-        room,
+        needs_capacity,
         (pod.metadata.namespace, pod.metadata.labels) if rules & _AMONG_PODS else None,
         spec.priority or 0,
         spec.node_selector,

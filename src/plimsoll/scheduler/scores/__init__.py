@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
 from plimsoll.scheduler.scores.node_affinity import AffinityScorer
 from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
@@ -28,12 +28,12 @@ SCORERS: tuple[type[Scorer], ...] = (
 )
 
 
-def score_nodes(task: Task, snapshot: Snapshot, settings: Settings, feasible: Mask) -> Column:
+def score_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, feasible: Mask) -> Column:
     """The weighted sum of all scores; only what it says of feasible places matters."""
     total: Column | None = None
     for kind in SCORERS:
         weight = settings.weights[kind.name]
-        scorer = kind.read(task, snapshot, settings) if weight else None
+        scorer = kind.read(pod_info, snapshot, settings) if weight else None
         if scorer is None:
             continue
         scores = scorer.scores(feasible)

@@ -19,7 +19,7 @@ import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.scheduler.scores.scorer import BEST
-from plimsoll.scheduler.snapshot.node_answers import Places, Question
+from plimsoll.scheduler.snapshot.node_answers import NodeQuery, Rows
 
 #: The parts that the share of a node in use is counted in.
 PARTS = 100_000
@@ -39,18 +39,18 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Formula(Question):
+class Formula(NodeQuery):
     """A score from 0 to 100 by the resources of a node; resources that a node does not have are left out."""
 
     parts: tuple[Part, ...]
 
-    def over(self, columns: NodeColumns, places: Places) -> Column:
+    def over(self, columns: NodeColumns, rows: Rows) -> Column:
         if any(p.demand > LARGE or columns.line(p.name).max(initial=0) > LARGE for p in self.parts):
-            some = range(columns.size)[places] if isinstance(places, slice) else places.tolist()
-            return np.array([self.at(columns, place) for place in some], dtype=np.int64)
-        return self._over(columns, places)
+            some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
+            return np.array([self.at(columns, row) for row in some], dtype=np.int64)
+        return self._over(columns, rows)
 
-    def _over(self, columns: NodeColumns, places: Places) -> Column:
+    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
         raise NotImplementedError
 
 
@@ -60,22 +60,22 @@ class Allocated(Formula):
 
     most: bool = False
 
-    def at(self, columns: NodeColumns, place: int) -> int:
+    def at(self, columns: NodeColumns, row: int) -> int:
         total = weights = 0
         for part in self.parts:
-            line = int(columns.line(part.name)[place])
+            line = int(columns.line(part.name)[row])
             if line > 0:
-                left = max(min(int(columns.spare(part.name)[place]), line) - part.demand, 0)
+                left = max(min(int(columns.spare(part.name)[row]), line) - part.demand, 0)
                 total += (line - left if self.most else left) * BEST // line * part.weight
                 weights += part.weight
         return total // weights if weights else 0
 
-    def _over(self, columns: NodeColumns, places: Places) -> Column:
+    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
         total: Column | int = 0
         weights: Column | int = 0
         for part in self.parts:
-            line = columns.line(part.name)[places]
-            left = np.minimum(columns.spare(part.name)[places], line)
+            line = columns.line(part.name)[rows]
+            left = np.minimum(columns.spare(part.name)[rows], line)
             left = np.maximum(np.maximum(left, 0) - part.demand, 0)
             there = line > 0
             if there.all():
@@ -91,21 +91,21 @@ class Allocated(Formula):
 class Balanced(Formula):
     """The more the pod evens out how full the resources are, the better: 50 to 100, no change being 75."""
 
-    def at(self, columns: NodeColumns, place: int) -> int:
+    def at(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
         for part in self.parts:
-            line = int(columns.line(part.name)[place])
+            line = int(columns.line(part.name)[row])
             if line > 0:
-                free = min(int(columns.free(part.name)[place]), line)
+                free = min(int(columns.free(part.name)[row]), line)
                 before.append((line - max(free, 0)) * PARTS // line)
                 after.append((line - max(free - part.demand, 0)) * PARTS // line)
         return BEST // 2 + (HALF + _balance(after) - _balance(before)) // (2 * FINE)
 
-    def _over(self, columns: NodeColumns, places: Places) -> Column:
+    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
         there, before, after = [], [], []
         for part in self.parts:
-            line = columns.line(part.name)[places]
-            free = np.maximum(np.minimum(columns.free(part.name)[places], line), 0)
+            line = columns.line(part.name)[rows]
+            free = np.maximum(np.minimum(columns.free(part.name)[rows], line), 0)
             divisor = np.maximum(line, 1)
             there.append(line > 0)
             before.append((line - free) * PARTS // divisor)

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.scorer import BEST, Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import Holders
@@ -35,26 +35,26 @@ class InterPodScorer(Scorer):
 
     def __init__(
         self,
-        task: Task,
+        pod_info: PodInfo,
         snapshot: Snapshot,
-        settings: Settings,
+        settings: SchedulerProfile,
         terms: Terms,
         others: list[tuple[Term, PlaceCounts, int]],
     ) -> None:
-        super().__init__(task, snapshot, settings)
+        super().__init__(pod_info, snapshot, settings)
         self._terms = terms
         self._others = others
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> InterPodScorer | None:
-        terms, holders = read_terms(task.pod), snapshot.index(Holders)
-        liked = holders.preferred.about(task.pod, holders.namespaces)
-        required = holders.affinity.about(task.pod, holders.namespaces)
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> InterPodScorer | None:
+        terms, holders = read_terms(pod_info.pod), snapshot.index(Holders)
+        liked = holders.preferred.about(pod_info.pod, holders.namespaces)
+        required = holders.affinity.about(pod_info.pod, holders.namespaces)
         others = [(term, counts, 1) for term, counts in liked]
         others += [(term, counts, REQUIRED_WEIGHT) for term, counts in required]
         if not terms.preferred and not others:
             return None
-        return cls(task, snapshot, settings, terms, others)
+        return cls(pod_info, snapshot, settings, terms, others)
 
     def scores(self, feasible: Mask) -> Column:
         """DIFF: the share of the way from worst to best, exact; upstream's floats are one short of some
@@ -75,10 +75,10 @@ class InterPodScorer(Scorer):
             raw += counts.sums(column)[column.ids] * weight
         return raw
 
-    def score(self, place: int) -> int:
+    def score(self, row: int) -> int:
         domains = self.snapshot.index(Domains)
         return sum(
-            counts.sum_at(domains.column(term.topology_key), place) * weight
+            counts.sum_at(domains.column(term.topology_key), row) * weight
             for term, counts, weight in self._weighted()
         )
 

@@ -14,27 +14,27 @@ import numpy as np
 from plimsoll.ledger.columns import Column, NodeColumns
 from plimsoll.scheduler.scores.formulas import Formula
 from plimsoll.scheduler.scores.scorer import BEST
-from plimsoll.scheduler.snapshot.node_answers import Places
+from plimsoll.scheduler.snapshot.node_answers import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class BalancedDoubles(Formula):
     """The more the pod evens out how full the resources are, the better."""
 
-    def at(self, columns: NodeColumns, place: int) -> int:
+    def at(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
         for part in self.parts:
-            line = int(columns.line(part.name)[place])
+            line = int(columns.line(part.name)[row])
             if line > 0:
-                used = line - min(int(columns.free(part.name)[place]), line)
+                used = line - min(int(columns.free(part.name)[row]), line)
                 before.append(min(used / line, 1.0))
                 after.append(min((used + part.demand) / line, 1.0))
         # Both are from 50 to 100, so that what is halved is never negative.
         return BEST // 2 + (BEST // 2 + _balance_in_doubles(after) - _balance_in_doubles(before)) // 2
 
-    def _over(self, columns: NodeColumns, places: Places) -> Column:
-        some = range(columns.size)[places] if isinstance(places, slice) else places.tolist()
-        return np.array([self.at(columns, place) for place in some], dtype=np.int64)
+    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
+        some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
+        return np.array([self.at(columns, row) for row in some], dtype=np.int64)
 
 
 def _balance_in_doubles(shares: list[float]) -> int:

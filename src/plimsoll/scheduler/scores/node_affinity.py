@@ -18,9 +18,9 @@ import numpy as np
 from plimsoll.api.core import Node, PreferredSchedulingTerm
 from plimsoll.api.node_selection import readable_terms, term_matches
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.filters.node_affinity import LabelledNodes
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.filters.node_affinity import LabelIndex
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.scorer import Scorer, normalise
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ def weigh(terms: Terms, node: Node) -> int:
     return sum(term.weight for term in terms if term_matches(term.preference, node))
 
 
-class PreferredNodes(LabelledNodes[Terms, np.int64]):
+class PreferredNodes(LabelIndex[Terms, np.int64]):
     """How much pods prefer the nodes."""
 
     kept: ClassVar[int] = 256
@@ -48,8 +48,8 @@ class PreferredNodes(LabelledNodes[Terms, np.int64]):
         return weigh(signature, node)
 
     def candidates(self, signature: Terms) -> Iterable[int]:
-        places = self.places_of(term.preference for term in signature)
-        return self.nodes if places is None else places
+        rows = self.places_of(term.preference for term in signature)
+        return self.nodes if rows is None else rows
 
 
 class AffinityScorer(Scorer):
@@ -57,20 +57,22 @@ class AffinityScorer(Scorer):
 
     name = "NodeAffinity"
 
-    def __init__(self, task: Task, snapshot: Snapshot, settings: Settings, terms: Terms) -> None:
-        super().__init__(task, snapshot, settings)
+    def __init__(
+        self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, terms: Terms
+    ) -> None:
+        super().__init__(pod_info, snapshot, settings)
         self.terms = terms
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
-        affinity = task.pod.spec.affinity
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+        affinity = pod_info.pod.spec.affinity
         if affinity is None or affinity.node_affinity is None:
             return None
         terms = _readable(affinity.node_affinity.preferred)
-        return cls(task, snapshot, settings, terms) if terms else None
+        return cls(pod_info, snapshot, settings, terms) if terms else None
 
     def scores(self, feasible: Mask) -> Column:
         return normalise(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
 
-    def score(self, place: int) -> int:
-        return weigh(self.terms, self.snapshot.node(place))
+    def score(self, row: int) -> int:
+        return weigh(self.terms, self.snapshot.node(row))

@@ -13,43 +13,45 @@ from typing import Self
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
 from plimsoll.ledger.units import CPU, MEMORY, PLAIN, units_of
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Scoring, Settings, Strategy
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
 from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, Part
 from plimsoll.scheduler.scores.kube_balanced import BalancedDoubles
 from plimsoll.scheduler.scores.scorer import Scorer
-from plimsoll.scheduler.snapshot.node_answers import Answers
+from plimsoll.scheduler.snapshot.node_answers import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _NON_ZERO = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
 
 
-def non_zero_demand(task: Task, *, skip_pod_level: bool = False) -> Mapping[str, int]:
+def non_zero_demand(pod_info: PodInfo, *, skip_pod_level: bool = False) -> Mapping[str, int]:
     """What a pod requests if each container that requests no cpu or memory counts for a little."""
-    spec = task.pod.spec
+    spec = pod_info.pod.spec
     if skip_pod_level and spec.resources is not None:
-        options = replace(task.options, count_claims=False, non_missing=_NON_ZERO, skip_pod_level=True)
-        return units_of(pod_requests(task.pod, options, ()))
+        options = replace(pod_info.options, count_claims=False, non_missing=_NON_ZERO, skip_pod_level=True)
+        return units_of(pod_requests(pod_info.pod, options, ()))
     for container in (*spec.containers, *spec.init_containers):
         requests = container.resources.requests
         if CPU not in requests or MEMORY not in requests:
-            options = replace(task.options, count_claims=False, non_missing=_NON_ZERO)
-            return units_of(pod_requests(task.pod, options, ()))
-    return task.demand
+            options = replace(pod_info.options, count_claims=False, non_missing=_NON_ZERO)
+            return units_of(pod_requests(pod_info.pod, options, ()))
+    return pod_info.requests
 
 
 class _FormulaScorer(Scorer):
     """A scorer by a formula; its scores are what they are, whatever other nodes have."""
 
-    def __init__(self, task: Task, snapshot: Snapshot, settings: Settings, formula: Formula) -> None:
-        super().__init__(task, snapshot, settings)
+    def __init__(
+        self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, formula: Formula
+    ) -> None:
+        super().__init__(pod_info, snapshot, settings)
         self.formula = formula
 
     def scores(self, feasible: Mask) -> Column:
-        return self.snapshot.index(Answers).column(self.formula, self.snapshot)
+        return self.snapshot.index(NodeQueryCache).column(self.formula, self.snapshot)
 
-    def score(self, place: int) -> int:
-        return self.formula.at(self.snapshot.columns, place)
+    def score(self, row: int) -> int:
+        return self.formula.at(self.snapshot.columns, row)
 
 
 class AllocatedScorer(_FormulaScorer):
@@ -58,15 +60,15 @@ class AllocatedScorer(_FormulaScorer):
     name = "NodeResourcesFit"
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
-        demand = non_zero_demand(task, skip_pod_level=settings.scoring is Scoring.STOCK)
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+        demand = non_zero_demand(pod_info, skip_pod_level=settings.scoring is Scoring.STOCK)
         parts = tuple(
             Part(name, demand.get(name, 0), weight)
             for name, weight in settings.resources.items()
             if weight and (demand.get(name, 0) or name in PLAIN)
         )
         most = settings.strategy is Strategy.MOST_ALLOCATED
-        return cls(task, snapshot, settings, Allocated(parts, most)) if parts else None
+        return cls(pod_info, snapshot, settings, Allocated(parts, most)) if parts else None
 
 
 class BalancedScorer(_FormulaScorer):
@@ -75,8 +77,8 @@ class BalancedScorer(_FormulaScorer):
     name = "NodeResourcesBalancedAllocation"
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
-        demand = task.demand
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+        demand = pod_info.requests
         parts = tuple(
             Part(name, demand.get(name, 0))
             for name in settings.balanced
@@ -85,4 +87,4 @@ class BalancedScorer(_FormulaScorer):
         if len(parts) < 2 or not any(part.demand for part in parts):
             return None
         formula = BalancedDoubles if settings.scoring is Scoring.STOCK else Balanced
-        return cls(task, snapshot, settings, formula(parts))
+        return cls(pod_info, snapshot, settings, formula(parts))

@@ -17,9 +17,9 @@ import numpy as np
 
 from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.filters.spread_counts import Spreading
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.filters.spread_counts import SpreadState
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.scorer import BEST, Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.constraints import SCHEDULE_ANYWAY, Constraint, read_constraints
@@ -35,20 +35,24 @@ class SpreadScorer(Scorer):
     name: ClassVar[str] = "PodTopologySpread"
 
     def __init__(
-        self, task: Task, snapshot: Snapshot, settings: Settings, constraints: tuple[Constraint, ...]
+        self,
+        pod_info: PodInfo,
+        snapshot: Snapshot,
+        settings: SchedulerProfile,
+        constraints: tuple[Constraint, ...],
     ) -> None:
-        super().__init__(task, snapshot, settings)
-        self._spread = Spreading(task, snapshot, constraints)
+        super().__init__(pod_info, snapshot, settings)
+        self._spread = SpreadState(pod_info, snapshot, constraints)
         self._among = snapshot.alive
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> SpreadScorer | None:
-        if not task.pod.spec.topology_spread_constraints:
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> SpreadScorer | None:
+        if not pod_info.pod.spec.topology_spread_constraints:
             return None
-        constraints = read_constraints(task.pod, SCHEDULE_ANYWAY)
+        constraints = read_constraints(pod_info.pod, SCHEDULE_ANYWAY)
         if isinstance(constraints, SelectorProblem) or not constraints:
             return None
-        return cls(task, snapshot, settings, constraints)
+        return cls(pod_info, snapshot, settings, constraints)
 
     def scores(self, feasible: Mask) -> Column:
         self._among = feasible
@@ -81,17 +85,17 @@ class SpreadScorer(Scorer):
     def _tolerance(self) -> int:
         return sum(each.max_skew - 1 for each in self._spread.constraints)
 
-    def score(self, place: int) -> int:
+    def score(self, row: int) -> int:
         """The raw score of a node among those that were last scored together (at first: all nodes)."""
         scored = self._among & self._spread.labelled
-        if not scored[place]:
+        if not scored[row]:
             return 0
         total = 0
         for number, constraint in enumerate(self._spread.constraints):
             if constraint.topology_key == HOSTNAME:
-                pods = self._spread.counts(constraint).at(place)
+                pods = self._spread.counts(constraint).at(row)
             else:
-                pods = int(self._spread.sums(number)[self._spread.columns[number].ids[place]])
+                pods = int(self._spread.sums(number)[self._spread.columns[number].ids[row]])
             total += pods * self._weight(number, scored)
         return int(_rounded(np.array([total]))[0]) + self._tolerance
 

@@ -12,8 +12,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 BEST = 100
@@ -24,21 +24,21 @@ class Scorer:
 
     name: ClassVar[str]
 
-    def __init__(self, task: Task, snapshot: Snapshot, settings: Settings) -> None:
-        self.task = task
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> None:
+        self.pod_info = pod_info
         self.snapshot = snapshot
         self.settings = settings
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
         """The scorer for this task; None if it would score all nodes alike."""
-        return cls(task, snapshot, settings)
+        return cls(pod_info, snapshot, settings)
 
     def scores(self, feasible: Mask) -> Column:
         """0 to 100 for each feasible place, not to be changed; other places may have any number."""
         raise NotImplementedError
 
-    def score(self, place: int) -> int:
+    def score(self, row: int) -> int:
         """The raw score of one node, before it is compared with that of others."""
         raise NotImplementedError
 

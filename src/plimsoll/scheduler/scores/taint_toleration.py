@@ -16,8 +16,8 @@ from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.taint_toleration import PREFER_NO_SCHEDULE, Tolerations
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.scorer import Scorer, normalise
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -47,11 +47,11 @@ class SoftTaints(SignatureIndex[Tolerations, np.int64]):
     def candidates(self, signature: Tolerations) -> Iterable[int]:
         return self.tainted
 
-    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+    def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
         if new is not None and any(taint.effect == PREFER_NO_SCHEDULE for taint in new.spec.taints):
-            self.tainted.add(place)
+            self.tainted.add(row)
         else:
-            self.tainted.discard(place)
+            self.tainted.discard(row)
 
 
 class TaintsScorer(Scorer):
@@ -60,12 +60,12 @@ class TaintsScorer(Scorer):
     name = "TaintToleration"
 
     @classmethod
-    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
-        return cls(task, snapshot, settings) if snapshot.index(SoftTaints).tainted else None
+    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+        return cls(pod_info, snapshot, settings) if snapshot.index(SoftTaints).tainted else None
 
     def scores(self, feasible: Mask) -> Column:
-        raw = self.snapshot.index(SoftTaints).column(self.task.pod.spec.tolerations)
+        raw = self.snapshot.index(SoftTaints).column(self.pod_info.pod.spec.tolerations)
         return normalise(raw, feasible, reverse=True)
 
-    def score(self, place: int) -> int:
-        return count_untolerated(self.task.pod.spec.tolerations, self.snapshot.node(place))
+    def score(self, row: int) -> int:
+        return count_untolerated(self.pod_info.pod.spec.tolerations, self.snapshot.node(row))

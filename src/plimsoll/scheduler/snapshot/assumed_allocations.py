@@ -10,60 +10,60 @@ from plimsoll.allocator import AllocationState
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 
 
-class Holdings:
+class AssumedAllocations:
     """Devices by the UID of the claim they are held for; `state` is the same by device."""
 
-    __slots__ = ("_held", "_promised", "state")
+    __slots__ = ("_allocations", "_assumed", "state")
 
     def __init__(self, shared: bool) -> None:
         self.state = AllocationState(shared)
-        self._held: dict[str, AllocationResult] = {}
-        self._promised: dict[str, tuple[str, AllocationResult]] = {}
+        self._allocations: dict[str, AllocationResult] = {}
+        self._assumed: dict[str, tuple[str, AllocationResult]] = {}
 
     def of(self, uid: str) -> AllocationResult | None:
         """What is held for a claim, written down or promised."""
-        return self._held.get(uid)
+        return self._allocations.get(uid)
 
-    def promised(self, uid: str) -> AllocationResult | None:
+    def assumed(self, uid: str) -> AllocationResult | None:
         """What a claim was promised that is not written down yet."""
-        found = self._promised.get(uid)
+        found = self._assumed.get(uid)
         return None if found is None else found[1]
 
-    def hold(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
+    def set(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
         """Hold these devices for a claim instead of those it had; what was let go."""
-        before = self._held.get(uid)
+        before = self._allocations.get(uid)
         if before == allocation:
             return None
         if before is not None:
             self.state.release_all(before)
-            del self._held[uid]
+            del self._allocations[uid]
         if allocation is not None:
             self.state.hold_all(allocation)
-            self._held[uid] = allocation
+            self._allocations[uid] = allocation
         return before
 
-    def promise(self, uid: str, pod: str, allocation: AllocationResult) -> AllocationResult | None:
+    def assume(self, uid: str, pod: str, allocation: AllocationResult) -> AllocationResult | None:
         """A pod's claim is to get these devices."""
-        self._promised[uid] = (pod, allocation)
-        return self.hold(uid, allocation)
+        self._assumed[uid] = (pod, allocation)
+        return self.set(uid, allocation)
 
-    def withdraw(self, uid: str, pod: str, claim: ResourceClaim | None) -> AllocationResult | None:
+    def forget(self, uid: str, pod: str, claim: ResourceClaim | None) -> AllocationResult | None:
         """A promise to a pod is void: what the API says counts again, `claim` or that there is none."""
-        if self._promised.get(uid, ("",))[0] != pod:
+        if self._assumed.get(uid, ("",))[0] != pod:
             return None
-        del self._promised[uid]
+        del self._assumed[uid]
         written = claim is not None and claim.metadata.uid == uid
-        return self.hold(uid, claim.status.allocation if claim is not None and written else None)
+        return self.set(uid, claim.status.allocation if claim is not None and written else None)
 
-    def hear(self, claim: ResourceClaim) -> AllocationResult | None:
+    def on_claim(self, claim: ResourceClaim) -> AllocationResult | None:
         """A claim is new or has changed."""
         uid, allocation = claim.metadata.uid, claim.status.allocation
-        if allocation is None and uid in self._promised:
+        if allocation is None and uid in self._assumed:
             return None
-        self._promised.pop(uid, None)
-        return self.hold(uid, allocation)
+        self._assumed.pop(uid, None)
+        return self.set(uid, allocation)
 
-    def drop(self, uid: str) -> AllocationResult | None:
+    def on_claim_deleted(self, uid: str) -> AllocationResult | None:
         """A claim is gone, and with it what it was promised."""
-        self._promised.pop(uid, None)
-        return self.hold(uid, None)
+        self._assumed.pop(uid, None)
+        return self.set(uid, None)

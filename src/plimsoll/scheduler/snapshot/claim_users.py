@@ -26,11 +26,11 @@ class ClaimUsers:
     def __init__(self) -> None:
         self._users: dict[tuple[str, str], set[str]] = {}
 
-    def join(self, pod: Pod) -> None:
+    def add(self, pod: Pod) -> None:
         for name in claim_names(pod).values() if pod.spec.resource_claims else ():
             self._users.setdefault((pod.metadata.namespace, name), set()).add(pod_key(pod))
 
-    def leave(self, pod: Pod) -> None:
+    def remove(self, pod: Pod) -> None:
         for name in claim_names(pod).values() if pod.spec.resource_claims else ():
             claim = (pod.metadata.namespace, name)
             users = self._users.get(claim, set())
@@ -42,11 +42,11 @@ class ClaimUsers:
         """The pods that use a claim."""
         return self._users.get((namespace, name), frozenset())
 
-    def asking_for(self, device_class: str, find: FindClaim) -> set[str]:
+    def of_class(self, device_class: str, find: FindClaim) -> set[str]:
         """The pods with a claim that asks for devices of a class."""
         return self._where(lambda claim: device_class in _classes_of(claim), find)
 
-    def drawing_from(self, driver: str, pool: str, find: FindClaim) -> set[str]:
+    def of_pool(self, driver: str, pool: str, find: FindClaim) -> set[str]:
         """The pods with a claim that holds devices of a pool."""
         return self._where(lambda claim: (driver, pool) in _pools_of(claim), find)
 
@@ -71,6 +71,6 @@ def _pools_of(claim: ResourceClaim) -> set[tuple[str, str]]:
     return {(result.driver, result.pool) for result in results}
 
 
-def same_price(bills: Iterable[Bill], others: Iterable[Bill]) -> bool:
+def have_same_charges(bills: Iterable[Bill], others: Iterable[Bill]) -> bool:
     """Whether bills come from the same devices; what is drawn from pools does not matter here."""
     return [(bill.uid, bill.parts) for bill in bills] == [(bill.uid, bill.parts) for bill in others]

@@ -12,22 +12,22 @@ from typing import Any
 from plimsoll.api.core import Node, Pod
 
 
-class Index:
+class SnapshotIndex:
     """Hears of changes; override what you need. Places are numbers of nodes, reused when a node is gone."""
 
     def grown(self, size: int) -> None:
         """There are `size` places now (told first of all, then whenever the number grows)."""
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
         """A node is new at a place, or has changed."""
 
-    def node_removed(self, place: int, node: Node) -> None:
+    def node_removed(self, row: int, node: Node) -> None:
         """A node is gone; its pods have been told as removed before."""
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         """A pod is on the books of a node now."""
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
+    def pod_removed(self, row: int, pod: Pod) -> None:
         """It is so no longer; `pod` is the very object that was told as added."""
 
     def object_set(self, new: Any, old: Any) -> None:

@@ -15,31 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.ledger.columns import Column, NodeColumns
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Some places: a range of them, or a list.
-Places: TypeAlias = "slice | Column"
+Rows: TypeAlias = "slice | Column"
 #: Up to so many places are worked out one by one.
 _FEW = 24
 
 
-class Question:
+class NodeQuery:
     """A question about the books of a node; equal ones have equal answers."""
 
     __slots__ = ()
     dtype: ClassVar[type[np.generic]] = np.int64
 
-    def at(self, columns: NodeColumns, place: int) -> int:
+    def at(self, columns: NodeColumns, row: int) -> int:
         """The answer for one place."""
         raise NotImplementedError
 
-    def over(self, columns: NodeColumns, places: Places) -> NDArray[Any]:
+    def over(self, columns: NodeColumns, rows: Rows) -> NDArray[Any]:
         """The answers for many places."""
         raise NotImplementedError
 
 
-class _Kept:
+class _CachedColumn:
     """The answers to one question, and how far in the journal of changes they go."""
 
     __slots__ = ("answers", "mark", "shown")
@@ -51,15 +51,15 @@ class _Kept:
         self.shown.flags.writeable = False
 
 
-class Answers(Index):
+class NodeQueryCache(SnapshotIndex):
     """The answers of all nodes, by question."""
 
     kept: ClassVar[int] = 384
 
     def __init__(self) -> None:
-        self._known: dict[Question, _Kept] = {}
+        self._known: dict[NodeQuery, _CachedColumn] = {}
 
-    def column(self, question: Question, snapshot: Snapshot) -> NDArray[Any]:
+    def column(self, question: NodeQuery, snapshot: Snapshot) -> NDArray[Any]:
         """The answers at all places, to be read only; places without a node have any answer."""
         columns = snapshot.columns
         known = self._known.pop(question, None)
@@ -76,23 +76,23 @@ class Answers(Index):
         self._known[question] = known  # the last one asked for stands last
         return known.shown
 
-    def _work_out(self, question: Question, snapshot: Snapshot) -> _Kept:
+    def _work_out(self, question: NodeQuery, snapshot: Snapshot) -> _CachedColumn:
         columns = snapshot.columns
         answers = np.zeros(columns.size, dtype=question.dtype)
         if len(snapshot):
             used = slice(0, columns.size - int(snapshot.alive[::-1].argmax()))
             answers[used] = question.over(columns, used)
-        return _Kept(answers, columns.changes.mark)
+        return _CachedColumn(answers, columns.changes.mark)
 
     def _catch_up(
-        self, question: Question, known: _Kept, columns: NodeColumns, changes: Sequence[int]
+        self, question: NodeQuery, known: _CachedColumn, columns: NodeColumns, changes: Sequence[int]
     ) -> None:
         if len(changes) > _FEW:
             changes = list(dict.fromkeys(changes))
         if len(changes) > _FEW:
-            places: Column = np.array(changes, dtype=np.int64)
-            known.answers[places] = question.over(columns, places)
+            rows: Column = np.array(changes, dtype=np.int64)
+            known.answers[rows] = question.over(columns, rows)
         else:
-            for place in changes:
-                known.answers[place] = question.at(columns, place)
+            for row in changes:
+                known.answers[row] = question.at(columns, row)
         known.mark = columns.changes.mark

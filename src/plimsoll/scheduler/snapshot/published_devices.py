@@ -15,10 +15,10 @@ from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.profile import Profile
 
 
-class Published:
+class PublishedDevices:
     """Devices of all slices, and the nodes that pools name."""
 
-    __slots__ = ("_devices", "_devices_of_old", "_inventory", "_inventory_of_old", "_nodes", "_profile")
+    __slots__ = ("_devices", "_devices_outdated", "_inventory", "_inventory_outdated", "_nodes", "_profile")
 
     def __init__(self, features: Features, profile: Profile) -> None:
         self._profile = profile
@@ -26,29 +26,29 @@ class Published:
         self._inventory = Inventory((), features)
         self._devices = DeviceIndex((), profile)
         #: Whether they are to be made anew.
-        self._inventory_of_old = self._devices_of_old = False
+        self._inventory_outdated = self._devices_outdated = False
 
     def inventory(self, slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Inventory:
         """The devices as searches want them; these are all slices and taint rules there are."""
-        if self._inventory_of_old:
+        if self._inventory_outdated:
             self._inventory = self._inventory.replace(tuple(slices), tuple(rules))
-            self._inventory_of_old = False
+            self._inventory_outdated = False
         return self._inventory
 
     def devices(self, slices: Iterable[ResourceSlice]) -> DeviceIndex:
         """The devices by name."""
-        if self._devices_of_old:
+        if self._devices_outdated:
             self._devices = DeviceIndex(slices, self._profile, self._devices)
-            self._devices_of_old = False
+            self._devices_outdated = False
         return self._devices
 
-    def rules_changed(self) -> None:
+    def on_taint_rules_changed(self) -> None:
         """There are other taint rules."""
-        self._inventory_of_old = True
+        self._inventory_outdated = True
 
-    def note(self, slice: ResourceSlice, added: bool) -> str:
+    def on_slice(self, slice: ResourceSlice, added: bool) -> str:
         """A slice was added or taken away; the only node it concerns, or "" if there may be others."""
-        self._inventory_of_old = self._devices_of_old = True
+        self._inventory_outdated = self._devices_outdated = True
         pool, node = (slice.spec.driver, slice.spec.pool.name), slice.spec.node_name or ""
         counts = self._nodes.setdefault(pool, Counter())
         counts[node] += 1 if added else -1

@@ -25,15 +25,15 @@ from plimsoll.ledger.judge import price_claims
 from plimsoll.ledger.node import NodeLedger, options_for, pod_key
 from plimsoll.ledger.profile import Profile
 from plimsoll.scheduler.result import Placement
-from plimsoll.scheduler.snapshot.assumed_allocations import Holdings
-from plimsoll.scheduler.snapshot.claim_users import ClaimUsers, same_price
-from plimsoll.scheduler.snapshot.index import Index
-from plimsoll.scheduler.snapshot.published_devices import Published
+from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
+from plimsoll.scheduler.snapshot.claim_users import ClaimUsers, have_same_charges
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
+from plimsoll.scheduler.snapshot.published_devices import PublishedDevices
 
-I = TypeVar("I", bound=Index)  # noqa: E741
+I = TypeVar("I", bound=SnapshotIndex)  # noqa: E741
 T = TypeVar("T")
 _FIRST_SIZE = 64
-FINISHED = frozenset({"Succeeded", "Failed"})
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class Snapshot:
@@ -50,77 +50,77 @@ class Snapshot:
         self.nodes: list[Node | None] = [None] * self.size
         self.ledgers: list[NodeLedger | None] = [None] * self.size
         self._columns = NodeColumns(size=self.size)
-        self._places: dict[str, int] = {}
-        self._vacant: list[int] = list(range(self.size - 1, -1, -1))
+        self._rows: dict[str, int] = {}
+        self._free_rows: list[int] = list(range(self.size - 1, -1, -1))
         # -- pods: those on the books by key, and those bound to a node we have not heard of
-        self._booked: dict[str, tuple[int, Pod]] = {}
-        self._strays: dict[str, dict[str, Pod]] = {}
+        self._pods: dict[str, tuple[int, Pod]] = {}
+        self._pods_of_unknown_nodes: dict[str, dict[str, Pod]] = {}
         self._assumed: dict[str, Placement] = {}
-        self._promised: dict[str, Placement] = {}
+        self._unconfirmed: dict[str, Placement] = {}
         # -- claims and devices
-        self._holdings = Holdings(self.features.consumable_capacity)
-        self.state = self._holdings.state
+        self._allocations = AssumedAllocations(self.features.consumable_capacity)
+        self.state = self._allocations.state
         self.classes: dict[str, DeviceClass] = {}
         self._users = ClaimUsers()
         #: Pods whose charges may be others than those booked, because nobody has written them down.
-        self._stale: set[str] = set()
-        self._published = Published(self.features, self.profile)
+        self._outdated_charges: set[str] = set()
+        self._devices = PublishedDevices(self.features, self.profile)
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
-        self._indexes: dict[type[Index], Index] = {}
+        self._indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
         # -- when something last happened that may make room, anywhere and place by place
-        self.stamp = 0
-        self.freed: Column = np.zeros(self.size, dtype=np.int64)
+        self.generation = 0
+        self.node_generations: Column = np.zeros(self.size, dtype=np.int64)
         #: Where the next pod goes if all nodes are equal.
-        self.turn = 0
+        self.next_start_row = 0
 
     # -- looking things up
 
     def __len__(self) -> int:
         """How many nodes there are."""
-        return len(self._places)
+        return len(self._rows)
 
-    def place_of(self, node: str) -> int | None:
-        return self._places.get(node)
+    def row_of(self, node: str) -> int | None:
+        return self._rows.get(node)
 
-    def places(self) -> Iterable[int]:
+    def rows(self) -> Iterable[int]:
         """The places with a node, in the order of their numbers."""
-        return sorted(self._places.values())
+        return sorted(self._rows.values())
 
-    def node(self, place: int) -> Node:
-        node = self.nodes[place]
+    def node(self, row: int) -> Node:
+        node = self.nodes[row]
         assert node is not None, "no node at this place"
         return node
 
-    def ledger(self, place: int) -> NodeLedger:
+    def ledger(self, row: int) -> NodeLedger:
         """The books of a node."""
-        if self._stale:
-            self._price_again()
-        return self._ledger(place)
+        if self._outdated_charges:
+            self._update_charges()
+        return self._ledger(row)
 
-    def _ledger(self, place: int) -> NodeLedger:
-        ledger = self.ledgers[place]
+    def _ledger(self, row: int) -> NodeLedger:
+        ledger = self.ledgers[row]
         assert ledger is not None, "no node at this place"
         return ledger
 
     @property
     def columns(self) -> NodeColumns:
         """The books of all nodes side by side."""
-        if self._stale:
-            self._price_again()
+        if self._outdated_charges:
+            self._update_charges()
         return self._columns
 
-    def pods_at(self, place: int) -> list[Pod]:
+    def pods_at(self, row: int) -> list[Pod]:
         """The pods on the books of a node, bound and assumed."""
-        return [entry.pod for entry in self.ledger(place).entries.values()]
+        return [entry.pod for entry in self.ledger(row).entries.values()]
 
-    def booked(self, key: str) -> tuple[int, Pod] | None:
+    def find_pod(self, key: str) -> tuple[int, Pod] | None:
         """Where a pod is on the books, and the pod as it was booked."""
-        return self._booked.get(key)
+        return self._pods.get(key)
 
-    def booked_keys(self) -> set[str]:
+    def pod_keys(self) -> set[str]:
         """The pods on the books of any node."""
-        return set(self._booked)
+        return set(self._pods)
 
     @property
     def assumed(self) -> Mapping[str, Placement]:
@@ -130,15 +130,15 @@ class Snapshot:
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.find(ResourceClaim, namespace, name)
 
-    def pending(self, uid: str) -> AllocationResult | None:
+    def assumed_allocation(self, uid: str) -> AllocationResult | None:
         """What a claim was promised that is not written down yet."""
-        return self._holdings.promised(uid)
+        return self._allocations.assumed(uid)
 
-    def held(self, uid: str) -> AllocationResult | None:
+    def allocation_of(self, uid: str) -> AllocationResult | None:
         """The devices that are held for a claim, written down or promised."""
-        return self._holdings.of(uid)
+        return self._allocations.of(uid)
 
-    def users(self, namespace: str, name: str) -> Set[str]:
+    def claim_users(self, namespace: str, name: str) -> Set[str]:
         """The pods on the books that use a claim."""
         return self._users.of(namespace, name)
 
@@ -162,12 +162,12 @@ class Snapshot:
     @property
     def inventory(self) -> Inventory:
         """The devices of all slices."""
-        return self._published.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
+        return self._devices.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
 
-    def pricing(self, place: int | None = None) -> Pricing:
+    def pricing(self, row: int | None = None) -> Pricing:
         """What claims are priced with at a place, or anywhere."""
-        node = None if place is None else self.nodes[place]
-        devices = self._published.devices(self.all(ResourceSlice))
+        node = None if row is None else self.nodes[row]
+        devices = self._devices.devices(self.all(ResourceSlice))
         return Pricing(devices, node, self.classes, self.profile)
 
     # -- hearing of objects
@@ -184,8 +184,8 @@ class Snapshot:
     def remove(self, old: Any) -> None:
         """An object is gone; one that was not known does no harm."""
         if isinstance(old, Pod):
-            self._unbook(pod_key(old))
-            self._drop_stray(pod_key(old))
+            self._remove_pod(pod_key(old))
+            self._drop_pod_of_unknown_node(pod_key(old))
         elif isinstance(old, Node):
             self._remove_node(old.metadata.name)
         else:
@@ -195,16 +195,16 @@ class Snapshot:
 
     def assume(self, placement: Placement) -> None:
         """Charge a placement now: the pod on the node's books, its claims' devices as held."""
-        pod = placement.task.pod
-        ledger = self._ledger(placement.place)
+        pod = placement.pod_info.pod
+        ledger = self._ledger(placement.row)
         ledger.assume(pod, placement.bills)
-        key = placement.task.key
-        self._assumed[key] = self._promised[key] = placement
-        self.turn = placement.place + 1
-        self._join(placement.place, pod)
-        for claim in placement.task.waiting:
+        key = placement.pod_info.key
+        self._assumed[key] = self._unconfirmed[key] = placement
+        self.next_start_row = placement.row + 1
+        self._on_pod_added(placement.row, pod)
+        for claim in placement.pod_info.unallocated_claims:
             allocation = placement.allocations[claim.metadata.name]
-            self._let_go(self._holdings.promise(claim.metadata.uid, key, allocation))
+            self._on_devices_released(self._allocations.assume(claim.metadata.uid, key, allocation))
 
     def forget(self, key: str) -> None:
         """Take an assumption back, whatever is left of it; what the API says is allocated stays held.
@@ -213,68 +213,68 @@ class Snapshot:
         devices stay promised, even if the pod or its node is gone.
         """
         if key in self._assumed:
-            self._unbook(key)
-        placement = self._promised.pop(key, None)
-        for claim in placement.task.waiting if placement is not None else ():
+            self._remove_pod(key)
+        placement = self._unconfirmed.pop(key, None)
+        for claim in placement.pod_info.unallocated_claims if placement is not None else ():
             known = self.claim(claim.metadata.namespace, claim.metadata.name)
-            self._let_go(self._holdings.withdraw(claim.metadata.uid, key, known))
+            self._on_devices_released(self._allocations.forget(claim.metadata.uid, key, known))
 
     def confirm(self, key: str) -> None:
         """A placement is written down: from now on the objects tell all there is to know about it."""
-        self._promised.pop(key, None)
+        self._unconfirmed.pop(key, None)
 
     # -- nodes
 
     def _set_node(self, node: Node) -> None:
         name = node.metadata.name
-        place = self._places.get(name)
-        if place is None:
-            if not self._vacant:
+        row = self._rows.get(name)
+        if row is None:
+            if not self._free_rows:
                 self._grow()
-            place = self._vacant.pop()
-            self._places[name] = place
-            self.ledgers[place] = NodeLedger(node, self.gates, self.profile)
-            self.alive[place] = True
+            row = self._free_rows.pop()
+            self._rows[name] = row
+            self.ledgers[row] = NodeLedger(node, self.gates, self.profile)
+            self.alive[row] = True
             old = None
         else:
-            old = self.node(place)
-            self._ledger(place).set_node(node)
-        self.nodes[place] = node
+            old = self.node(row)
+            self._ledger(row).set_node(node)
+        self.nodes[row] = node
         for index in self._indexes.values():
-            index.node_set(place, node, old)
-        for pod in self._strays.pop(name, {}).values():
-            self._book(place, pod)
-        self._refresh(place)
+            index.node_set(row, node, old)
+        for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
+            self._add_pod(row, pod)
+        self._refresh(row)
         if old is None or _but_heartbeat(node) != _but_heartbeat(old):
-            self._note_stale(place)
-            self._free_up(place)
+            self._outdate_charges(row)
+            self._bump_generation(row)
 
     def _remove_node(self, name: str) -> None:
-        place = self._places.pop(name, None)
-        if place is None:
+        row = self._rows.pop(name, None)
+        if row is None:
             return
-        node, ledger = self.node(place), self._ledger(place)
+        node, ledger = self.node(row), self._ledger(row)
         pods = [entry.pod for entry in ledger.entries.values() if not entry.assumed]
         for key in list(ledger.entries):
-            self._unbook(key)
+            self._remove_pod(key)
         for index in self._indexes.values():
-            index.node_removed(place, node)
-        self.nodes[place] = self.ledgers[place] = None
-        self.alive[place] = False
-        self._columns.clear(place)
-        self._vacant.append(place)
+            index.node_removed(row, node)
+        self.nodes[row] = self.ledgers[row] = None
+        self.alive[row] = False
+        self._columns.clear(row)
+        self._free_rows.append(row)
         if pods:  # they stay bound to it, and count again should it come back
-            self._strays[name] = {pod_key(pod): pod for pod in pods}
+            self._pods_of_unknown_nodes[name] = {pod_key(pod): pod for pod in pods}
 
     def _grow(self) -> None:
         before, self.size = self.size, self.size * 2
         more = self.size - before
         self.alive = np.concatenate([self.alive, np.zeros(more, dtype=np.bool_)])
-        self.freed = np.concatenate([self.freed, np.zeros(more, dtype=np.int64)])
+        self.node_generations = np.concatenate([self.node_generations, np.zeros(more, dtype=np.int64)])
         self.nodes += [None] * more
         self.ledgers += [None] * more
         self._columns.grow(self.size)
-        self._vacant = list(range(self.size - 1, before - 1, -1))
+        self._free_rows = list(range(self.size - 1, before - 1, -1))
         for index in self._indexes.values():
             index.grown(self.size)
 
@@ -282,71 +282,71 @@ class Snapshot:
 
     def _set_pod(self, pod: Pod) -> None:
         key, name = pod_key(pod), pod.spec.node_name
-        if pod.status.phase in FINISHED:
+        if pod.status.phase in TERMINAL_PHASES:
             self.remove(pod)
             return
         if not name:
             return  # not bound: an assumption, if there is one, goes on
-        place = self._places.get(name)
-        known = self._booked.get(key)
-        if known is not None and known[0] != place:
-            self._unbook(key)
-        self._drop_stray(key)
-        if place is None:
-            self._strays.setdefault(name, {})[key] = pod
+        row = self._rows.get(name)
+        known = self._pods.get(key)
+        if known is not None and known[0] != row:
+            self._remove_pod(key)
+        self._drop_pod_of_unknown_node(key)
+        if row is None:
+            self._pods_of_unknown_nodes.setdefault(name, {})[key] = pod
         else:
-            self._book(place, pod)
+            self._add_pod(row, pod)
 
-    def _drop_stray(self, key: str) -> None:
+    def _drop_pod_of_unknown_node(self, key: str) -> None:
         """A pod is not, or not only, bound to a node we have not heard of."""
-        for strays in self._strays.values():
+        for strays in self._pods_of_unknown_nodes.values():
             strays.pop(key, None)
 
-    def _book(self, place: int, pod: Pod) -> None:
+    def _add_pod(self, row: int, pod: Pod) -> None:
         """Put a bound pod on the books, or bring them up to date."""
-        key, ledger = pod_key(pod), self._ledger(place)
-        known = self._booked.get(key)
+        key, ledger = pod_key(pod), self._ledger(row)
+        known = self._pods.get(key)
         if known is None:
-            ledger.add(pod, self._bills(place, pod))
+            ledger.add(pod, self._bills(row, pod))
         else:
             if known[1] is pod:
                 return
             before = ledger.entries[key].units
             after = ledger.update(pod).units
-            self._leave(place, known[1])
+            self._on_pod_removed(row, known[1])
             self._assumed.pop(key, None)
             if known[1].metadata.labels != pod.metadata.labels:
-                self._free_up(None)  # who must be apart from it may be anywhere
+                self._bump_generation(None)  # who must be apart from it may be anywhere
             elif any(after.get(name, 0) < amount for name, amount in before.items()):
-                self._free_up(place)
-        self._join(place, pod)
+                self._bump_generation(row)
+        self._on_pod_added(row, pod)
 
-    def _unbook(self, key: str) -> None:
-        found = self._booked.get(key)
+    def _remove_pod(self, key: str) -> None:
+        found = self._pods.get(key)
         self._assumed.pop(key, None)
         if found is None:
             return
-        place, pod = found
-        self._ledger(place).remove(pod)
-        self._leave(place, pod)
-        self._free_up(place)
+        row, pod = found
+        self._ledger(row).remove(pod)
+        self._on_pod_removed(row, pod)
+        self._bump_generation(row)
 
-    def _join(self, place: int, pod: Pod) -> None:
-        self._booked[pod_key(pod)] = (place, pod)
-        self._refresh(place)
+    def _on_pod_added(self, row: int, pod: Pod) -> None:
+        self._pods[pod_key(pod)] = (row, pod)
+        self._refresh(row)
         for index in self._indexes.values():
-            index.pod_added(place, pod)
-        self._users.join(pod)
+            index.pod_added(row, pod)
+        self._users.add(pod)
 
-    def _leave(self, place: int, pod: Pod) -> None:
+    def _on_pod_removed(self, row: int, pod: Pod) -> None:
         key = pod_key(pod)
-        del self._booked[key]
-        self._refresh(place)
+        del self._pods[key]
+        self._refresh(row)
         for index in self._indexes.values():
-            index.pod_removed(place, pod)
-        self._users.leave(pod)
+            index.pod_removed(row, pod)
+        self._users.remove(pod)
 
-    def _bills(self, place: int, pod: Pod) -> tuple[Bill, ...] | None:
+    def _bills(self, row: int, pod: Pod) -> tuple[Bill, ...] | None:
         """What a bound pod's claims charge: its status says so, or else its claims are priced now.
 
         DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
@@ -359,7 +359,7 @@ class Snapshot:
         names = claim_names(pod).values()
         found = {name: self.claim(pod.metadata.namespace, name) for name in names}
         claims = {name: claim for name, claim in found.items() if claim is not None}
-        priced = price_claims(pod, claims, {}, self.pricing(place))
+        priced = price_claims(pod, claims, {}, self.pricing(row))
         return tuple(sorted((b for b in priced if isinstance(b, Bill)), key=lambda bill: bill.claim))
 
     # -- claims, classes, slices and all the rest
@@ -376,22 +376,22 @@ class Snapshot:
                 old = None
         objects[key] = new
         if kind is ResourceClaim:
-            self._let_go(self._holdings.hear(new))
+            self._on_devices_released(self._allocations.on_claim(new))
             if old is None or old.status.allocation != new.status.allocation:
-                self._stale |= self._users.of(*key)
+                self._outdated_charges |= self._users.of(*key)
             if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
-                self._free_up(None)
+                self._bump_generation(None)
         elif kind is ResourceSlice:
-            self._slices_changed(new, old)
+            self._on_slice_changed(new, old)
         elif kind is DeviceClass:
             self.classes[key[1]] = new
-            self._stale |= self._users.asking_for(key[1], self.claim)
-            self._free_up(None)
+            self._outdated_charges |= self._users.of_class(key[1], self.claim)
+            self._bump_generation(None)
         elif kind is DeviceTaintRule:
-            self._published.rules_changed()
-            self._free_up(None)
+            self._devices.on_taint_rules_changed()
+            self._bump_generation(None)
         else:
-            self._free_up(None)
+            self._bump_generation(None)
         for index in self._indexes.values():
             index.object_set(new, old)
 
@@ -402,79 +402,81 @@ class Snapshot:
             return
         del self._objects[kind][key]
         if kind is ResourceClaim:
-            self._stale |= self._users.of(*key)
-            self._let_go(self._holdings.drop(old.metadata.uid))
+            self._outdated_charges |= self._users.of(*key)
+            self._on_devices_released(self._allocations.on_claim_deleted(old.metadata.uid))
         elif kind is ResourceSlice:
-            self._slices_changed(None, old)
+            self._on_slice_changed(None, old)
         elif kind is DeviceClass:
             self.classes.pop(key[1], None)
-            self._stale |= self._users.asking_for(key[1], self.claim)
+            self._outdated_charges |= self._users.of_class(key[1], self.claim)
         elif kind is DeviceTaintRule:
-            self._published.rules_changed()
-        self._free_up(None)
+            self._devices.on_taint_rules_changed()
+        self._bump_generation(None)
         for index in self._indexes.values():
             index.object_removed(old)
 
-    def _slices_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:
+    def _on_slice_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:
         for slice in (old, new):
             if slice is None:
                 continue
-            node = self._published.note(slice, added=slice is new)
-            place = self._places.get(node) if node else None
-            if place is None:  # a pool of several nodes may have become whole for all of them
-                self._stale |= self._users.drawing_from(slice.spec.driver, slice.spec.pool.name, self.claim)
+            node = self._devices.on_slice(slice, added=slice is new)
+            row = self._rows.get(node) if node else None
+            if row is None:  # a pool of several nodes may have become whole for all of them
+                self._outdated_charges |= self._users.of_pool(
+                    slice.spec.driver, slice.spec.pool.name, self.claim
+                )
             else:
-                self._note_stale(place)
-            self._free_up(place)
+                self._outdate_charges(row)
+            self._bump_generation(row)
 
-    def _hold(self, uid: str, allocation: AllocationResult | None) -> None:
+    def _set_allocation(self, uid: str, allocation: AllocationResult | None) -> None:
         """Hold these devices for a claim instead of those it had."""
-        self._let_go(self._holdings.hold(uid, allocation))
+        self._on_devices_released(self._allocations.set(uid, allocation))
 
-    def _let_go(self, released: AllocationResult | None) -> None:
+    def _on_devices_released(self, released: AllocationResult | None) -> None:
         """Devices are held no longer: there may be room on their nodes."""
         for result in released.devices.results if released is not None else ():
-            node = self._published.node_of(result.driver, result.pool)
-            self._free_up(self._places.get(node) if node else None)
+            node = self._devices.node_of(result.driver, result.pool)
+            self._bump_generation(self._rows.get(node) if node else None)
 
     # -- charges that nobody wrote down
 
-    def _note_stale(self, place: int) -> None:
+    def _outdate_charges(self, row: int) -> None:
         """What the claims of the pods at a place charge may be otherwise now."""
-        entries = self._ledger(place).entries.items()
-        self._stale.update(key for key, entry in entries if entry.pod.spec.resource_claims)
+        entries = self._ledger(row).entries.items()
+        self._outdated_charges.update(key for key, entry in entries if entry.pod.spec.resource_claims)
 
-    def _price_again(self) -> None:
+    def _update_charges(self) -> None:
         """Bring the charges up to date that follow claims, classes and devices."""
-        stale, self._stale = self._stale, set()
-        for key in sorted(stale & self._booked.keys()):
-            place, pod = self._booked[key]
-            entry = self._ledger(place).entries[key]
-            bills = None if entry.assumed else self._bills(place, pod)
-            if bills is not None and not same_price(bills, entry.bills):
-                self._ledger(place).update(pod, bills)
-                self._refresh(place)
-                self._free_up(place)
+        stale, self._outdated_charges = self._outdated_charges, set()
+        for key in sorted(stale & self._pods.keys()):
+            row, pod = self._pods[key]
+            entry = self._ledger(row).entries[key]
+            bills = None if entry.assumed else self._bills(row, pod)
+            if bills is not None and not have_same_charges(bills, entry.bills):
+                self._ledger(row).update(pod, bills)
+                self._refresh(row)
+                self._bump_generation(row)
 
     # -- inside
 
-    def _refresh(self, place: int) -> None:
-        self._columns.refresh(place, self._ledger(place))
+    def _refresh(self, row: int) -> None:
+        self._columns.refresh(row, self._ledger(row))
 
-    def _free_up(self, place: int | None) -> None:
+    def _bump_generation(self, row: int | None) -> None:
         """Something happened that may make room at a place, or (None) anywhere."""
-        self.stamp += 1
-        if place is None:
-            self.freed[:] = self.stamp
+        self.generation += 1
+        if row is None:
+            self.node_generations[:] = self.generation
         else:
-            self.freed[place] = self.stamp
+            self.node_generations[row] = self.generation
 
-    def _fill(self, index: Index) -> None:
+    def _fill(self, index: SnapshotIndex) -> None:
         index.grown(self.size)
-        for place in self.places():
-            index.node_set(place, self.node(place), None)
-        for place, pod in self._booked.values():
-            index.pod_added(place, pod)
+        for row in self.rows():
+            index.node_set(row, self.node(row), None)
+        for row, pod in self._pods.values():
+            index.pod_added(row, pod)
         for objects in self._objects.values():
             for each in objects.values():
                 index.object_set(each, None)

@@ -23,43 +23,43 @@ def verify(snapshot: Snapshot) -> list[Discrepancy]:
     """Everything that is not what the objects come to; empty is as it should be."""
     found = [*_verify_books(snapshot), *_verify_devices(snapshot)]
     fresh = NodeColumns(size=snapshot.size)
-    for place in snapshot.places():
-        fresh.refresh(place, snapshot.ledger(place))
+    for row in snapshot.rows():
+        fresh.refresh(row, snapshot.ledger(row))
     for name in sorted(fresh.names | snapshot.columns.names):
         for what, booked, computed in (
             ("line", snapshot.columns.line(name), fresh.line(name)),
             ("free", snapshot.columns.free(name), fresh.free(name)),
         ):
-            for place in np.flatnonzero(booked != computed).tolist():
-                where = f"{what} {name} at place {place}"
-                found.append(Discrepancy(where, int(booked[place]), int(computed[place])))
+            for row in np.flatnonzero(booked != computed).tolist():
+                where = f"{what} {name} at place {row}"
+                found.append(Discrepancy(where, int(booked[row]), int(computed[row])))
     return found
 
 
 def _verify_books(snapshot: Snapshot) -> Iterator[Discrepancy]:
     seen: set[str] = set()
-    for place in snapshot.places():
-        ledger = snapshot.ledger(place)
+    for row in snapshot.rows():
+        ledger = snapshot.ledger(row)
         for each in ledger.verify():
             yield Discrepancy(f"node {ledger.name}: {each.where}", each.booked, each.computed)
         for key, entry in ledger.entries.items():
             seen.add(key)
-            booked = snapshot.booked(key)
-            if booked is None or booked[0] != place or booked[1] is not entry.pod:
+            booked = snapshot.find_pod(key)
+            if booked is None or booked[0] != row or booked[1] is not entry.pod:
                 yield Discrepancy(f"pod {key} on node {ledger.name}", booked, entry.pod.metadata.name)
             if entry.assumed != (key in snapshot.assumed):
                 yield Discrepancy(f"pod {key}: assumed", entry.assumed, key in snapshot.assumed)
-    for key in snapshot.booked_keys() - seen:
-        yield Discrepancy(f"pod {key}", snapshot.booked(key), None)
+    for key in snapshot.pod_keys() - seen:
+        yield Discrepancy(f"pod {key}", snapshot.find_pod(key), None)
 
 
 def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
     fresh = AllocationState(snapshot.features.consumable_capacity)
     for claim in snapshot.all(ResourceClaim):
         uid = claim.metadata.uid
-        wanted = claim.status.allocation or snapshot.pending(uid)
-        if snapshot.held(uid) != wanted:
-            yield Discrepancy(f"devices of claim {uid}", snapshot.held(uid), wanted)
+        wanted = claim.status.allocation or snapshot.assumed_allocation(uid)
+        if snapshot.allocation_of(uid) != wanted:
+            yield Discrepancy(f"devices of claim {uid}", snapshot.allocation_of(uid), wanted)
         if wanted is not None:
             fresh.hold_all(wanted)
     if fresh != snapshot.state:
@@ -69,12 +69,12 @@ def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
 def find_overdrafts(snapshot: Snapshot) -> list[str]:
     """What is past its line: resources of nodes, devices held twice, capacity and counters overdrawn."""
     found: list[str] = []
-    for place in snapshot.places():
-        ledger = snapshot.ledger(place)
+    for row in snapshot.rows():
+        ledger = snapshot.ledger(row)
         found += [
             f"node {ledger.name}: {name} {left}" for name, left in ledger.headroom().items() if left < 0
         ]
-        devices = snapshot.inventory.devices_for(snapshot.node(place))
+        devices = snapshot.inventory.devices_for(snapshot.node(row))
         if isinstance(devices, Fault):
             continue
         usage = Usage(devices, snapshot.state)

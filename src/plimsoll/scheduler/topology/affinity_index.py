@@ -31,14 +31,14 @@ class TermBook:
     def __init__(self) -> None:
         self._anchored: dict[tuple[str, str] | None, dict[Term, _Held]] = {}
 
-    def note(self, term: Term, place: int, weight: int, added: bool) -> None:
+    def note(self, term: Term, row: int, weight: int, added: bool) -> None:
         anchor = term.crowd.selector.anchor
         terms = self._anchored.setdefault(anchor, {})
         held = terms.get(term)
         if held is None:
             held = terms[term] = _Held()
         held.holders += 1 if added else -1
-        held.counts.add(place, weight if added else -weight)
+        held.counts.add(row, weight if added else -weight)
         if not held.holders:
             del terms[term]
             if not terms:
@@ -69,19 +69,19 @@ class Holders(NamespaceIndex):
         self.anti_affinity = TermBook()
         self.preferred = TermBook()
 
-    def pod_added(self, place: int, pod: Pod) -> None:
-        self._note(place, pod, True)
+    def pod_added(self, row: int, pod: Pod) -> None:
+        self._note(row, pod, True)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
-        self._note(place, pod, False)
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        self._note(row, pod, False)
 
-    def _note(self, place: int, pod: Pod, added: bool) -> None:
+    def _note(self, row: int, pod: Pod, added: bool) -> None:
         if pod.spec.affinity is None:
             return
         terms = read_terms(pod)
         for term in terms.affinity:
-            self.affinity.note(term, place, 1, added)
+            self.affinity.note(term, row, 1, added)
         for term in terms.anti_affinity:
-            self.anti_affinity.note(term, place, 1, added)
+            self.anti_affinity.note(term, row, 1, added)
         for term, weight in terms.preferred:
-            self.preferred.note(term, place, weight, added)
+            self.preferred.note(term, row, weight, added)

@@ -30,20 +30,20 @@ class DomainColumn:
         self.ids: Column = np.full(size, NOWHERE, dtype=np.int64)
         self.known: Mask = np.zeros(size, dtype=np.bool_)  #: where nodes have the label
         self._values: dict[str, int] = {}
-        for place, node in nodes.items():
-            self.note(place, node)
+        for row, node in nodes.items():
+            self.note(row, node)
 
     def __len__(self) -> int:
         """How many numbers are in use; some may have no node any more."""
         return len(self._values)
 
-    def note(self, place: int, node: Node | None) -> None:
+    def note(self, row: int, node: Node | None) -> None:
         """A node is new at a place, has changed or is gone."""
         value = None if node is None else node.metadata.labels.get(self.key)
         domain = NOWHERE if value is None else self._values.setdefault(value, len(self._values))
-        if self.ids[place] != domain:
-            self.ids[place] = domain
-            self.known[place] = domain != NOWHERE
+        if self.ids[row] != domain:
+            self.ids[row] = domain
+            self.known[row] = domain != NOWHERE
             self.version += 1
 
     def grow(self, size: int) -> None:
@@ -70,54 +70,54 @@ class PlaceCounts:
         self._column: Column | None = None
         self._sums: dict[str, tuple[DomainColumn, int, Column]] = {}
 
-    def add(self, place: int, amount: int) -> None:
+    def add(self, row: int, amount: int) -> None:
         for column, version, sums in self._sums.values():
-            if column.version == version and column.ids[place] != NOWHERE:
-                sums[column.ids[place]] += amount
+            if column.version == version and column.ids[row] != NOWHERE:
+                sums[column.ids[row]] += amount
         if self._column is not None:
-            if place >= len(self._column):
-                more = np.zeros(max(place + 1, len(self._column)), dtype=np.int64)
+            if row >= len(self._column):
+                more = np.zeros(max(row + 1, len(self._column)), dtype=np.int64)
                 self._column = np.concatenate([self._column, more])
-            self._column[place] += amount
+            self._column[row] += amount
             return
-        now = self._few.get(place, 0) + amount
+        now = self._few.get(row, 0) + amount
         if now:
-            self._few[place] = now
+            self._few[row] = now
             if len(self._few) > _FEW:
                 self._spread()
         else:
-            self._few.pop(place, None)
+            self._few.pop(row, None)
 
     def _spread(self) -> None:
         self._column = np.zeros(max(self._few) + 1, dtype=np.int64)
-        for place, amount in self._few.items():
-            self._column[place] = amount
+        for row, amount in self._few.items():
+            self._column[row] = amount
         self._few = {}
 
-    def at(self, place: int) -> int:
+    def at(self, row: int) -> int:
         if self._column is None:
-            return self._few.get(place, 0)
-        return int(self._column[place]) if place < len(self._column) else 0
+            return self._few.get(row, 0)
+        return int(self._column[row]) if row < len(self._column) else 0
 
     def nonzero(self) -> tuple[Column, Column]:
         """The places that have any, and how many each."""
         if self._column is not None:
-            places = np.flatnonzero(self._column)
-            return places, self._column[places]
+            rows = np.flatnonzero(self._column)
+            return rows, self._column[rows]
         many = len(self._few)
-        places = np.fromiter(self._few.keys(), dtype=np.int64, count=many)
-        return places, np.fromiter(self._few.values(), dtype=np.int64, count=many)
+        rows = np.fromiter(self._few.keys(), dtype=np.int64, count=many)
+        return rows, np.fromiter(self._few.values(), dtype=np.int64, count=many)
 
     def spread_over(self, size: int) -> Column:
         """The amounts as a column over all places."""
         column = np.zeros(size, dtype=np.int64)
-        places, amounts = self.nonzero()
-        column[places] = amounts
+        rows, amounts = self.nonzero()
+        column[rows] = amounts
         return column
 
     def as_dict(self) -> dict[int, int]:
-        places, amounts = self.nonzero()
-        return dict(sorted(zip(places.tolist(), amounts.tolist(), strict=True)))
+        rows, amounts = self.nonzero()
+        return dict(sorted(zip(rows.tolist(), amounts.tolist(), strict=True)))
 
     # -- by domain
 
@@ -133,14 +133,14 @@ class PlaceCounts:
     def sums_among(self, column: DomainColumn, among: Mask | None) -> Column:
         """The same, counted now and over these places only."""
         sums = np.zeros(len(column) + 1, dtype=np.int64)
-        places, amounts = self.nonzero()
+        rows, amounts = self.nonzero()
         if among is not None:
-            keep = among[places]
-            places, amounts = places[keep], amounts[keep]
-        np.add.at(sums, column.ids[places], amounts)
+            keep = among[rows]
+            rows, amounts = rows[keep], amounts[keep]
+        np.add.at(sums, column.ids[rows], amounts)
         sums[NOWHERE] = 0
         return sums
 
-    def sum_at(self, column: DomainColumn, place: int) -> int:
+    def sum_at(self, column: DomainColumn, row: int) -> int:
         """The sum for the domain of one place."""
-        return int(self.sums(column)[column.ids[place]])
+        return int(self.sums(column)[column.ids[row]])

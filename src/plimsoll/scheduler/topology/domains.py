@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from plimsoll.api.core import Node
 from plimsoll.ledger.columns import Mask
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.topology.counts import DomainColumn
 
 _GROUPS = 64
@@ -33,7 +33,7 @@ class KeyGroup:
         return self.versions == [column.version for column in self.columns]
 
 
-class Domains(Index):
+class Domains(SnapshotIndex):
     """The columns of all keys that were asked for."""
 
     def __init__(self) -> None:
@@ -64,13 +64,13 @@ class Domains(Index):
         for column in self._columns.values():
             column.grow(size)
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
-        self._nodes[place] = node
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
+        self._nodes[row] = node
         if old is None or old.metadata.labels != node.metadata.labels:
             for column in self._columns.values():
-                column.note(place, node)
+                column.note(row, node)
 
-    def node_removed(self, place: int, node: Node) -> None:
-        del self._nodes[place]
+    def node_removed(self, row: int, node: Node) -> None:
+        del self._nodes[row]
         for column in self._columns.values():
-            column.note(place, None)
+            column.note(row, None)

@@ -90,8 +90,8 @@ class Tallies(NamespaceIndex):
         for kind in (self._kinds if anchor is None else self._alike.get(anchor, {})).values():
             if census.counts(kind, self.namespaces):
                 kind.censuses[census] = counts
-                for place, amount in kind.counts.as_dict().items():
-                    counts.add(place, amount)
+                for row, amount in kind.counts.as_dict().items():
+                    counts.add(row, amount)
         self._anchored.setdefault(anchor, {})[census] = counts
         return counts
 
@@ -106,23 +106,23 @@ class Tallies(NamespaceIndex):
 
     # -- hearing of changes
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         key = _key(pod)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._found(key, pod)
         kind.size += 1
-        kind.counts.add(place, 1)
+        kind.counts.add(row, 1)
         for counts in kind.censuses.values():
-            counts.add(place, 1)
+            counts.add(row, 1)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
+    def pod_removed(self, row: int, pod: Pod) -> None:
         key = _key(pod)
         kind = self._kinds[key]
         kind.size -= 1
-        kind.counts.add(place, -1)
+        kind.counts.add(row, -1)
         for counts in kind.censuses.values():
-            counts.add(place, -1)
+            counts.add(row, -1)
         if not kind.size:
             del self._kinds[key]
             for label in kind.labels.items():

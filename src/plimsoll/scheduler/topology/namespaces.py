@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.core import Namespace
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 
-class NamespaceIndex(Index):
+class NamespaceIndex(SnapshotIndex):
     """An index that knows the labels of namespaces."""
 
     def __init__(self) -> None:

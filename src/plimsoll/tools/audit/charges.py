@@ -67,7 +67,7 @@ def _price(facts: Facts) -> Iterator[Charged]:
     snapshot = facts.cluster_state.snapshot
     profile = facts.cluster_state.profile
     for pod in facts.bound:
-        place = snapshot.place_of(pod.spec.node_name)
+        place = snapshot.row_of(pod.spec.node_name)
         names = claim_names(pod)
         if not names or place is None:
             continue

@@ -18,7 +18,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import Profile
-from plimsoll.scheduler.snapshot.snapshot import FINISHED, Snapshot
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
 from plimsoll.tools.cluster_state.objects import Objects
 
 T = TypeVar("T", Pod, ResourceClaim)
@@ -81,7 +81,7 @@ class ClusterState:
     @property
     def pods(self) -> list[Pod]:
         """The pods that have not ended, bound or not."""
-        return [pod for pod in self.objects.all(Pod) if pod.status.phase not in FINISHED]
+        return [pod for pod in self.objects.all(Pod) if pod.status.phase not in TERMINAL_PHASES]
 
     @property
     def waiting(self) -> list[Pod]:

@@ -95,8 +95,8 @@ def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[st
     """The nodes of the pods that use a claim, and of the pools that its devices are of."""
     snapshot, namespace = cluster_state.snapshot, claim.metadata.namespace
     found = set()
-    for key in snapshot.users(namespace, claim.metadata.name):
-        if (booked := snapshot.booked(key)) is not None:
+    for key in snapshot.claim_users(namespace, claim.metadata.name):
+        if (booked := snapshot.find_pod(key)) is not None:
             found.add(snapshot.node(booked[0]).metadata.name)
     for consumer in claim.status.reserved_for:
         pod = cluster_state.objects.find(Pod, namespace, consumer.name)

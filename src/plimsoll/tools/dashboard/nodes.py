@@ -193,7 +193,7 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
 
 
 def _pods_on(cluster_state: ClusterState, name: str) -> list[Pod]:
-    place = cluster_state.snapshot.place_of(name)
+    place = cluster_state.snapshot.row_of(name)
     return [] if place is None else cluster_state.snapshot.pods_at(place)
 
 

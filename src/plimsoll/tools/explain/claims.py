@@ -13,8 +13,8 @@ from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
@@ -36,11 +36,11 @@ def explain_claim(
     cluster_state: ClusterState,
     claim: ResourceClaim,
     *,
-    settings: Settings | None = None,
+    settings: SchedulerProfile | None = None,
     unfolded: bool = False,
 ) -> ClaimExplanation:
     """Why a claim has devices, or why it has none and where it could get some."""
-    settings = settings or Settings.default()
+    settings = settings or SchedulerProfile.default()
     if claim.status.allocation is not None:
         return _explain_allocated(cluster_state, claim)
     return _explain_waiting(cluster_state, claim, settings, unfolded)
@@ -107,7 +107,7 @@ def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Bran
         pod.spec.node_name for pod in users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
     }
     for node in sorted(name for name in nodes if name):
-        if cluster_state.snapshot.place_of(node) is None:
+        if cluster_state.snapshot.row_of(node) is None:
             continue
         for holder in holders(cluster_state, node):
             if (holder.namespace, holder.claim) == (claim.metadata.namespace, claim.metadata.name):
@@ -118,7 +118,7 @@ def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Bran
 
 
 def _explain_waiting(
-    cluster_state: ClusterState, claim: ResourceClaim, settings: Settings, unfolded: bool
+    cluster_state: ClusterState, claim: ResourceClaim, settings: SchedulerProfile, unfolded: bool
 ) -> ClaimExplanation:
     users = users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
     waiting = [full_name(pod) for pod in users if not pod.spec.node_name]
@@ -132,7 +132,7 @@ def _explain_waiting(
     else:
         summary = "no pod uses it: a claim is allocated only when a pod that uses it is scheduled"
         notes = []
-    task = read_task(_only(claim), cluster_state.snapshot)
+    task = read_pod_info(_only(claim), cluster_state.snapshot)
     if isinstance(task, NodeReason):
         fix = fix_missing(cluster_state, _only(claim), task)
         why = f"by itself: {render(task)}"

@@ -29,7 +29,7 @@ from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.scheduler.reasons import NodeReason, Sentence
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.node_reasons import lack_of, tell_lack
 from plimsoll.tools.explain.pod_reasons import terms_text
@@ -58,7 +58,7 @@ _MEBI = 1 << 20
 
 def signature(reasons: Sequence[NodeReason]) -> Hashable:
     """Equal for answers that are told together: the same rules, whatever the numbers."""
-    return tuple((reason.sentence, reason.code, _inner(reason.because)) for reason in reasons)
+    return tuple((reason.message, reason.code, _inner(reason.cause)) for reason in reasons)
 
 
 def _inner(because: object) -> Hashable:
@@ -89,7 +89,7 @@ def _removal_kind(removal: Removal) -> Hashable:
 
 def distance(reasons: Sequence[NodeReason]) -> int:
     """How far a node is from passing: devices that are missing, or parts of an amount."""
-    return sum(_distance(reason.because) for reason in reasons)
+    return sum(_distance(reason.cause) for reason in reasons)
 
 
 def _distance(because: object) -> int:
@@ -118,8 +118,8 @@ def tell_reasons(view: View, reasons: Sequence[NodeReason], place: int) -> tuple
 
 
 def _tell(view: View, reason: NodeReason, place: int) -> Iterator[Branch]:
-    because = reason.because
-    if reason.sentence is Sentence.CLAIM_ELSEWHERE:
+    because = reason.cause
+    if reason.message is ReasonMessage.CLAIM_ELSEWHERE:
         yield from _elsewhere(view)
     elif isinstance(because, Refusal):
         yield from tell_refusal(view, because, place)
@@ -322,7 +322,7 @@ def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: f
     taken: set[DeviceId] = set()
     beyond: set[DeviceId] = set()
     looked_at = 0
-    for place in view.snapshot.places():
+    for place in view.snapshot.rows():
         devices = view.snapshot.inventory.devices_for(view.node(place))
         if isinstance(devices, Fault) or not devices.entries:
             continue

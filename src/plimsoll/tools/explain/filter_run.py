@@ -14,14 +14,14 @@ from itertools import count
 import numpy as np
 
 from plimsoll.ledger.columns import Mask
-from plimsoll.scheduler.cycle import read_rules, schedule_one
-from plimsoll.scheduler.devices import DevicesFilter, Fit, NewId
-from plimsoll.scheduler.filter_result import Sieve
+from plimsoll.scheduler.cycle import build_filters, schedule_one
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NewId, NodeFit
+from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -37,51 +37,51 @@ class Taken:
 class Trial:
     """What came of an attempt: a placement, or who refused."""
 
-    task: Task
-    outcome: Placement | Unplaced
+    task: PodInfo
+    outcome: Placement | FitError
     taken: tuple[Taken, ...] = ()
     #: Place -> what was said about devices and books there.
     refused: Mapping[int, tuple[NodeReason, ...]] | None = None
-    devices: DevicesFilter | None = None
+    devices: DynamicResourcesFilter | None = None
 
 
-def try_pod(task: Task, snapshot: Snapshot, settings: Settings) -> Trial:
+def try_pod(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Trial:
     """Try a pod on all nodes, as `schedule_one` does, and remember who said what."""
     new_id = throwaway_ids()
-    rules = read_rules(task, snapshot, settings, new_id)
+    rules = build_filters(task, snapshot, settings, new_id)
     if isinstance(rules, NodeReason):
-        return Trial(task, Unplaced(task, len(snapshot), ((rules, 0),)))
-    sieve = Sieve(task, snapshot)
+        return Trial(task, FitError(task, len(snapshot), ((rules, 0),)))
+    sieve = FilterResult(task, snapshot)
     taken: list[Taken] = []
     refused: dict[int, tuple[NodeReason, ...]] = {}
     for rule in rules:
-        before = sieve.left.copy()
+        before = sieve.feasible.copy()
         sieve.apply(rule)
-        removed = before & ~sieve.left
+        removed = before & ~sieve.feasible
         if not removed.any():
             continue
-        if isinstance(rule, DevicesFilter):
+        if isinstance(rule, DynamicResourcesFilter):
             refused.update((place, _refusal(rule, place)) for place in np.flatnonzero(removed).tolist())
         else:
             taken.append(Taken(rule, removed))
     if sieve.devices is not None:
-        for place in np.flatnonzero(sieve.left).tolist():
-            answer = sieve.devices.attempt(place)
-            if isinstance(answer, Fit):
+        for place in np.flatnonzero(sieve.feasible).tolist():
+            answer = sieve.devices.search(place)
+            if isinstance(answer, NodeFit):
                 break
-            sieve.refuse(place, answer)
+            sieve.exclude(place, answer)
             refused[place] = answer
-    if sieve.left.any():
+    if sieve.feasible.any():
         placement = schedule_one(task, snapshot, settings, new_id)
         assert isinstance(placement, Placement), "a node that fits is a place"
         return Trial(task, placement)
-    return Trial(task, sieve.sum_up(), tuple(taken), refused, sieve.devices)
+    return Trial(task, sieve.fit_error(), tuple(taken), refused, sieve.devices)
 
 
-def _refusal(rule: DevicesFilter, place: int) -> tuple[NodeReason, ...]:
+def _refusal(rule: DynamicResourcesFilter, place: int) -> tuple[NodeReason, ...]:
     """What is said where a memory or the claims themselves speak against a place."""
-    answer = rule.answer(place)
-    assert not isinstance(answer, Fit), "what is remembered as refused is refused"
+    answer = rule.search_uncached(place)
+    assert not isinstance(answer, NodeFit), "what is remembered as refused is refused"
     return answer
 
 

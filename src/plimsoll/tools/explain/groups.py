@@ -15,7 +15,7 @@ from plimsoll.allocator import Fault, Refusal
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.usage import Usage
 from plimsoll.ledger.units import CPU
-from plimsoll.scheduler.devices import DevicesFilter
+from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.tools.explain.devices import distance, signature, tell_reasons
@@ -68,7 +68,9 @@ def group_taken(view: View, taken: Taken) -> list[Group]:
     ranked = [_nearest_first(view, members, teller.distance) for members in alike.values()]
     ranked.sort(key=lambda members: teller.distance(members[0]))
     return [
-        _group(view, taken.rule, taken.rule.why_not(members[0]), members, teller.tell(members[0], members))
+        _group(
+            view, taken.rule, taken.rule.filter_node(members[0]), members, teller.tell(members[0], members)
+        )
         for members in ranked
     ]
 
@@ -99,14 +101,17 @@ def _group(
 
 
 def group_refused(
-    view: View, devices: DevicesFilter, refused: Mapping[int, tuple[NodeReason, ...]], states: int = STATES
+    view: View,
+    devices: DynamicResourcesFilter,
+    refused: Mapping[int, tuple[NodeReason, ...]],
+    states: int = STATES,
 ) -> list[Group]:
     """The places that were refused for devices or for what they charge."""
     alike: dict[Hashable, list[int]] = {}
     answers: dict[int, tuple[NodeReason, ...]] = {}
     unknown: dict[Hashable, list[int]] = {}
     for place, reasons in refused.items():
-        if any(isinstance(reason.because, Refusal) for reason in reasons):
+        if any(isinstance(reason.cause, Refusal) for reason in reasons):
             told = tuple((render(reason), reason.code) for reason in reasons)
             unknown.setdefault((told, device_state(view, place)), []).append(place)
         else:
@@ -117,7 +122,7 @@ def group_refused(
         if number >= states:
             rest += members
             continue
-        explained = devices.why_not(members[0])
+        explained = devices.filter_node(members[0])
         alike.setdefault(signature(explained), []).extend(members)
         answers.update(dict.fromkeys(members, explained))
     room = view.snapshot.columns.free(
@@ -131,8 +136,8 @@ def group_refused(
     groups = []
     for members in ranked:
         reasons = answers[members[0]]
-        if any(isinstance(reason.because, Refusal) for reason in reasons):
-            reasons = devices.why_not(members[0])  # what was found on one like it names other devices
+        if any(isinstance(reason.cause, Refusal) for reason in reasons):
+            reasons = devices.filter_node(members[0])  # what was found on one like it names other devices
         groups.append(_group(view, devices, reasons, members, tell_reasons(view, reasons, members[0])))
     if rest:
         places = sorted(rest, key=view.name)

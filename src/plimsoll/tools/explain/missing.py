@@ -10,21 +10,21 @@ from difflib import get_close_matches
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from plimsoll.scheduler.reasons import NodeReason, Sentence
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.fixes.fix import Fix, Step
 from plimsoll.tools.explain.text import Do
 
 _VOLUMES = {
-    Sentence.VOLUME_CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
-    Sentence.VOLUME_CLAIM_NOT_MADE: "wait for kube-controller-manager's ephemeral volume controller",
-    Sentence.VOLUME_CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
-    Sentence.VOLUME_CLAIM_DELETED: 'wait until claim "{claim}" is gone, then create it again',
-    Sentence.VOLUME_CLAIM_NOT_OWNED: "delete claim {claim}: it was made for another pod",
-    Sentence.VOLUME_CLAIM_UNBOUND: "bind the pod's volume claims: is there a volume or a provisioner?",
-    Sentence.VOLUME_CLAIM_WAITS: 'let kube-scheduler place the pod, or bind claim "{claim}" by hand',
-    Sentence.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
-    Sentence.VOLUME_CLASS_MODELESS: 'set volumeBindingMode of StorageClass "{storage_class}"',
+    ReasonMessage.VOLUME_CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
+    ReasonMessage.VOLUME_CLAIM_NOT_MADE: "wait for kube-controller-manager's ephemeral volume controller",
+    ReasonMessage.VOLUME_CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
+    ReasonMessage.VOLUME_CLAIM_DELETED: 'wait until claim "{claim}" is gone, then create it again',
+    ReasonMessage.VOLUME_CLAIM_NOT_OWNED: "delete claim {claim}: it was made for another pod",
+    ReasonMessage.VOLUME_CLAIM_UNBOUND: "bind the pod's volume claims: is there a volume or a provisioner?",
+    ReasonMessage.VOLUME_CLAIM_WAITS: 'let kube-scheduler place the pod, or bind claim "{claim}" by hand',
+    ReasonMessage.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
+    ReasonMessage.VOLUME_CLASS_MODELESS: 'set volumeBindingMode of StorageClass "{storage_class}"',
 }
 
 
@@ -48,27 +48,27 @@ def fix_missing(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Fi
 
 def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Step | None:
     facts, namespace = reason.facts, pod.metadata.namespace
-    if reason.sentence in _VOLUMES:
-        return Step(Do.VOLUME, {"text": _VOLUMES[reason.sentence].format_map(facts)})
-    match reason.sentence:
-        case Sentence.CLAIM_NOT_MADE:
+    if reason.message in _VOLUMES:
+        return Step(Do.VOLUME, {"text": _VOLUMES[reason.message].format_map(facts)})
+    match reason.message:
+        case ReasonMessage.CLAIM_NOT_MADE:
             return _template(cluster_state, pod)
-        case Sentence.CLAIM_MISSING:
+        case ReasonMessage.CLAIM_MISSING:
             name = str(facts["claim"])
             near = near_text(name, _names(cluster_state, ResourceClaim, namespace))
             return Step(Do.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near}, name)
-        case Sentence.CLAIM_DELETED:
+        case ReasonMessage.CLAIM_DELETED:
             claim = cluster_state.objects.find(ResourceClaim, namespace, str(facts["claim"]))
             users = tuple(f"pod {user.name}" for user in claim.status.reserved_for) if claim else ()
             held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("nobody",)
             return Step(Do.WAIT_DELETION, {"claim": facts["claim"], "why": held})
-        case Sentence.CLAIM_NOT_OWNED:
+        case ReasonMessage.CLAIM_NOT_OWNED:
             name = str(facts["claim"]).rpartition("/")[2]
             claim = cluster_state.objects.find(ResourceClaim, namespace, name)
             owners = claim.metadata.owner_references if claim is not None else ()
             owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "nobody"
             return Step(Do.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
-        case Sentence.NO_CLASS:
+        case ReasonMessage.NO_CLASS:
             name = str(facts["device_class"])
             known = [each.metadata.name for each in cluster_state.objects.all(DeviceClass)]
             near = near_text(name, known) or _all_text(known)

@@ -172,7 +172,7 @@ class FeatureTeller(Teller):
 
 class ResourceTeller(Teller):
     def _short(self, place: int) -> list[Reason]:
-        reasons = (reason.because for reason in self.rule.why_not(place))
+        reasons = (reason.cause for reason in self.rule.filter_node(place))
         return [because for because in reasons if isinstance(because, Reason)]
 
     def key(self, place: int) -> Hashable:
@@ -199,7 +199,7 @@ def tell_lack(view: View, reason: Reason, place: int) -> Branch:
         return Branch(Say.TOO_MANY_PODS, {"line": ledger.allocatable.get(PODS, 0), "pods": len(ledger)})
     name = reason.resource
     row = book_of(ledger).row(name)
-    wanted, own = reason.wanted or 0, view.task.demand.get(name, 0)
+    wanted, own = reason.wanted or 0, view.task.requests.get(name, 0)
     facts: dict[str, object] = {"resource": name, "wanted": text_of(name, wanted)}
     charged = wanted > own and bool(view.task.claims)
     if charged:
@@ -222,7 +222,7 @@ def may_add(view: View, place: int, resource: str) -> bool:
 
     The rule about requests comes first and knows nothing of them.
     """
-    devices = view.snapshot.inventory.devices_for(view.node(place)) if view.task.waiting else None
+    devices = view.snapshot.inventory.devices_for(view.node(place)) if view.task.unallocated_claims else None
     if devices is None or isinstance(devices, Fault):
         return False
     return any(resource in read_device(entry.device) for entry in devices.entries)

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
-from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.verdict import PendingList
@@ -26,11 +26,11 @@ def summarize_pending(
     cluster_state: ClusterState,
     *,
     namespace: str = "",
-    settings: Settings | None = None,
+    settings: SchedulerProfile | None = None,
     pods: Iterable[Pod] | None = None,
 ) -> list[tuple[Pod, str]]:
     """Each pod that waits (or of `pods`) and why, in one line; in the order of their names."""
-    settings = settings or Settings.default()
+    settings = settings or SchedulerProfile.default()
     known: dict[bytes, str] = {}
     asked = cluster_state.waiting if pods is None else pods
     waiting = [pod for pod in asked if namespace in ("", pod.metadata.namespace)]
@@ -38,13 +38,13 @@ def summarize_pending(
     return [(pod, _line(cluster_state, pod, settings, known)) for pod in waiting]
 
 
-def _line(cluster_state: ClusterState, pod: Pod, settings: Settings, known: dict[bytes, str]) -> str:
+def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, known: dict[bytes, str]) -> str:
     if pod.spec.scheduling_gates:
         return f"held back by gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
-    task = read_task(pod, cluster_state.snapshot)
+    task = read_pod_info(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return render(task)
-    alike = likeness(task)
+    alike = pod_signature(task)
     if alike not in known:
         outcome = schedule_one(task, cluster_state.snapshot, settings, throwaway_ids())
         if isinstance(outcome, Placement):
@@ -55,7 +55,7 @@ def _line(cluster_state: ClusterState, pod: Pod, settings: Settings, known: dict
 
 
 def explain_pending(
-    cluster_state: ClusterState, *, namespace: str = "", settings: Settings | None = None
+    cluster_state: ClusterState, *, namespace: str = "", settings: SchedulerProfile | None = None
 ) -> PendingList:
     """All pods that wait, those with the same reason together."""
     groups: dict[str, list[str]] = {}

@@ -17,12 +17,12 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import AllocationDevice, DeviceRequest, ResourceClaim
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import NodeLedger, pod_key
-from plimsoll.scheduler.cycle import read_rules
-from plimsoll.scheduler.devices import DevicesFilter
-from plimsoll.scheduler.filter_result import Sieve
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.devices import DynamicResourcesFilter
+from plimsoll.scheduler.filter_result import FilterResult
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import SCORERS, score_nodes
 from plimsoll.tools.cluster_state import ClusterState
@@ -35,10 +35,10 @@ from plimsoll.tools.explain.view import View, full_name
 from plimsoll.tools.top.books import Holder, book_of, holders, text_of
 
 
-def explain_placed(cluster_state: ClusterState, pod: Pod, settings: Settings) -> PodExplanation:
+def explain_placed(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
     """A pod that has a node."""
     snapshot, node = cluster_state.snapshot, pod.spec.node_name
-    name, place = full_name(pod), snapshot.place_of(node)
+    name, place = full_name(pod), snapshot.row_of(node)
     if place is None:
         summary = f"bound to node {node}, which is not there: neither charged nor running anywhere known"
         return PodExplanation(name, Verdict.PLACED, summary, node)
@@ -119,7 +119,7 @@ def _asked_again(
         status=replace(claim.status, allocation=None),
     )
     with Hypothesis(snapshot, place) as without:
-        if snapshot.booked(pod_key(pod)) is not None:
+        if snapshot.find_pod(pod_key(pod)) is not None:
             without.lift([_booked(snapshot.ledger(place), pod)])
         outcome = allocate_claims(
             snapshot.inventory,
@@ -133,7 +133,7 @@ def _asked_again(
             return Branch(Say.EARLIER_FREE, {"name": name})
         if not isinstance(outcome, Refusal):
             return Branch(Say.EARLIER, {"name": name, "why": str(outcome)})
-        view = View(cluster_state, Task(pod, (waiting,), snapshot.options))
+        view = View(cluster_state, PodInfo(pod, (waiting,), snapshot.options))
         told = tuple(tell_refusal(view, outcome, place))
     return Branch(
         Say.EARLIER, {"name": name, "why": told[0].text if told else "refused"}, told[:1] and told[0].children
@@ -189,11 +189,11 @@ def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
 
 
 def _choice(
-    cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], place: int, settings: Settings
+    cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], place: int, settings: SchedulerProfile
 ) -> Section | None:
     """How the node compares with others, as if the pod were placed now."""
     snapshot = cluster_state.snapshot
-    if snapshot.booked(pod_key(pod)) is None:
+    if snapshot.find_pod(pod_key(pod)) is None:
         return None
     free = replace(pod, spec=replace(pod.spec, node_name=""))
     fixed = {claim.metadata.uid for claim in claims if len(claim.status.reserved_for) > 1}
@@ -205,23 +205,23 @@ def _choice(
     )
     with Hypothesis(snapshot, place) as without:
         without.lift([_booked(snapshot.ledger(place), pod)])
-        task = Task(free, again, snapshot.options)
-        rules = read_rules(task, snapshot, settings, throwaway_ids())
+        task = PodInfo(free, again, snapshot.options)
+        rules = build_filters(task, snapshot, settings, throwaway_ids())
         if isinstance(rules, NodeReason):
             return None
-        sieve = Sieve(task, snapshot)
+        sieve = FilterResult(task, snapshot)
         for rule in rules:
-            if not isinstance(rule, DevicesFilter):
+            if not isinstance(rule, DynamicResourcesFilter):
                 sieve.apply(rule)
-        if not sieve.left[place]:
+        if not sieve.feasible[place]:
             title = "how the node compares today"
             text = "it would not be placed here again: " + _first_no(rules, place)
             return Section(title, (Branch(Say.TOLD, {"text": text}),))
-        scores = score_nodes(task, snapshot, settings, sieve.left)
+        scores = score_nodes(task, snapshot, settings, sieve.feasible)
         branches = tuple(_scores(task, cluster_state, settings, sieve, place))
-        feasible = int(np.count_nonzero(sieve.left))
-        better = int(np.count_nonzero(sieve.left & (scores > scores[place])))
-        alike = int(np.count_nonzero(sieve.left & (scores == scores[place]))) - 1
+        feasible = int(np.count_nonzero(sieve.feasible))
+        better = int(np.count_nonzero(sieve.feasible & (scores > scores[place])))
+        alike = int(np.count_nonzero(sieve.feasible & (scores == scores[place]))) - 1
     if feasible == 1:
         text = "it is the only node that passes all rules"
         return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}),))
@@ -233,14 +233,14 @@ def _choice(
 
 def _first_no(rules: list[Any], place: int) -> str:
     for rule in rules:
-        reasons = rule.why_not(place)
+        reasons = rule.filter_node(place)
         if reasons:
             return ", ".join(map(render, reasons))
     return "its claims are used elsewhere"
 
 
 def _scores(
-    task: Task, cluster_state: ClusterState, settings: Settings, sieve: Sieve, place: int
+    task: PodInfo, cluster_state: ClusterState, settings: SchedulerProfile, sieve: FilterResult, place: int
 ) -> Iterator[Branch]:
     """The scorers that tell nodes apart."""
     for kind in SCORERS:
@@ -248,8 +248,8 @@ def _scores(
         scorer = kind.read(task, cluster_state.snapshot, settings) if weight else None
         if scorer is None:
             continue
-        column = scorer.scores(sieve.left)
-        best, worst = int(column[sieve.left].max()), int(column[sieve.left].min())
+        column = scorer.scores(sieve.feasible)
+        best, worst = int(column[sieve.feasible].max()), int(column[sieve.feasible].min())
         if best != worst:
             facts = {"scorer": kind.name, "score": int(column[place]), "weight": weight, "best": best}
             yield Branch(Say.SCORE, facts)

@@ -12,10 +12,10 @@ from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import Requirement, Selector
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_ports import collide, host_sockets
-from plimsoll.scheduler.filters.spread_counts import Spreading
+from plimsoll.scheduler.filters.spread_counts import SpreadState
 from plimsoll.scheduler.filters.volume_binding import is_reachable
 from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
-from plimsoll.scheduler.reasons import Sentence
+from plimsoll.scheduler.reasons import ReasonMessage
 from plimsoll.scheduler.topology.affinity_terms import Term, read_terms
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.scheduler.topology.counts import NOWHERE
@@ -59,23 +59,23 @@ class VolumeTeller(Teller):
         return tuple(self._tell(place))
 
     def _tell(self, place: int) -> Iterator[Branch]:
-        sentence = self.rule.why_not(place)[0].sentence
-        if sentence is Sentence.DISK_IN_USE:
+        sentence = self.rule.filter_node(place)[0].message
+        if sentence is ReasonMessage.DISK_IN_USE:
             yield Branch(Say.DISK)
-        if sentence is Sentence.TOO_MANY_VOLUMES:
+        if sentence is ReasonMessage.TOO_MANY_VOLUMES:
             yield Branch(Say.VOLUME_COUNT)
         pod, snapshot = self.view.pod, self.view.snapshot
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
                 continue
-            if sentence is Sentence.VOLUME_IN_USE:
+            if sentence is ReasonMessage.VOLUME_IN_USE:
                 yield from self._users(used.name)
                 continue
             volume = find_volume(claim.spec.volume_name, snapshot)
             affinity = volume.spec.node_affinity if volume is not None else None
             required = affinity.required if affinity is not None else None
-            if sentence is Sentence.VOLUME_AFFINITY and volume is not None and required is not None:
+            if sentence is ReasonMessage.VOLUME_AFFINITY and volume is not None and required is not None:
                 if not is_reachable(required, self.view.node(place)):
                     facts = {
                         "volume": volume.metadata.name,
@@ -83,7 +83,7 @@ class VolumeTeller(Teller):
                         "wanted": terms_text(required),
                     }
                     yield Branch(Say.VOLUME, facts)
-            elif sentence is Sentence.VOLUME_ZONE and volume is not None:
+            elif sentence is ReasonMessage.VOLUME_ZONE and volume is not None:
                 wanted = [
                     f"{k}={v}"
                     for k, v in sorted(volume.metadata.labels.items())
@@ -95,7 +95,7 @@ class VolumeTeller(Teller):
 
     def _users(self, claim: str) -> Iterator[Branch]:
         snapshot, namespace = self.view.snapshot, self.view.pod.metadata.namespace
-        for place in snapshot.places():
+        for place in snapshot.rows():
             for pod in snapshot.pods_at(place):
                 if pod.metadata.namespace != namespace or not pod.spec.volumes:
                     continue
@@ -121,7 +121,7 @@ class SpreadTeller(Teller):
         super().__init__(view, rule, places)
         constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
         assert isinstance(constraints, tuple), "the rule has read them before"
-        spread = Spreading(view.task, view.snapshot, constraints)
+        spread = SpreadState(view.task, view.snapshot, constraints)
         self._rows = [
             (constraint, spread.columns[number].ids, spread.sums(number), _least(spread, number))
             for number, constraint in enumerate(constraints)
@@ -159,7 +159,7 @@ class SpreadTeller(Teller):
         return (Branch(Say.SPREAD, facts),)
 
 
-def _least(spread: Spreading, number: int) -> int:
+def _least(spread: SpreadState, number: int) -> int:
     """The fewest pods that any domain of a constraint has."""
     present = spread.present(number)
     enough = int(present.sum()) >= spread.constraints[number].min_domains
@@ -171,14 +171,14 @@ def _least(spread: Spreading, number: int) -> int:
 
 class InterPodTeller(Teller):
     def key(self, place: int) -> Hashable:
-        return self.rule.why_not(place)[0].sentence
+        return self.rule.filter_node(place)[0].message
 
     def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
-        sentence = self.rule.why_not(place)[0].sentence
+        sentence = self.rule.filter_node(place)[0].message
         terms = read_terms(self.view.pod)
-        if sentence is Sentence.POD_AFFINITY:
+        if sentence is ReasonMessage.POD_AFFINITY:
             return tuple(map(self._wish, terms.affinity))
-        if sentence is Sentence.POD_ANTI_AFFINITY:
+        if sentence is ReasonMessage.POD_ANTI_AFFINITY:
             found = (self._shunned(term, place) for term in terms.anti_affinity)
             return tuple(branch for branches in found for branch in branches)[:NAMED]
         return tuple(self._shunning(place))[:NAMED]
@@ -186,7 +186,7 @@ class InterPodTeller(Teller):
     def _meant(self, term: Term) -> Iterator[tuple[int, Pod]]:
         """The pods that a term means, and where they are."""
         namespaces = self.view.snapshot.index(Tallies).namespaces
-        for place in self.view.snapshot.places():
+        for place in self.view.snapshot.rows():
             for pod in self.view.snapshot.pods_at(place):
                 if term.crowd.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
                     yield place, pod
@@ -213,7 +213,7 @@ class InterPodTeller(Teller):
     def _shunning(self, place: int) -> Iterator[Branch]:
         snapshot, own = self.view.snapshot, self.view.pod.metadata
         namespaces = snapshot.index(Tallies).namespaces
-        for other in snapshot.places():
+        for other in snapshot.rows():
             for pod in snapshot.pods_at(other):
                 for term in read_terms(pod).anti_affinity:
                     key = term.topology_key

@@ -17,16 +17,16 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
 from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_unplaced
-from plimsoll.scheduler.cycle import read_rules
-from plimsoll.scheduler.devices import DevicesFilter
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.devices import DynamicResourcesFilter
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
 from plimsoll.scheduler.preemption.candidates import Priorities
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.result import Placement, Unplaced
-from plimsoll.scheduler.snapshot.snapshot import FINISHED
+from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.devices import tell_everywhere, tell_reasons
 from plimsoll.tools.explain.filter_run import Trial, throwaway_ids, try_pod
@@ -52,11 +52,11 @@ LOOKED_AT = 200
 
 
 def explain_pod(
-    cluster_state: ClusterState, pod: Pod, *, settings: Settings | None = None, unfolded: bool = False
+    cluster_state: ClusterState, pod: Pod, *, settings: SchedulerProfile | None = None, unfolded: bool = False
 ) -> PodExplanation:
     """Why a pod waits, or why it is where it is; `unfolded` leaves nothing out."""
-    settings = settings or Settings.default()
-    if pod.status.phase in FINISHED:
+    settings = settings or SchedulerProfile.default()
+    if pod.status.phase in TERMINAL_PHASES:
         return PodExplanation(full_name(pod), Verdict.ENDED, f"the pod has ended: {pod.status.phase}")
     if pod.spec.node_name:
         return explain_placed(cluster_state, pod, settings)
@@ -68,15 +68,15 @@ def explain_pod(
 
 
 def _explain_waiting(
-    cluster_state: ClusterState, pod: Pod, settings: Settings, states: int
+    cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, states: int
 ) -> PodExplanation:
     name = full_name(pod)
     if pod.spec.scheduling_gates:
         return _explain_gated(cluster_state, pod, settings, states)
-    task = read_task(pod, cluster_state.snapshot)
+    task = read_pod_info(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return _explain_missing(
-            cluster_state, pod, Unplaced(_bare(cluster_state, pod), len(cluster_state.snapshot), ((task, 0),))
+            cluster_state, pod, FitError(_bare(cluster_state, pod), len(cluster_state.snapshot), ((task, 0),))
         )
     view = View(cluster_state, task, settings)
     trial = try_pod(task, cluster_state.snapshot, settings)
@@ -99,11 +99,13 @@ def _explain_waiting(
     )
 
 
-def _bare(cluster_state: ClusterState, pod: Pod) -> Task:
-    return Task(pod, (), cluster_state.snapshot.options)
+def _bare(cluster_state: ClusterState, pod: Pod) -> PodInfo:
+    return PodInfo(pod, (), cluster_state.snapshot.options)
 
 
-def _explain_gated(cluster_state: ClusterState, pod: Pod, settings: Settings, states: int) -> PodExplanation:
+def _explain_gated(
+    cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, states: int
+) -> PodExplanation:
     gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
     free = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
     after = _explain_waiting(cluster_state, free, settings, states)
@@ -118,7 +120,7 @@ def _explain_gated(cluster_state: ClusterState, pod: Pod, settings: Settings, st
     )
 
 
-def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: Unplaced) -> PodExplanation:
+def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) -> PodExplanation:
     """Something about the pod itself: no node was looked at."""
     found = [fix_missing(cluster_state, pod, reason) for reason, _ in unplaced.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
@@ -160,7 +162,7 @@ def _said(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
     return ()
 
 
-def preview_preemption(view: View, unplaced: Unplaced, groups: tuple[Group, ...]) -> str:
+def preview_preemption(view: View, unplaced: FitError, groups: tuple[Group, ...]) -> str:
     """Whom a scheduler would remove for the pod, or why that is of no use; the nearest nodes are tried."""
     snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
     if not unplaced.nodes:
@@ -173,7 +175,7 @@ def preview_preemption(view: View, unplaced: Unplaced, groups: tuple[Group, ...]
     if int(np.count_nonzero(resolvable)) > LOOKED_AT:
         names = [name for group in groups if group.resolvable for name in group.nodes]
         mask = np.zeros_like(resolvable)
-        places = (snapshot.place_of(name) for name in names[:LOOKED_AT])
+        places = (snapshot.row_of(name) for name in names[:LOOKED_AT])
         mask[[place for place in places if place is not None]] = True
         resolvable, limited = resolvable & mask, f" (tried on the {LOOKED_AT} nearest nodes)"
     budgets = snapshot.all(PodDisruptionBudget)
@@ -190,16 +192,16 @@ def _cluster_section(view: View, trial: Trial, groups: tuple[Group, ...]) -> tup
     """Whether there are such devices anywhere: none at all is another matter than none left."""
     refused = trial.refused or {}
     short = any(
-        isinstance(reason.because, Refusal) and reason.because.allocated_elsewhere is None
+        isinstance(reason.cause, Refusal) and reason.cause.allocated_elsewhere is None
         for reasons in refused.values()
         for reason in reasons
     )
     if not short:
         return ()
-    elsewhere = frozenset(view.snapshot.places()) - refused.keys()
+    elsewhere = frozenset(view.snapshot.rows()) - refused.keys()
     branches = [
         tell_everywhere(view, claim, read_asked(view, name, body), elsewhere)
-        for claim in view.task.waiting
+        for claim in view.task.unallocated_claims
         for name, body in requests_of(claim)
     ]
     return (Section("in the whole cluster", tuple(branches)),)
@@ -209,28 +211,28 @@ def _cluster_section(view: View, trial: Trial, groups: tuple[Group, ...]) -> tup
 
 
 def explain_node(
-    cluster_state: ClusterState, pod: Pod, node: str, *, settings: Settings | None = None
+    cluster_state: ClusterState, pod: Pod, node: str, *, settings: SchedulerProfile | None = None
 ) -> NodeExplanation:
     """One pod on one node, with every rule; InputError if there is no such node."""
-    settings = settings or Settings.default()
-    place = cluster_state.snapshot.place_of(node)
+    settings = settings or SchedulerProfile.default()
+    place = cluster_state.snapshot.row_of(node)
     if place is None:
         raise InputError(f"there is no node {node}; there are {len(cluster_state.snapshot)}")
     free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
-    task = read_task(free, cluster_state.snapshot)
+    task = read_pod_info(free, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((task.rule.value, render(task), ()),))
     view = View(cluster_state, task, settings)
-    rules = read_rules(task, cluster_state.snapshot, settings, throwaway_ids())
+    rules = build_filters(task, cluster_state.snapshot, settings, throwaway_ids())
     if isinstance(rules, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
     told: list[tuple[str, str, tuple[Branch, ...]]] = []
     for rule in rules:
-        reasons = rule.why_not(place)
+        reasons = rule.filter_node(place)
         sentence = ", ".join(map(render, reasons))
         if not reasons:
             told.append((rule.rule.value, "", ()))
-        elif isinstance(rule, DevicesFilter):
+        elif isinstance(rule, DynamicResourcesFilter):
             told.append((rule.rule.value, sentence, tell_reasons(view, reasons, place)))
         else:
             teller = TELLERS.get(rule.rule, Teller)(view, rule, [place])

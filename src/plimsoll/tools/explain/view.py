@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.tree import Branch
@@ -23,8 +23,8 @@ class View:
     """One pod in one cluster state."""
 
     cluster_state: ClusterState
-    task: Task
-    settings: Settings = field(default_factory=Settings.default)
+    task: PodInfo
+    settings: SchedulerProfile = field(default_factory=SchedulerProfile.default)
 
     @property
     def snapshot(self) -> Snapshot:

@@ -48,7 +48,7 @@ def compare_policies(
     """Book every claim of the pods on nodes under each policy; of the pods, tell those of a namespace."""
     snapshot = cluster_state.snapshot
     found = _Findings()
-    for place in sorted(snapshot.places(), key=lambda place: snapshot.node(place).metadata.name):
+    for place in sorted(snapshot.rows(), key=lambda place: snapshot.node(place).metadata.name):
         _compare_node(cluster_state, place, found)
     pods = sorted(
         (row for row in found.pods if namespace in ("", row.namespace)),

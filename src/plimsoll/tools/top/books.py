@@ -142,7 +142,7 @@ def node_books(cluster_state: ClusterState, *, names: Iterable[str] | None = Non
     wanted = sorted((node.metadata.name for node in cluster_state.nodes) if names is None else set(names))
     books = []
     for name in wanted:
-        place = snapshot.place_of(name)
+        place = snapshot.row_of(name)
         if place is not None:
             books.append(book_of(snapshot.ledger(place)))
     return books
@@ -272,7 +272,7 @@ def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
 
 def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[Holder]:
     """Who holds what of a node, the biggest first, resource by resource; InputError if it is not known."""
-    place = cluster_state.snapshot.place_of(node)
+    place = cluster_state.snapshot.row_of(node)
     if place is None:
         raise InputError(f"there is no node {node}")
     ledger = cluster_state.snapshot.ledger(place)

@@ -151,8 +151,8 @@ def _booked(
     snapshot = cluster_state.snapshot
     namespace, name = claim.metadata.namespace, claim.metadata.name
     places: dict[int, list[str]] = {}
-    for key in sorted(snapshot.users(namespace, name)):
-        found = snapshot.booked(key)
+    for key in sorted(snapshot.claim_users(namespace, name)):
+        found = snapshot.find_pod(key)
         if found is not None:
             places.setdefault(found[0], []).append(key)
     total: dict[tuple[str, str], int] = {}
@@ -205,7 +205,7 @@ def _price(
     allocation = claim.status.allocation
     if allocation is None:
         return (), None
-    place = cluster_state.snapshot.place_of(node) if node else None
+    place = cluster_state.snapshot.row_of(node) if node else None
     priced = price_claim(claim, allocation, (), cluster_state.snapshot.pricing(place))
     if isinstance(priced, Reason):
         return (), priced

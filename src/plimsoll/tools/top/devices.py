@@ -101,7 +101,7 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
 
 def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
     snapshot = cluster_state.snapshot
-    place = snapshot.place_of(name)
+    place = snapshot.row_of(name)
     if place is None:
         raise InputError(f"there is no node {name}")
     devices = snapshot.inventory.devices_for(snapshot.node(place))

@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DeviceHolder:
         }
 
 
-class DeviceHolders(Index):
+class DeviceHolders(SnapshotIndex):
     """Devices -> the claims that hold them, by namespace and name."""
 
     def __init__(self) -> None:

@@ -67,11 +67,11 @@ def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
     """The pods that have not ended, and pools of claims, by namespace and name."""
     snapshot = cluster_state.snapshot
     rows = []
-    for place in snapshot.places():
+    for place in snapshot.rows():
         for row in rows_on(cluster_state, snapshot.ledger(place)):
             if namespace in ("", row.namespace):
                 rows.append(row)
-    booked = snapshot.booked_keys()
+    booked = snapshot.pod_keys()
     for pod in cluster_state.pods:
         if pod_key(pod) not in booked and namespace in ("", pod.metadata.namespace):
             rows.append(_unbooked(cluster_state, pod))

@@ -40,7 +40,7 @@ class Changes:
         return len(self._undo)
 
     def mark(self) -> Mark:
-        return Mark(len(self._undo), self.cluster_state.snapshot.turn, self.number)
+        return Mark(len(self._undo), self.cluster_state.snapshot.next_start_row, self.number)
 
     def set(self, thing: Any) -> None:
         """An object is new or has changed."""
@@ -65,7 +65,7 @@ class Changes:
                 self._put(thing)
             else:
                 self.cluster_state.remove(thing)
-        self.cluster_state.snapshot.turn, self.number = mark.turn, mark.number
+        self.cluster_state.snapshot.next_start_row, self.number = mark.turn, mark.number
 
     def _put(self, thing: Any) -> None:
         if isinstance(thing, Pod):

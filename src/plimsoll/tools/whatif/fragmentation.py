@@ -19,8 +19,8 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import RESULTS_MAX, ResourceClaim
 from plimsoll.ledger.units import CPU, MEMORY, PODS
-from plimsoll.scheduler.devices import DevicesFilter, Fit, charges_node
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, charges_node
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.top.books import order_of, text_of
 from plimsoll.tools.whatif.totals import Rooms
@@ -97,7 +97,7 @@ def find_fragments(snapshot: Snapshot, rooms: Rooms) -> Fragmentation:
     stranded: dict[str, int] = {}
     roomless: dict[str, int] = {}
     deviceless_nodes = roomless_nodes = 0
-    open_places = [place for place in snapshot.places() if not snapshot.node(place).spec.unschedulable]
+    open_places = [place for place in snapshot.rows() if not snapshot.node(place).spec.unschedulable]
     for place in open_places:
         node = snapshot.node(place)
         name = node.metadata.name
@@ -182,15 +182,15 @@ def _most_at(name: str, snapshot: Snapshot, place: int) -> int:
     low, high = 0, RESULTS_MAX
     while low < high:
         middle = (low + high + 1) // 2
-        answer = DevicesFilter(_task_for(name, middle, snapshot), snapshot).answer(place)
-        if isinstance(answer, Fit):
+        answer = DynamicResourcesFilter(_task_for(name, middle, snapshot), snapshot).search_uncached(place)
+        if isinstance(answer, NodeFit):
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def _task_for(name: str, count: int, snapshot: Snapshot) -> Task:
+def _task_for(name: str, count: int, snapshot: Snapshot) -> PodInfo:
     """A pod that wants nothing but so many devices of a class."""
     request = {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}
     spec = {"devices": {"requests": [{"name": "r", "exactly": request}]}}
@@ -199,7 +199,7 @@ def _task_for(name: str, count: int, snapshot: Snapshot) -> Task:
     entry = {"name": "r", "resourceClaimName": "largest"}
     container = {"name": "c", "resources": {"claims": [{"name": "r"}]}}
     tree = {"metadata": meta, "spec": {"resourceClaims": [entry], "containers": [container]}}
-    return Task(codec.convert(tree, Pod), (claim,), snapshot.options)
+    return PodInfo(codec.convert(tree, Pod), (claim,), snapshot.options)
 
 
 def _state(snapshot: Snapshot, place: int) -> object:

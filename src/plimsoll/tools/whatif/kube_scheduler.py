@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import Profile
-from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, Scoring, Settings
+from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, SchedulerProfile, Scoring
 from plimsoll.tools.cluster_state import ClusterState
 
 #: What `--as` calls our own scheduler.
@@ -34,7 +34,7 @@ class Stock:
         """The same objects on that scheduler's books."""
         return ClusterState(cluster_state.objects, self.gates, self.profile, origin=cluster_state.origin)
 
-    def settings(self, settings: Settings) -> Settings:
+    def settings(self, settings: SchedulerProfile) -> SchedulerProfile:
         return replace(settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
 
 

@@ -75,10 +75,10 @@ def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> Resource
 
 def bind(placement: Placement, profile: Profile) -> tuple[Pod, list[ResourceClaim]]:
     """A pod on its node and its claims with their devices, as they would stand in the API."""
-    pod = placement.task.pod
+    pod = placement.pod_info.pod
     claims = [
         _reserved(claim, pod, placement.allocations.get(claim.metadata.name))
-        for claim in placement.task.claims
+        for claim in placement.pod_info.claims
     ]
     bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
     if placement.bills or bound.status.node_allocatable_resource_claim_statuses:

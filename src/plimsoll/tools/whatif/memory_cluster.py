@@ -23,7 +23,7 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.plans.device_taints import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.plans.evictions import eviction_time
 from plimsoll.ledger.node import pod_key
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.whatif import lifecycle as fates
@@ -37,7 +37,7 @@ _NOW = parse_time(MOMENT) or 0.0
 class World:
     """The objects of a cluster state that is ours alone, and what was done to them."""
 
-    def __init__(self, cluster_state: ClusterState, settings: Settings) -> None:
+    def __init__(self, cluster_state: ClusterState, settings: SchedulerProfile) -> None:
         self.cluster_state = cluster_state
         self.settings = settings
         self.changes = Changes(cluster_state)
@@ -65,7 +65,7 @@ class World:
 
     def pods_on(self, node: str) -> list[Pod]:
         """By name: the books have them in the order in which they came, which undoing does not restore."""
-        place = self.cluster_state.snapshot.place_of(node)
+        place = self.cluster_state.snapshot.row_of(node)
         return [] if place is None else sorted(self.cluster_state.snapshot.pods_at(place), key=name_of)
 
     def bound(self) -> Iterator[Pod]:
@@ -108,7 +108,7 @@ class World:
         for claim in claims:
             self.changes.set(claim)
         self.changes.set(pod)
-        self.cluster_state.snapshot.turn = placement.place + 1
+        self.cluster_state.snapshot.next_start_row = placement.row + 1
 
     def evict(self, pod: Pod, because: Because, by: str = "", after: int = 0) -> Pod | None:
         """A pod must leave its node; the pod that is made in its place, if somebody makes one."""

@@ -12,7 +12,7 @@ from enum import Enum
 
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 
 #: Namespace and name.
 Name = tuple[str, str]
@@ -57,7 +57,7 @@ class Pending:
 
     pod: Name
     why: str
-    cause: Unplaced | NodeReason | None = field(default=None, compare=False, repr=False)
+    cause: FitError | NodeReason | None = field(default=None, compare=False, repr=False)
 
 
 class Because(Enum):

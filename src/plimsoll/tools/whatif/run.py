@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.answer import More, Over, Prediction
@@ -29,7 +29,7 @@ def run_whatif(
     cluster_state: ClusterState,
     plan: Plan,
     *,
-    settings: Settings | None = None,
+    settings: SchedulerProfile | None = None,
     tick: Tick = silent,
     lent: bool = False,
     look: Callable[[ClusterState], None] = lambda cluster_state: None,
@@ -39,7 +39,7 @@ def run_whatif(
     A cluster state that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied.
     `look` is shown the cluster as it would be.
     """
-    settings = settings or Settings.default()
+    settings = settings or SchedulerProfile.default()
     stocks = [find_stock(name) for name in dict.fromkeys(plan.versus) if name != OURS]
     whatif = Whatif(cluster_state, settings=settings, lent=lent)
     now = {name: standing.node for name, standing in whatif.state().items()}

@@ -15,12 +15,12 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import HELD, read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.result import Placement, Unplaced
-from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.memory_cluster import World
 from plimsoll.tools.whatif.outcome import Because, Name, Outcome, Pending, Placed, full_name, name_of
@@ -64,7 +64,7 @@ class Round:
             waiting = [
                 pod
                 for pod, pending in self._pending.values()
-                if self._made_room or (came and _heeds_others(pod) and isinstance(pending.cause, Unplaced))
+                if self._made_room or (came and _heeds_others(pod) and isinstance(pending.cause, FitError))
             ]
         return Outcome(
             tuple(self._placed.values()),
@@ -83,42 +83,42 @@ class Round:
             self._pending[name] = (pod, Pending(name, f"scheduling gates: {gates}"))
             return
         outcome = self._decide(pod)
-        if isinstance(outcome, Unplaced) and self._make_room(outcome):
+        if isinstance(outcome, FitError) and self._make_room(outcome):
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
             snapshot = self._world.cluster_state.snapshot
-            booked = dict(snapshot.ledger(outcome.place).requested)
+            booked = dict(snapshot.ledger(outcome.row).requested)
             self._world.place(outcome)
             self._nominations.drop(pod_key(pod))
             charges = {
                 resource: units - booked.get(resource, 0)
-                for resource, units in snapshot.ledger(outcome.place).requested.items()
+                for resource, units in snapshot.ledger(outcome.row).requested.items()
                 if units != booked.get(resource, 0)
             }
             self._placed[name] = Placed(name, outcome.node, devices_of(outcome), charges, outcome)
-        elif isinstance(outcome, Unplaced):
+        elif isinstance(outcome, FitError):
             self._pending[name] = (pod, Pending(name, render_unplaced(outcome), outcome))
         else:
             self._pending[name] = (pod, Pending(name, render(outcome), outcome))
 
-    def _decide(self, pod: Pod) -> Placement | Unplaced | NodeReason:
+    def _decide(self, pod: Pod) -> Placement | FitError | NodeReason:
         return decide(self._world, pod, self._nominations if len(self._nominations) else None)
 
-    def _make_room(self, unplaced: Unplaced) -> bool:
+    def _make_room(self, unplaced: FitError) -> bool:
         """Send pods away so that one of higher priority fits; whether that was done."""
-        world, task = self._world, unplaced.task
+        world, task = self._world, unplaced.pod_info
         if not self._preempt or task.priority <= self._lowest:
             return False
         snapshot = world.cluster_state.snapshot
-        like = likeness(task)
-        if self._stuck.get(like) == snapshot.stamp:
+        like = pod_signature(task)
+        if self._stuck.get(like) == snapshot.generation:
             return False
         budgets = snapshot.all(PodDisruptionBudget)
         plan = plan_preemption(
             unplaced, snapshot, world.settings, budgets, world.changes.new_id, self._nominations
         )
         if not isinstance(plan, Preemption):
-            self._stuck[like] = snapshot.stamp
+            self._stuck[like] = snapshot.generation
             return False
         for victim in plan.victims:
             self._placed.pop(name_of(victim), None)
@@ -132,14 +132,14 @@ class Round:
         return True
 
 
-def decide(world: World, pod: Pod, promises: Nominations | None = None) -> Placement | Unplaced | NodeReason:
+def decide(world: World, pod: Pod, promises: Nominations | None = None) -> Placement | FitError | NodeReason:
     """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
     snapshot = world.cluster_state.snapshot
-    task = read_task(pod, snapshot)
+    task = read_pod_info(pod, snapshot)
     if isinstance(task, NodeReason):
-        if task.sentence in HELD:
+        if task.message in PRE_ENQUEUE_REASONS:
             return task
-        return Unplaced(Task(pod, (), snapshot.options), len(snapshot), ((task, 0),))
+        return FitError(PodInfo(pod, (), snapshot.options), len(snapshot), ((task, 0),))
     return schedule_one(task, snapshot, world.settings, world.changes.new_id, promises)
 
 

@@ -43,7 +43,7 @@ Rooms = Mapping[str, Mapping[str, int]]
 def rooms_of(snapshot: Snapshot) -> Rooms:
     """What is left on every node, by name of node; less than nothing is past the line."""
     return {
-        snapshot.node(place).metadata.name: snapshot.ledger(place).headroom() for place in snapshot.places()
+        snapshot.node(place).metadata.name: snapshot.ledger(place).headroom() for place in snapshot.rows()
     }
 
 
@@ -52,7 +52,7 @@ def add_up(cluster_state: ClusterState, rooms: Rooms) -> Totals:
     snapshot = cluster_state.snapshot
     line: dict[str, int] = {}
     free: dict[str, int] = {}
-    for place in snapshot.places():
+    for place in snapshot.rows():
         for name, units in snapshot.ledger(place).allocatable.items():
             line[name] = line.get(name, 0) + units
         takes_pods = not snapshot.node(place).spec.unschedulable

@@ -25,7 +25,7 @@ from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
@@ -262,21 +262,21 @@ class Whatif(Moves):
     """A cluster in memory, made from a cluster state, which stays as it is."""
 
     def __init__(
-        self, cluster_state: ClusterState, *, settings: Settings | None = None, lent: bool = False
+        self, cluster_state: ClusterState, *, settings: SchedulerProfile | None = None, lent: bool = False
     ) -> None:
         """With `lent`, work on `cluster_state` itself and restore it when `with` or a branch ends."""
         super().__init__(
-            World(cluster_state if lent else cluster_state.copy(), settings or Settings.default())
+            World(cluster_state if lent else cluster_state.copy(), settings or SchedulerProfile.default())
         )
 
     @staticmethod
-    def of_dump(*paths: str | Path, settings: Settings | None = None) -> Whatif:
+    def of_dump(*paths: str | Path, settings: SchedulerProfile | None = None) -> Whatif:
         """From what `kubectl get -o yaml` wrote: files, folders, archives, or `-` for standard input."""
         return Whatif(read_cluster_state(Source(tuple(map(str, paths)))), settings=settings)
 
     @staticmethod
     def of_cluster(
-        kubeconfig: str | Path | None = None, context: str = "", *, settings: Settings | None = None
+        kubeconfig: str | Path | None = None, context: str = "", *, settings: SchedulerProfile | None = None
     ) -> Whatif:
         """From a cluster as it is now; without a kubeconfig, the one that kubectl would ask."""
         config = find_config(Path(kubeconfig) if kubeconfig else None, context=context)

@@ -18,9 +18,9 @@ from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.files import read_thing
@@ -51,10 +51,10 @@ def simulate_separate_ledgers(found: Iterable[Found], node: str, resource: str =
     numbers = count(1)
     places: dict[str, str] = {}
     for pod in [each for each in things if isinstance(each, Pod)]:
-        task = read_task(pod, cluster_state.snapshot)
+        task = read_pod_info(pod, cluster_state.snapshot)
         outcome = None
-        if isinstance(task, Task):
-            settings = Settings.default()
+        if isinstance(task, PodInfo):
+            settings = SchedulerProfile.default()
             outcome = schedule_one(task, cluster_state.snapshot, settings, lambda: f"share-{next(numbers)}")
         places[pod.metadata.name] = outcome.node if isinstance(outcome, Placement) else ""
         if isinstance(outcome, Placement):

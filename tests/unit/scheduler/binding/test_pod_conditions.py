@@ -18,9 +18,9 @@ from plimsoll.scheduler.binding.pod_conditions import (
     render_unplaced,
     shorten,
 )
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.result import FitError
 from tests.unit.scheduler.build import claim, exactly, pod
 
 PREEMPTION = "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
@@ -28,25 +28,25 @@ NOW = "2026-01-02T03:04:05Z"
 
 
 def short(resource: str) -> NodeReason:
-    return NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": resource})
+    return NodeReason(Rule.RESOURCES, ReasonMessage.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": resource})
 
 
-NO_DEVICES = NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
+NO_DEVICES = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
 NO_CLASS = NodeReason(
-    Rule.DEVICES, Sentence.NO_CLASS, Code.UNRESOLVABLE, {"request": "r", "device_class": "no-such-class"}
+    Rule.DEVICES, ReasonMessage.NO_CLASS, Code.UNRESOLVABLE, {"request": "r", "device_class": "no-such-class"}
 )
 
 
-def unplaced(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True) -> Unplaced:
+def fit_error(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True) -> FitError:
     from plimsoll.ledger.requests import Options  # noqa: PLC0415
 
     mine = (claim("c", exactly()),) if claims else ()
-    return Unplaced(Task(pod("p", claims=["c"] if claims else []), mine, Options()), nodes, reasons)
+    return FitError(PodInfo(pod("p", claims=["c"] if claims else []), mine, Options()), nodes, reasons)
 
 
 def test_reasons_are_counted_and_sorted_as_texts() -> None:
     """The very text of a real cluster with three nodes."""
-    made = unplaced(3, (short("cpu"), 2), (NO_DEVICES, 1))
+    made = fit_error(3, (short("cpu"), 2), (NO_DEVICES, 1))
     assert render_unplaced(made, PREEMPTION) == (
         "0/3 nodes are available: 1 cannot allocate all claims, 2 Insufficient cpu. still not schedulable, "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
@@ -54,18 +54,18 @@ def test_reasons_are_counted_and_sorted_as_texts() -> None:
 
 
 def test_numbers_are_sorted_as_texts_too() -> None:
-    made = unplaced(14, (short("cpu"), 2), (short("memory"), 12))
+    made = fit_error(14, (short("cpu"), 2), (short("memory"), 12))
     assert render_unplaced(made) == "0/14 nodes are available: 12 Insufficient memory, 2 Insufficient cpu."
 
 
 def test_equal_texts_are_one_reason() -> None:
-    other = NodeReason(Rule.DEVICES, Sentence.INSUFFICIENT, Code.UNRESOLVABLE, {"resource": "cpu"})
-    made = unplaced(3, (short("cpu"), 2), (other, 1))
+    other = NodeReason(Rule.DEVICES, ReasonMessage.INSUFFICIENT, Code.UNRESOLVABLE, {"resource": "cpu"})
+    made = fit_error(3, (short("cpu"), 2), (other, 1))
     assert render_unplaced(made) == "0/3 nodes are available: 3 Insufficient cpu."
 
 
 def test_a_reason_about_the_pod_itself_stands_alone() -> None:
-    made = unplaced(1, (NO_CLASS, 0), (short("cpu"), 1))
+    made = fit_error(1, (NO_CLASS, 0), (short("cpu"), 1))
     assert render_unplaced(made, "preemption: not helpful") == (
         "0/1 nodes are available: request r: device class no-such-class does not exist. "
         "no new claims to deallocate, preemption: not helpful"
@@ -73,14 +73,14 @@ def test_a_reason_about_the_pod_itself_stands_alone() -> None:
 
 
 def test_a_pod_without_claims_has_none_to_give_up() -> None:
-    made = unplaced(1, (short("cpu"), 1), claims=False)
+    made = fit_error(1, (short("cpu"), 1), claims=False)
     assert render_unplaced(made, "preemption: x") == (
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: x"
     )
 
 
 def test_a_claim_that_was_given_up_is_said() -> None:
-    made = unplaced(1, (NO_DEVICES, 1))
+    made = fit_error(1, (NO_DEVICES, 1))
     text = render_unplaced(made, "preemption: x", Deallocation.DONE)
     assert text.endswith(
         "1 cannot allocate all claims. deallocation of ResourceClaim completed, preemption: x"
@@ -88,12 +88,12 @@ def test_a_claim_that_was_given_up_is_said() -> None:
 
 
 def test_pods_that_are_being_preempted_are_not_mentioned() -> None:
-    assert render_unplaced(unplaced(1, (short("cpu"), 1))) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert render_unplaced(fit_error(1, (short("cpu"), 1))) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_no_nodes() -> None:
-    assert render_unplaced(unplaced(0), "preemption: x") == "no nodes available to schedule pods"
-    assert failure_reason(unplaced(0)) == "Unschedulable"
+    assert render_unplaced(fit_error(0), "preemption: x") == "no nodes available to schedule pods"
+    assert failure_reason(fit_error(0)) == "Unschedulable"
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_no_nodes() -> None:
     [(1, 'running "DynamicResources" filter plugin'), (0, 'running PreFilter plugin "DynamicResources"')],
 )
 def test_an_error_is_all_that_is_said(count: int, where: str) -> None:
-    error = NodeReason(Rule.DEVICES, Sentence.TOLD, Code.ERROR, {"text": "device d not found"})
-    made = unplaced(3, (short("cpu"), 1), (error, count))
+    error = NodeReason(Rule.DEVICES, ReasonMessage.TOLD, Code.ERROR, {"text": "device d not found"})
+    made = fit_error(3, (short("cpu"), 1), (error, count))
     assert render_unplaced(made, PREEMPTION) == f"{where}: device d not found"
     assert failure_reason(made) == "SchedulerError"
 
 
 def test_reasons_of_the_condition() -> None:
-    gate = NodeReason(Rule.SCHEDULING_GATES, Sentence.TOLD, Code.UNRESOLVABLE, {"text": "gated"})
+    gate = NodeReason(Rule.SCHEDULING_GATES, ReasonMessage.TOLD, Code.UNRESOLVABLE, {"text": "gated"})
     assert failure_reason(gate) == "SchedulingGated"
-    assert failure_reason(unplaced(1, (short("cpu"), 1))) == "Unschedulable"
+    assert failure_reason(fit_error(1, (short("cpu"), 1))) == "Unschedulable"
     assert failure_reason(NO_CLASS) == "Unschedulable"
     assert failure_reason(None) == "SchedulerError"
 
@@ -118,7 +118,7 @@ def test_reasons_of_the_condition() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["cpu", "memory", "pods"]), st.integers(1, 30)), min_size=1))
 def test_every_node_is_counted(found: list[tuple[str, int]]) -> None:
     total = sum(count for _, count in found)
-    made = unplaced(total, *((short(name), count) for name, count in found))
+    made = fit_error(total, *((short(name), count) for name, count in found))
     head, _, rest = render_unplaced(made).partition(": ")
     assert head == f"0/{total} nodes are available"
     assert sum(int(part.split(" ", 1)[0]) for part in rest.rstrip(".").split(", ")) == total

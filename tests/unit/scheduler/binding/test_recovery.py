@@ -11,9 +11,9 @@ from plimsoll.api.resource import ClaimConsumer
 from plimsoll.ledger.requests import Options
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.binding.recovery import find_abandoned, recover
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.result import FitError
 from tests.unit.scheduler.build import claim, exactly, pod
 
 RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
@@ -72,8 +72,8 @@ def test_nothing_is_released_that_a_pod_counts_on(
 ) -> None:
     pods = [pod(name, node="n" if bound else "") for name, bound in there.items()]
     claims = [
-        claim(f"c{place}", exactly(), results=[RESULT] if allocated else [], reserved=sorted(users))
-        for place, (allocated, users) in enumerate(told)
+        claim(f"c{row}", exactly(), results=[RESULT] if allocated else [], reserved=sorted(users))
+        for row, (allocated, users) in enumerate(told)
     ]
     found = recover(claims, pods)
     for leftover in found.released:
@@ -83,8 +83,8 @@ def test_nothing_is_released_that_a_pod_counts_on(
         )
     kept = {(held.metadata.name, each.metadata.name) for held, each in found.kept}
     assert kept == {
-        (f"c{place}", name)
-        for place, (allocated, users) in enumerate(told)
+        (f"c{row}", name)
+        for row, (allocated, users) in enumerate(told)
         if allocated
         for name in users
         if name in there and not there[name]
@@ -94,16 +94,16 @@ def test_nothing_is_released_that_a_pod_counts_on(
 # -- a claim that stands in the way
 
 
-ELSEWHERE = NodeReason(Rule.DEVICES, Sentence.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)
-OTHER = NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
+ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)
+OTHER = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
 
 
 def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:
     mine = pod("p", claims=["c"])
     for users, wanted in (([], True), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
-        task = Task(mine, (held,), Options())
-        assert (find_abandoned(Unplaced(task, 2, ((ELSEWHERE, 2),))) is held) is wanted
+        pod_info = PodInfo(mine, (held,), Options())
+        assert (find_abandoned(FitError(pod_info, 2, ((ELSEWHERE, 2),))) is held) is wanted
 
 
 def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
@@ -111,5 +111,5 @@ def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
     mine = pod("p", claims=["c"])
     for users, wanted in (([], False), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
-        task = Task(mine, (held,), Options())
-        assert (find_abandoned(Unplaced(task, 2, ((OTHER, 2),))) is held) is wanted
+        pod_info = PodInfo(mine, (held,), Options())
+        assert (find_abandoned(FitError(pod_info, 2, ((OTHER, 2),))) is held) is wanted

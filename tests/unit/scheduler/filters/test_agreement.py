@@ -8,45 +8,49 @@ from hypothesis import given
 
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_affinity import AffinityFilter, NamedNodesFilter, WantedNodes
+from plimsoll.scheduler.filters.node_affinity import NamedNodesFilter, NodeAffinityFilter, NodeAffinityIndex
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
-from plimsoll.scheduler.filters.node_ports import PortsFilter, UsedPorts
-from plimsoll.scheduler.filters.node_resources import ResourcesFilter
-from plimsoll.scheduler.filters.node_unschedulable import UnschedulableFilter
-from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintsFilter
+from plimsoll.scheduler.filters.node_ports import NodePortsFilter, UsedPorts
+from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
+from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
+from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintTolerationFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
 
 RULES = (
     NamedNodesFilter,
-    UnschedulableFilter,
+    NodeUnschedulableFilter,
     NodeNameFilter,
-    TaintsFilter,
-    AffinityFilter,
-    PortsFilter,
-    ResourcesFilter,
+    TaintTolerationFilter,
+    NodeAffinityFilter,
+    NodePortsFilter,
+    NodeResourcesFilter,
 )
 
 
 def check(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> None:
-    task = task_of(wanting, snapshot)
-    rule = kind.read(task, snapshot)
+    pod_info = pod_info_of(wanting, snapshot)
+    rule = kind.pre_filter(pod_info, snapshot)
     if isinstance(rule, NodeReason):
         return
     if rule is None:  # then it must not concern any node
-        rule = kind(task, snapshot) if kind is not PortsFilter else PortsFilter(task, snapshot, ())
-        assert not any(rule.why_not(place) for place in snapshot.places())
+        rule = (
+            kind(pod_info, snapshot)
+            if kind is not NodePortsFilter
+            else NodePortsFilter(pod_info, snapshot, ())
+        )
+        assert not any(rule.filter_node(row) for row in snapshot.rows())
         return
-    passed = rule.feasible()
+    passed = rule.filter()
     assert passed.shape == snapshot.alive.shape
-    assert {place: bool(passed[place]) for place in snapshot.places()} == {
-        place: not rule.why_not(place) for place in snapshot.places()
+    assert {row: bool(passed[row]) for row in snapshot.rows()} == {
+        row: not rule.filter_node(row) for row in snapshot.rows()
     }
     removed = snapshot.alive & ~passed
-    assert told(rule.tally(removed)) == told(Filter.tally(rule, removed))
-    assert rule.resolvable(removed).tolist() == Filter.resolvable(rule, removed).tolist()
+    assert told(rule.count_reasons(removed)) == told(Filter.count_reasons(rule, removed))
+    assert rule.resolvable_nodes(removed).tolist() == Filter.resolvable_nodes(rule, removed).tolist()
 
 
 def told(tally: object) -> dict[tuple[str, object], int]:
@@ -70,7 +74,7 @@ def test_bulk_and_pointwise_agree(kind: type[Filter], seed: int) -> None:
 def test_answers_grow_with_the_cluster() -> None:
     snapshot = snapshot_of(node("first", labels={"zone": "a"}, taints=["k:NoSchedule"]))
     wanting = pod("w", cpu="1", node_selector={"zone": "a"}, host_ports=[80])
-    rules = (TaintsFilter, AffinityFilter, PortsFilter, ResourcesFilter)
+    rules = (TaintTolerationFilter, NodeAffinityFilter, NodePortsFilter, NodeResourcesFilter)
     for kind in rules:
         check(kind, wanting, snapshot)
     before = snapshot.size
@@ -83,7 +87,7 @@ def test_answers_grow_with_the_cluster() -> None:
 
 
 def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WantedNodes, "kept", 3)
+    monkeypatch.setattr(NodeAffinityIndex, "kept", 3)
     monkeypatch.setattr(HardTaints, "kept", 3)
     monkeypatch.setattr(UsedPorts, "kept", 3)
     made = [node(f"n{n}", labels={"zone": str(n)}, taints=["k:NoSchedule"]) for n in range(9)]
@@ -94,18 +98,18 @@ def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatc
             wanting = pod(
                 "w", node_selector={"zone": str(number)}, tolerations=[tolerates], host_ports=[80 + number]
             )
-            for kind in (AffinityFilter, TaintsFilter, PortsFilter):
+            for kind in (NodeAffinityFilter, TaintTolerationFilter, NodePortsFilter):
                 check(kind, wanting, snapshot)
-    for index in (snapshot.index(WantedNodes), snapshot.index(HardTaints)):
+    for index in (snapshot.index(NodeAffinityIndex), snapshot.index(HardTaints)):
         assert len(index._known) == 3
     assert len(snapshot.index(UsedPorts)._free) == 3
 
 
 def test_answers_cannot_be_written_to() -> None:
     snapshot = snapshot_of(node("a", labels={"zone": "a"}))
-    task = task_of(pod("w", cpu="1", node_selector={"zone": "a"}), snapshot)
-    for kind in (AffinityFilter, ResourcesFilter):
-        rule = kind.read(task, snapshot)
+    pod_info = pod_info_of(pod("w", cpu="1", node_selector={"zone": "a"}), snapshot)
+    for kind in (NodeAffinityFilter, NodeResourcesFilter):
+        rule = kind.pre_filter(pod_info, snapshot)
         assert isinstance(rule, Filter)
         with pytest.raises(ValueError, match="read-only"):
-            rule.feasible()[0] = np.False_
+            rule.filter()[0] = np.False_

@@ -8,10 +8,10 @@ import pytest
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.naive import FAR, NEAR, SHUNNED
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, namespace, term
 
@@ -28,14 +28,14 @@ def zones(*names: str | None) -> list[Node]:
 
 def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
     """What is said of each node; "" if it passes."""
-    found = InterPodFilter.read(task_of(new, snapshot), snapshot)
+    found = InterPodAffinityFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
     assert not isinstance(found, NodeReason)
-    names = {snapshot.node(place).metadata.name: place for place in snapshot.places()}
+    names = {snapshot.node(row).metadata.name: row for row in snapshot.rows()}
     if found is None:
         return dict.fromkeys(names, "")
-    feasible = found.feasible()
-    reasons = {name: "".join(map(render, found.why_not(place))) for name, place in names.items()}
-    assert {name: bool(feasible[place]) for name, place in names.items()} == {
+    feasible = found.filter()
+    reasons = {name: "".join(map(render, found.filter_node(row))) for name, row in names.items()}
+    assert {name: bool(feasible[row]) for name, row in names.items()} == {
         name: not text for name, text in reasons.items()
     }
     return reasons
@@ -56,7 +56,10 @@ def test_apart() -> None:
 def test_shunned_by_a_pod_that_is_there() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1"), pod("p", node="n0", affinity=affinity(apart=(term(),))))
     assert told(snapshot, pod("new", labels=A)) == {"n0": SHUNNED, "n1": SHUNNED, "n2": ""}
-    assert InterPodFilter.read(task_of(pod("new", labels={"app": "b"}), snapshot), snapshot) is None
+    assert (
+        InterPodAffinityFilter.pre_filter(pod_info_of(pod("new", labels={"app": "b"}), snapshot), snapshot)
+        is None
+    )
 
 
 def test_codes() -> None:
@@ -71,10 +74,10 @@ def test_codes() -> None:
         (pod("new", affinity=affinity(apart=(term(),))), 0, Code.UNSCHEDULABLE),
         (pod("new", labels={"app": "b"}), 0, Code.UNSCHEDULABLE),
     ]
-    for new, place, code in cases:
-        found = InterPodFilter.read(task_of(new, snapshot), snapshot)
-        assert isinstance(found, InterPodFilter)
-        (reason,) = found.why_not(place)
+    for new, row, code in cases:
+        found = InterPodAffinityFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
+        assert isinstance(found, InterPodAffinityFilter)
+        (reason,) = found.filter_node(row)
         assert reason.code is code
 
 
@@ -242,7 +245,9 @@ def test_what_cannot_be_read_is_said(where: str) -> None:
     bad = term(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
     rule = {"near": affinity(bad), "apart": affinity(apart=(bad,)), "likes": affinity(likes=((1, bad),))}
     snapshot = snapshot_of(*zones("z0"))
-    found = InterPodFilter.read(task_of(pod("new", affinity=rule[where]), snapshot), snapshot)
+    found = InterPodAffinityFilter.pre_filter(
+        pod_info_of(pod("new", affinity=rule[where]), snapshot), snapshot
+    )
     assert isinstance(found, NodeReason)
     assert found.code is Code.UNRESOLVABLE
     assert "labelSelector.matchExpressions[0]: 'Like' is not a valid label selector operator" in render(found)
@@ -261,4 +266,4 @@ def test_a_pod_no_rule_concerns_is_not_looked_at() -> None:
     snapshot = snapshot_of(
         *zones("z0"), pod("p", node="n0", labels=A, affinity=affinity(term(), likes=((1, term()),)))
     )
-    assert InterPodFilter.read(task_of(pod("new", labels=A), snapshot), snapshot) is None
+    assert InterPodAffinityFilter.pre_filter(pod_info_of(pod("new", labels=A), snapshot), snapshot) is None

@@ -8,10 +8,10 @@ import pytest
 
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_ports import PortsFilter, host_sockets
+from plimsoll.scheduler.filters.node_ports import NodePortsFilter, host_sockets
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import container, node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import container, node, pod, pod_info_of, snapshot_of
 
 
 def port(number: int, address: str = "", protocol: str = "") -> dict[str, Any]:
@@ -19,12 +19,12 @@ def port(number: int, address: str = "", protocol: str = "") -> dict[str, Any]:
 
 
 def fits(snapshot: Snapshot, *wanted: dict[str, Any]) -> bool:
-    rule = PortsFilter.read(task_of(pod("p", host_ports=wanted), snapshot), snapshot)
+    rule = NodePortsFilter.pre_filter(pod_info_of(pod("p", host_ports=wanted), snapshot), snapshot)
     assert isinstance(rule, Filter)
-    for reason in rule.why_not(0):
+    for reason in rule.filter_node(0):
         assert render(reason) == "node(s) didn't have free ports for the requested pod ports"
         assert reason.code is Code.UNSCHEDULABLE
-    return bool(rule.feasible()[0])
+    return bool(rule.filter()[0])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,10 @@ def test_which_ports_count() -> None:
 def test_on_the_hosts_network_every_port_is_a_host_port() -> None:
     made = pod("p", containers=[container("a", host_ports=[{"containerPort": 90}])], host_network=True)
     assert host_sockets(made) == (("0.0.0.0", ("TCP", 90)),)
-    assert PortsFilter.read(task_of(pod("p", host_network=True), snapshot_of()), snapshot_of()) is None
+    assert (
+        NodePortsFilter.pre_filter(pod_info_of(pod("p", host_network=True), snapshot_of()), snapshot_of())
+        is None
+    )
 
 
 def test_a_port_is_free_when_its_last_user_is_gone() -> None:

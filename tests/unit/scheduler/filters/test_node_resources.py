@@ -10,7 +10,7 @@ import pytest
 from plimsoll.api.gates import Gates
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.verdict import Code, Reason
-from plimsoll.scheduler.filters.node_resources import ResourcesFilter
+from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
@@ -22,18 +22,18 @@ from tests.unit.scheduler.build import (
     first_available,
     node,
     pod,
+    pod_info_of,
     resource_slice,
     snapshot_of,
-    task_of,
 )
 
 
 def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, Code]]:
-    rule = ResourcesFilter.read(task_of(wanting, snapshot), snapshot)
-    place = snapshot.place_of(name)
-    assert place is not None
-    reasons = rule.why_not(place)
-    assert bool(rule.feasible()[place]) is not bool(reasons)
+    rule = NodeResourcesFilter.pre_filter(pod_info_of(wanting, snapshot), snapshot)
+    row = snapshot.row_of(name)
+    assert row is not None
+    reasons = rule.filter_node(row)
+    assert bool(rule.filter()[row]) is not bool(reasons)
     return [(render(reason), reason.code) for reason in reasons]
 
 
@@ -61,10 +61,10 @@ def test_everything_that_is_short_is_told_in_order() -> None:
 
 def test_reasons_have_the_numbers() -> None:
     snapshot = snapshot_of(node("n", cpu="2"), pod("other", cpu="500m", node="n"))
-    rule = ResourcesFilter.read(task_of(pod("p", cpu="1600m"), snapshot), snapshot)
-    (reason,) = rule.why_not(0)
-    assert isinstance(reason.because, Reason)
-    assert (reason.because.wanted, reason.because.had, reason.because.capacity) == (1600, 1500, 2000)
+    rule = NodeResourcesFilter.pre_filter(pod_info_of(pod("p", cpu="1600m"), snapshot), snapshot)
+    (reason,) = rule.filter_node(0)
+    assert isinstance(reason.cause, Reason)
+    assert (reason.cause.wanted, reason.cause.had, reason.cause.capacity) == (1600, 1500, 2000)
 
 
 def test_a_pod_that_requests_nothing_needs_a_place_all_the_same() -> None:
@@ -83,11 +83,13 @@ def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None
     )
     for name in ("full", "short"):
         snapshot.set(pod(f"on-{name}", cpu="3", node=name))
-    rule = ResourcesFilter.read(task_of(pod("p", cpu="2", memory="2Gi"), snapshot), snapshot)
-    removed = snapshot.alive & ~rule.feasible()
-    counts = {render(reason): count for reason, count in rule.tally(removed)}
+    rule = NodeResourcesFilter.pre_filter(pod_info_of(pod("p", cpu="2", memory="2Gi"), snapshot), snapshot)
+    removed = snapshot.alive & ~rule.filter()
+    counts = {render(reason): count for reason, count in rule.count_reasons(removed)}
     assert counts == {"Insufficient cpu": 3, "Insufficient memory": 1}
-    helped = [snapshot.node(place).metadata.name for place in rule.resolvable(removed).nonzero()[0].tolist()]
+    helped = [
+        snapshot.node(row).metadata.name for row in rule.resolvable_nodes(removed).nonzero()[0].tolist()
+    ]
     assert helped == ["full"]
 
 

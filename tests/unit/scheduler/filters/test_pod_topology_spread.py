@@ -8,10 +8,10 @@ import pytest
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.filters.pod_topology_spread import SpreadFilter
+from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.naive import SKEWED, UNLABELLED
 from tests.unit.scheduler.topology.rules import HOSTNAME, spread
 
@@ -32,12 +32,12 @@ def pods_at(**counts: int) -> list[Pod]:
 
 
 def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
-    found = SpreadFilter.read(task_of(new, snapshot), snapshot)
-    assert isinstance(found, SpreadFilter)
-    feasible = found.feasible()
-    names = {snapshot.node(place).metadata.name: place for place in snapshot.places()}
-    reasons = {name: "".join(map(render, found.why_not(place))) for name, place in names.items()}
-    assert {name: bool(feasible[place]) for name, place in names.items()} == {
+    found = PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
+    assert isinstance(found, PodTopologySpreadFilter)
+    feasible = found.filter()
+    names = {snapshot.node(row).metadata.name: row for row in snapshot.rows()}
+    reasons = {name: "".join(map(render, found.filter_node(row))) for name, row in names.items()}
+    assert {name: bool(feasible[row]) for name, row in names.items()} == {
         name: not text for name, text in reasons.items()
     }
     return reasons
@@ -65,10 +65,10 @@ def test_codes_and_words() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), host("n2"), *pods_at(n0=1))
     new = pod("new", labels=A, topology_spread_constraints=[spread()])
     assert told(snapshot, new) == {"n0": SKEWED, "n1": "", "n2": UNLABELLED}
-    found = SpreadFilter.read(task_of(new, snapshot), snapshot)
-    assert isinstance(found, SpreadFilter)
-    assert [reason.code for reason in found.why_not(0)] == [Code.UNSCHEDULABLE]
-    assert [reason.code for reason in found.why_not(2)] == [Code.UNRESOLVABLE]
+    found = PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
+    assert isinstance(found, PodTopologySpreadFilter)
+    assert [reason.code for reason in found.filter_node(0)] == [Code.UNSCHEDULABLE]
+    assert [reason.code for reason in found.filter_node(2)] == [Code.UNRESOLVABLE]
 
 
 def test_nodes_without_all_labels_do_not_count() -> None:
@@ -168,14 +168,16 @@ def test_a_skew_beyond_all_numbers() -> None:
 def test_wishes_are_no_rule(must: bool) -> None:
     snapshot = snapshot_of(host("n0", "z0"))
     new = pod("new", topology_spread_constraints=[spread(must=must)])
-    assert (SpreadFilter.read(task_of(new, snapshot), snapshot) is not None) is must
-    assert SpreadFilter.read(task_of(pod("new"), snapshot), snapshot) is None
+    assert (PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot) is not None) is must
+    assert PodTopologySpreadFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None
 
 
 def test_what_cannot_be_read_is_said() -> None:
     bad = spread(labelSelector={"matchExpressions": [{"key": "app", "operator": "In"}]})
     snapshot = snapshot_of(host("n0", "z0"))
-    found = SpreadFilter.read(task_of(pod("new", topology_spread_constraints=[bad]), snapshot), snapshot)
+    found = PodTopologySpreadFilter.pre_filter(
+        pod_info_of(pod("new", topology_spread_constraints=[bad]), snapshot), snapshot
+    )
     assert isinstance(found, NodeReason)
     assert render(found) == (
         "parsing pod: topologySpreadConstraints[0].labelSelector.matchExpressions[0]: "

@@ -9,35 +9,35 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_affinity import AffinityFilter, NamedNodesFilter, WantedNodes
+from plimsoll.scheduler.filters.node_affinity import NamedNodesFilter, NodeAffinityFilter, NodeAffinityIndex
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
-from plimsoll.scheduler.filters.node_unschedulable import UnschedulableFilter
+from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
 from plimsoll.scheduler.filters.static import SignatureIndex
-from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintsFilter
+from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintTolerationFilter
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 
 
 def passing(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> list[str]:
     """The names of the nodes that pass; the reasons of the others are checked on the way."""
-    rule = kind.read(task_of(wanting, snapshot), snapshot)
+    rule = kind.pre_filter(pod_info_of(wanting, snapshot), snapshot)
     if rule is None:
-        return [snapshot.node(place).metadata.name for place in snapshot.places()]
+        return [snapshot.node(row).metadata.name for row in snapshot.rows()]
     assert isinstance(rule, Filter)
-    passed = rule.feasible()
-    for place in snapshot.places():
-        for reason in rule.why_not(place):
+    passed = rule.filter()
+    for row in snapshot.rows():
+        for reason in rule.filter_node(row):
             assert (reason.rule, reason.code) == (kind.rule, Code.UNRESOLVABLE)
-    return [snapshot.node(place).metadata.name for place in snapshot.places() if passed[place]]
+    return [snapshot.node(row).metadata.name for row in snapshot.rows() if passed[row]]
 
 
 def text(kind: type[Filter], wanting: Pod, snapshot: Snapshot, name: str) -> str:
-    rule = kind.read(task_of(wanting, snapshot), snapshot)
+    rule = kind.pre_filter(pod_info_of(wanting, snapshot), snapshot)
     assert isinstance(rule, Filter)
-    place = snapshot.place_of(name)
-    assert place is not None
-    (reason,) = rule.why_not(place)
+    row = snapshot.row_of(name)
+    assert row is not None
+    (reason,) = rule.filter_node(row)
     return render(reason)
 
 
@@ -58,21 +58,21 @@ def test_a_pod_that_names_its_node() -> None:
 
 def test_closed_nodes() -> None:
     snapshot = snapshot_of(node("open"), node("closed", unschedulable=True))
-    assert passing(UnschedulableFilter, pod("p"), snapshot) == ["open"]
-    assert text(UnschedulableFilter, pod("p"), snapshot, "closed") == "node(s) were unschedulable"
+    assert passing(NodeUnschedulableFilter, pod("p"), snapshot) == ["open"]
+    assert text(NodeUnschedulableFilter, pod("p"), snapshot, "closed") == "node(s) were unschedulable"
     tolerant = pod("p", tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
-    assert passing(UnschedulableFilter, tolerant, snapshot) == ["open", "closed"]
+    assert passing(NodeUnschedulableFilter, tolerant, snapshot) == ["open", "closed"]
     snapshot.set(node("closed"))
-    assert passing(UnschedulableFilter, pod("p"), snapshot) == ["open", "closed"]
-    assert UnschedulableFilter.read(task_of(pod("p"), snapshot), snapshot) is None
+    assert passing(NodeUnschedulableFilter, pod("p"), snapshot) == ["open", "closed"]
+    assert NodeUnschedulableFilter.pre_filter(pod_info_of(pod("p"), snapshot), snapshot) is None
 
 
 def test_a_closed_node_that_goes_leaves_an_open_place() -> None:
     snapshot = snapshot_of(node("closed", unschedulable=True))
-    assert passing(UnschedulableFilter, pod("p"), snapshot) == []
+    assert passing(NodeUnschedulableFilter, pod("p"), snapshot) == []
     snapshot.remove(node("closed"))
     snapshot.set(node("other"))
-    assert passing(UnschedulableFilter, pod("p"), snapshot) == ["other"]
+    assert passing(NodeUnschedulableFilter, pod("p"), snapshot) == ["other"]
 
 
 # -- taints
@@ -98,7 +98,7 @@ def test_a_closed_node_that_goes_leaves_an_open_place() -> None:
 def test_tolerations(toleration: dict[str, str], tolerated: bool) -> None:
     snapshot = snapshot_of(node("plain"), node("tainted", taints=["gpu=yes:NoSchedule"]))
     wanting = pod("p", tolerations=[toleration])
-    assert passing(TaintsFilter, wanting, snapshot) == ["plain", *(["tainted"] if tolerated else [])]
+    assert passing(TaintTolerationFilter, wanting, snapshot) == ["plain", *(["tainted"] if tolerated else [])]
 
 
 def test_every_hard_taint_must_be_tolerated_and_no_soft_one() -> None:
@@ -106,14 +106,14 @@ def test_every_hard_taint_must_be_tolerated_and_no_soft_one() -> None:
     snapshot = snapshot_of(node("n", taints=taints))
     one = [{"key": "a", "operator": "Exists"}]
     both = [*one, {"key": "b", "operator": "Exists"}]
-    assert passing(TaintsFilter, pod("p", tolerations=one), snapshot) == []
-    assert passing(TaintsFilter, pod("p", tolerations=both), snapshot) == ["n"]
-    assert text(TaintsFilter, pod("p"), snapshot, "n") == "node(s) had untolerated taint(s)"
+    assert passing(TaintTolerationFilter, pod("p", tolerations=one), snapshot) == []
+    assert passing(TaintTolerationFilter, pod("p", tolerations=both), snapshot) == ["n"]
+    assert text(TaintTolerationFilter, pod("p"), snapshot, "n") == "node(s) had untolerated taint(s)"
 
 
 def test_soft_taints_alone_concern_no_pod() -> None:
     snapshot = snapshot_of(node("n", taints=["c:PreferNoSchedule"]))
-    assert TaintsFilter.read(task_of(pod("p"), snapshot), snapshot) is None
+    assert TaintTolerationFilter.pre_filter(pod_info_of(pod("p"), snapshot), snapshot) is None
 
 
 # -- selectors and affinity
@@ -163,9 +163,9 @@ def zones() -> Snapshot:
     ],
 )
 def test_selectors_and_affinity(zones: Snapshot, spec: dict[str, Any], passes: list[str]) -> None:
-    assert passing(AffinityFilter, pod("p", **spec), zones) == passes
+    assert passing(NodeAffinityFilter, pod("p", **spec), zones) == passes
     if not passes:
-        told = text(AffinityFilter, pod("p", **spec), zones, "a1")
+        told = text(NodeAffinityFilter, pod("p", **spec), zones, "a1")
         assert told == "node(s) didn't match Pod's node affinity/selector"
 
 
@@ -173,8 +173,8 @@ def test_a_pod_without_wishes_is_not_concerned(zones: Snapshot) -> None:
     prefers = [{"weight": 1, "preference": labels("zone", "In", "a")}]
     soft = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefers}}
     for wanting in (pod("p"), pod("p", affinity={}), pod("p", affinity=soft)):
-        assert AffinityFilter.read(task_of(wanting, zones), zones) is None
-        assert NamedNodesFilter.read(task_of(wanting, zones), zones) is None
+        assert NodeAffinityFilter.pre_filter(pod_info_of(wanting, zones), zones) is None
+        assert NamedNodesFilter.pre_filter(pod_info_of(wanting, zones), zones) is None
 
 
 def test_named_nodes(zones: Snapshot) -> None:
@@ -183,13 +183,13 @@ def test_named_nodes(zones: Snapshot) -> None:
     assert text(NamedNodesFilter, either, zones, "a2") == "node(s) didn't satisfy plugin(s) [NodeAffinity]"
     assert passing(NamedNodesFilter, pod("p", affinity=affinity(names("In", "gone"))), zones) == []
     open_ended = pod("p", affinity=affinity(names("In", "a1"), labels("zone", "In", "b")))
-    assert NamedNodesFilter.read(task_of(open_ended, zones), zones) is None
+    assert NamedNodesFilter.pre_filter(pod_info_of(open_ended, zones), zones) is None
 
 
 def test_names_that_contradict_each_other_fit_no_node(zones: Snapshot) -> None:
     fields = [*names("In", "a1")["matchFields"], *names("In", "a2")["matchFields"]]
-    reason = NamedNodesFilter.read(
-        task_of(pod("p", affinity=affinity({"matchFields": fields})), zones), zones
+    reason = NamedNodesFilter.pre_filter(
+        pod_info_of(pod("p", affinity=affinity({"matchFields": fields})), zones), zones
     )
     assert isinstance(reason, NodeReason)
     assert (reason.rule, reason.code) == (Rule.NODE_AFFINITY, Code.UNRESOLVABLE)
@@ -212,42 +212,42 @@ def count_answers(monkeypatch: pytest.MonkeyPatch, kind: type[SignatureIndex[Any
 
 
 def test_only_a_changed_node_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = count_answers(monkeypatch, WantedNodes)
+    asked = count_answers(monkeypatch, NodeAffinityIndex)
     snapshot = snapshot_of(*(node(f"n{number}", labels={"zone": "a"}) for number in range(20)))
     wanting = pod("p", affinity=affinity(labels("zone", "Exists")))
-    assert len(passing(AffinityFilter, wanting, snapshot)) == len(asked) == 20
+    assert len(passing(NodeAffinityFilter, wanting, snapshot)) == len(asked) == 20
     asked.clear()
-    assert len(passing(AffinityFilter, wanting, snapshot)) == 20
+    assert len(passing(NodeAffinityFilter, wanting, snapshot)) == 20
     snapshot.set(node("n3", cpu="4", labels={"zone": "a"}))  # what changed does not matter here
-    assert len(passing(AffinityFilter, wanting, snapshot)) == 20
+    assert len(passing(NodeAffinityFilter, wanting, snapshot)) == 20
     assert asked == []
     snapshot.set(node("n3", labels={}))
-    assert len(passing(AffinityFilter, wanting, snapshot)) == 19
+    assert len(passing(NodeAffinityFilter, wanting, snapshot)) == 19
     assert asked == ["n3"]
 
 
 def test_a_host_name_is_looked_up_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = count_answers(monkeypatch, WantedNodes)
+    asked = count_answers(monkeypatch, NodeAffinityIndex)
     snapshot = snapshot_of(*(node(f"n{number}", labels={"host": f"h{number}"}) for number in range(20)))
-    assert passing(AffinityFilter, pod("p", node_selector={"host": "h7"}), snapshot) == ["n7"]
-    assert passing(AffinityFilter, pod("p", affinity=affinity(labels("host", "In", "h8"))), snapshot) == [
+    assert passing(NodeAffinityFilter, pod("p", node_selector={"host": "h7"}), snapshot) == ["n7"]
+    assert passing(NodeAffinityFilter, pod("p", affinity=affinity(labels("host", "In", "h8"))), snapshot) == [
         "n8"
     ]
-    assert passing(AffinityFilter, pod("p", affinity=affinity(names("In", "n9"))), snapshot) == ["n9"]
+    assert passing(NodeAffinityFilter, pod("p", affinity=affinity(names("In", "n9"))), snapshot) == ["n9"]
     assert asked == ["n7", "n8", "n9"]
 
 
 def test_nodes_without_taints_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = count_answers(monkeypatch, HardTaints)
     snapshot = snapshot_of(node("a"), node("b", taints=["x:NoSchedule"]), node("c"))
-    assert passing(TaintsFilter, pod("p"), snapshot) == ["a", "c"]
+    assert passing(TaintTolerationFilter, pod("p"), snapshot) == ["a", "c"]
     assert asked == ["b"]
 
 
 def test_more_changes_than_the_journal_keeps(zones: Snapshot) -> None:
     wanting = pod("p", node_selector={"zone": "a"})
-    assert passing(AffinityFilter, wanting, zones) == ["a1", "a2"]
+    assert passing(NodeAffinityFilter, wanting, zones) == ["a1", "a2"]
     for number in range(10_000):
         zones.set(node("none", labels={"zone": "ab"[number % 2]}))
     zones.set(node("none", labels={"zone": "a"}))
-    assert passing(AffinityFilter, wanting, zones) == ["a1", "a2", "none"]
+    assert passing(NodeAffinityFilter, wanting, zones) == ["a1", "a2", "none"]

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from plimsoll.api.core import Node
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_declared_features import FeaturesFilter
+from plimsoll.scheduler.filters.node_declared_features import NodeDeclaredFeaturesFilter
 from plimsoll.scheduler.filters.unsupported import UnsupportedFilter, unsupported
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
-from tests.unit.scheduler.build import container, node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import container, node, pod, pod_info_of, snapshot_of
 
 
 def _spread(**fields: Any) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def _spread(**fields: Any) -> list[dict[str, Any]]:
 )
 def test_a_rule_that_is_not_implemented_is_refused(spec: dict[str, Any], text: str) -> None:
     snapshot = snapshot_of(node("a"))
-    found = UnsupportedFilter.read(task_of(pod("p", **spec), snapshot), snapshot)
+    found = UnsupportedFilter.pre_filter(pod_info_of(pod("p", **spec), snapshot), snapshot)
     assert isinstance(found, NodeReason)
     assert (found.rule, found.resolvable) == (Rule.UNSUPPORTED, False)
     assert render(found) == f"{text} is not implemented by this scheduler"
@@ -82,18 +82,20 @@ def _with(features: tuple[str, ...], name: str) -> Node:
 )
 def test_a_pod_goes_to_nodes_that_have_what_it_needs(spec: dict[str, Any], feature: str) -> None:
     snapshot = snapshot_of(_with((feature, "Another"), "able"), _with(("Another",), "unable"))
-    rule = FeaturesFilter.read(task_of(pod("p", **spec), snapshot), snapshot)
+    rule = NodeDeclaredFeaturesFilter.pre_filter(pod_info_of(pod("p", **spec), snapshot), snapshot)
     assert isinstance(rule, Filter)
-    able, unable = snapshot.place_of("able"), snapshot.place_of("unable")
+    able, unable = snapshot.row_of("able"), snapshot.row_of("unable")
     assert able is not None
     assert unable is not None
-    assert rule.feasible()[[able, unable]].tolist() == [True, False]
-    assert rule.why_not(able) == ()
-    assert [render(each) for each in rule.why_not(unable)] == ["node(s) didn't match Pod's required features"]
+    assert rule.filter()[[able, unable]].tolist() == [True, False]
+    assert rule.filter_node(able) == ()
+    assert [render(each) for each in rule.filter_node(unable)] == [
+        "node(s) didn't match Pod's required features"
+    ]
     snapshot.set(_with((feature,), "unable"))
-    again = FeaturesFilter.read(task_of(pod("p", **spec), snapshot), snapshot)
+    again = NodeDeclaredFeaturesFilter.pre_filter(pod_info_of(pod("p", **spec), snapshot), snapshot)
     assert isinstance(again, Filter)
-    assert again.feasible()[unable]
+    assert again.filter()[unable]
 
 
 @pytest.mark.parametrize(
@@ -108,4 +110,4 @@ def test_a_pod_goes_to_nodes_that_have_what_it_needs(spec: dict[str, Any], featu
 )
 def test_most_pods_need_nothing_special(spec: dict[str, Any]) -> None:
     snapshot = snapshot_of(node("a"))
-    assert FeaturesFilter.read(task_of(pod("p", **spec), snapshot), snapshot) is None
+    assert NodeDeclaredFeaturesFilter.pre_filter(pod_info_of(pod("p", **spec), snapshot), snapshot) is None

@@ -8,13 +8,13 @@ import pytest
 
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_volume_limits import VolumeLimitsFilter
+from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsFilter
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.filters.volume_objects import (
     attachment,
     claim,
@@ -25,7 +25,7 @@ from tests.unit.scheduler.filters.volume_objects import (
     volume,
 )
 
-ALL = (VolumeRestrictionsFilter, VolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
+ALL = (VolumeRestrictionsFilter, NodeVolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
@@ -33,7 +33,7 @@ OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
     """Why no node will do for a pod."""
     snapshot = snapshot_of(*objects)
-    found = kind.read(task_of(one, snapshot), snapshot)
+    found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, NodeReason), found
     assert found.rule is kind.rule
     assert not found.resolvable
@@ -42,14 +42,14 @@ def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
 
 def open_places(kind: type[Filter], one: Any, snapshot: Snapshot) -> set[str]:
     """The nodes a pod may go to, asked both ways."""
-    found = kind.read(task_of(one, snapshot), snapshot)
-    names = {snapshot.node(place).metadata.name for place in snapshot.places()}
+    found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
+    names = {snapshot.node(row).metadata.name for row in snapshot.rows()}
     if found is None:
         return names
     assert isinstance(found, Filter), found
-    mask = found.feasible()
-    open_ = {snapshot.node(place).metadata.name for place in snapshot.places() if mask[place]}
-    assert open_ == {snapshot.node(at).metadata.name for at in snapshot.places() if not found.why_not(at)}
+    mask = found.filter()
+    open_ = {snapshot.node(row).metadata.name for row in snapshot.rows() if mask[row]}
+    assert open_ == {snapshot.node(at).metadata.name for at in snapshot.rows() if not found.filter_node(at)}
     return open_
 
 
@@ -58,7 +58,7 @@ def test_a_pod_without_such_volumes_is_not_concerned(kind: type[Filter]) -> None
     snapshot = snapshot_of(node("a"))
     plain = [{"name": "token", "projected": {}}, {"name": "tmp", "emptyDir": {}}, {"name": "none"}]
     for one in (pod("p"), pod("p", volumes=plain)):
-        assert kind.read(task_of(one, snapshot), snapshot) is None
+        assert kind.pre_filter(pod_info_of(one, snapshot), snapshot) is None
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -76,9 +76,9 @@ def test_a_pod_without_such_volumes_is_not_concerned(kind: type[Filter]) -> None
 def test_volumes_of_the_wrong_shape_do_no_harm(kind: type[Filter], volumes: list[dict[str, Any]]) -> None:
     one, other = pod("p", volumes=volumes), pod("q", node="a", volumes=volumes)
     snapshot = snapshot_of(node("a"), claim("p-x"), other)
-    found = kind.read(task_of(one, snapshot), snapshot)
+    found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
     if isinstance(found, Filter):
-        assert bool(found.feasible()[0]) == (not found.why_not(0))
+        assert bool(found.filter()[0]) == (not found.filter_node(0))
     snapshot.remove(other)
 
 
@@ -179,9 +179,9 @@ def test_a_pod_goes_where_its_volume_can_be_reached() -> None:
     one = pod("p", volumes=using("data"))
     assert open_places(VolumeBindingFilter, one, snapshot) == {"a"}
     assert open_places(VolumeBindingFilter, pod("p", volumes=using("any")), snapshot) == {"a", "b", "c"}
-    found = VolumeBindingFilter.read(task_of(one, snapshot), snapshot)
+    found = VolumeBindingFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, Filter)
-    (told,) = found.why_not(snapshot.place_of("b") or 0)
+    (told,) = found.filter_node(snapshot.row_of("b") or 0)
     assert render(told) == "node(s) didn't match PersistentVolume's node affinity"
     assert told.code is Code.UNRESOLVABLE
     snapshot.set(node("b", labels={"zone": "east"}))
@@ -205,11 +205,11 @@ def test_affinity_that_cannot_be_read_means_no_node() -> None:
 def test_a_volume_that_is_gone() -> None:
     snapshot = snapshot_of(node("a"), claim("data", "pv"))
     one = pod("p", volumes=using("data"))
-    found = VolumeBindingFilter.read(task_of(one, snapshot), snapshot)
+    found = VolumeBindingFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, Filter)
-    assert not found.feasible()[0]
+    assert not found.filter()[0]
     told = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-    assert [render(each) for each in found.why_not(0)] == [told]
+    assert [render(each) for each in found.filter_node(0)] == [told]
     assert refusal(VolumeZoneFilter, one, node("a"), claim("data", "pv")) == 'persistentvolume "pv" not found'
 
 
@@ -239,9 +239,9 @@ def test_the_words_about_a_zone() -> None:
     snapshot = snapshot_of(
         node("a", labels={ZONE: "z2"}), claim("data", "pv"), volume("pv", labels={ZONE: "z1"})
     )
-    found = VolumeZoneFilter.read(task_of(pod("p", volumes=using("data")), snapshot), snapshot)
+    found = VolumeZoneFilter.pre_filter(pod_info_of(pod("p", volumes=using("data")), snapshot), snapshot)
     assert isinstance(found, Filter)
-    assert [render(each) for each in found.why_not(0)] == ["node(s) had no available volume zone"]
+    assert [render(each) for each in found.filter_node(0)] == ["node(s) had no available volume zone"]
     assert refusal(VolumeZoneFilter, pod("p", volumes=using(""))) == "PersistentVolumeClaim had no name"
 
 
@@ -253,26 +253,26 @@ def test_a_claim_for_one_pod_alone() -> None:
     user = pod("user", node="a", volumes=using("data"))
     snapshot = snapshot_of(node("a"), node("b"), own, volume("pv"))
     one = pod("p", volumes=using("data"))
-    assert VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot) is None
+    assert VolumeRestrictionsFilter.pre_filter(pod_info_of(one, snapshot), snapshot) is None
     snapshot.set(user)
-    found = VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot)
+    found = VolumeRestrictionsFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, Filter)
-    at_a, at_b = snapshot.place_of("a"), snapshot.place_of("b")
+    at_a, at_b = snapshot.row_of("a"), snapshot.row_of("b")
     assert at_a is not None
     assert at_b is not None
     told = (
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
         "by another pod"
     )
-    for place in (at_a, at_b):
-        assert not found.feasible()[place]
-        assert [render(each) for each in found.why_not(place)] == [told]
-    mask = found.resolvable(snapshot.alive)
+    for row in (at_a, at_b):
+        assert not found.filter()[row]
+        assert [render(each) for each in found.filter_node(row)] == [told]
+    mask = found.resolvable_nodes(snapshot.alive)
     assert mask[at_a]
     assert not mask[at_b]
-    assert found.tally(snapshot.alive)[0][1] == 2
+    assert found.count_reasons(snapshot.alive)[0][1] == 2
     snapshot.remove(user)
-    assert VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot) is None
+    assert VolumeRestrictionsFilter.pre_filter(pod_info_of(one, snapshot), snapshot) is None
 
 
 def test_a_claim_of_the_same_name_elsewhere_is_another() -> None:
@@ -280,7 +280,7 @@ def test_a_claim_of_the_same_name_elsewhere_is_another() -> None:
     user = pod("user", node="a", namespace="elsewhere", volumes=using("data"))
     snapshot = snapshot_of(node("a"), own, volume("pv"), user)
     one = pod("p", volumes=using("data"))
-    assert VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot) is None
+    assert VolumeRestrictionsFilter.pre_filter(pod_info_of(one, snapshot), snapshot) is None
 
 
 def _disk(kind: str, read_only: bool, **fields: Any) -> list[dict[str, Any]]:
@@ -319,9 +319,9 @@ def test_a_disk_is_mounted_once_on_a_node(
 def test_the_words_about_a_disk() -> None:
     disk = _disk("iscsi", False, iqn="d")
     snapshot = snapshot_of(node("a"), pod("user", node="a", volumes=disk))
-    found = VolumeRestrictionsFilter.read(task_of(pod("p", volumes=disk), snapshot), snapshot)
+    found = VolumeRestrictionsFilter.pre_filter(pod_info_of(pod("p", volumes=disk), snapshot), snapshot)
     assert isinstance(found, Filter)
-    (told,) = found.why_not(0)
+    (told,) = found.filter_node(0)
     assert render(told) == "node(s) had no available disk"
     assert told.resolvable
 
@@ -336,7 +336,7 @@ def test_a_node_attaches_only_so_many_volumes() -> None:
         node("a"), node("b"), node("c"), users, csi_node("a", disk_example_com=2),
         csi_node("b", disk_example_com=2), csi_node("c", disk_example_com=None), *objects,
     )  # fmt: skip
-    kind = VolumeLimitsFilter
+    kind = NodeVolumeLimitsFilter
     assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"b", "c"}
     assert open_places(kind, pod("p", volumes=using("c1")), snapshot) == {"a", "b", "c"}  # there already
     assert open_places(kind, pod("p", volumes=using("c1", "c2")), snapshot) == {"b", "c"}
@@ -352,9 +352,9 @@ def test_a_node_attaches_only_so_many_volumes() -> None:
     assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "c"}
     snapshot.remove(csi_node("b"))
     assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "b", "c"}
-    found = kind.read(task_of(pod("p", volumes=using("c1", "c2", "c3")), snapshot), snapshot)
+    found = kind.pre_filter(pod_info_of(pod("p", volumes=using("c1", "c2", "c3")), snapshot), snapshot)
     assert isinstance(found, Filter)
-    (told,) = found.why_not(snapshot.place_of("a") or 0)
+    (told,) = found.filter_node(snapshot.row_of("a") or 0)
     assert render(told) == "node(s) exceed max volume count"
     assert told.resolvable
 
@@ -365,8 +365,8 @@ def test_a_claim_without_a_volume_counts_for_its_provisioner() -> None:
         claim("one", storage_class="k"), claim("two", storage_class="k"),
         pod("user", node="a", volumes=using("one")),
     )  # fmt: skip
-    assert open_places(VolumeLimitsFilter, pod("p", volumes=using("two")), snapshot) == set()
-    assert open_places(VolumeLimitsFilter, pod("p", volumes=using("one")), snapshot) == {"a"}
+    assert open_places(NodeVolumeLimitsFilter, pod("p", volumes=using("two")), snapshot) == set()
+    assert open_places(NodeVolumeLimitsFilter, pod("p", volumes=using("one")), snapshot) == {"a"}
 
 
 def test_disks_of_the_old_kinds_count_for_the_driver_that_serves_them() -> None:
@@ -377,7 +377,7 @@ def test_disks_of_the_old_kinds_count_for_the_driver_that_serves_them() -> None:
         claim("new", storage_class="old"), storage_class("old", provisioner="kubernetes.io/aws-ebs"),
         claim("nfs", "share"), volume("share", nfs={}),
     )  # fmt: skip
-    kind = VolumeLimitsFilter
+    kind = NodeVolumeLimitsFilter
     assert open_places(kind, pod("p", volumes=using("data")), snapshot) == set()
     assert open_places(kind, pod("p", volumes=using("new")), snapshot) == set()
     assert open_places(kind, pod("p", volumes=disk), snapshot) == {"a"}

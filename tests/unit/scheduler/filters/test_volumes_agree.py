@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_volume_limits import VolumeLimitsFilter
+from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsFilter
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of
 from tests.unit.scheduler.filters.volume_objects import (
     DRIVER,
     attachment,
@@ -27,7 +27,7 @@ from tests.unit.scheduler.filters.volume_objects import (
     volume,
 )
 
-RULES = (VolumeRestrictionsFilter, VolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
+RULES = (VolumeRestrictionsFilter, NodeVolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
 NODES = ("a", "b", "c")
 CLAIMS = ("c0", "c1", "c2", "p-made")
 VOLUMES = ("v0", "v1", "v2")
@@ -124,18 +124,18 @@ def happen(snapshot: Snapshot, told: list[tuple[Any, bool]]) -> None:
 
 
 def check(kind: type[Filter], one: Any, snapshot: Snapshot) -> None:
-    rule = kind.read(task_of(one, snapshot), snapshot)
+    rule = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
     if rule is None or isinstance(rule, NodeReason):
         return
-    passed = rule.feasible()
+    passed = rule.filter()
     assert passed.shape == snapshot.alive.shape
     assert passed.dtype == np.bool_
-    for place in snapshot.places():
-        assert bool(passed[place]) == (not rule.why_not(place)), place
+    for row in snapshot.rows():
+        assert bool(passed[row]) == (not rule.filter_node(row)), row
     removed = snapshot.alive & ~passed
-    bulk = {render(why): count for why, count in rule.tally(removed)}
-    assert bulk == {render(why): count for why, count in Filter.tally(rule, removed)}
-    assert rule.resolvable(removed).tolist() == Filter.resolvable(rule, removed).tolist()
+    bulk = {render(why): count for why, count in rule.count_reasons(removed)}
+    assert bulk == {render(why): count for why, count in Filter.count_reasons(rule, removed)}
+    assert rule.resolvable_nodes(removed).tolist() == Filter.resolvable_nodes(rule, removed).tolist()
 
 
 @pytest.mark.parametrize("kind", RULES)
@@ -159,17 +159,19 @@ def test_what_was_heard_late_counts_as_if_heard_early(
 ) -> None:
     early, late = Snapshot(), Snapshot()
     happen(late, first)
-    asked = kind.read(task_of(one, late), late)  # the index is made now, and kept up to date from here on
+    asked = kind.pre_filter(
+        pod_info_of(one, late), late
+    )  # the index is made now, and kept up to date from here on
     if isinstance(asked, Filter):
-        asked.feasible()
+        asked.filter()
     happen(late, then)
     happen(early, [*first, *then])
     answers = []
     for snapshot in (early, late):
-        rule = kind.read(task_of(one, snapshot), snapshot)
+        rule = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
         if isinstance(rule, Filter):
-            mask = rule.feasible()
-            answers.append({snapshot.node(at).metadata.name: bool(mask[at]) for at in snapshot.places()})
+            mask = rule.filter()
+            answers.append({snapshot.node(at).metadata.name: bool(mask[at]) for at in snapshot.rows()})
         else:
             answers.append({} if rule is None else {render(rule): False})
     assert answers[0] == answers[1]
@@ -180,11 +182,11 @@ def test_answers_grow_with_the_cluster() -> None:
     for each in (node("n0"), csi_node("n0", disk_example_com=0), claim("c0", "v0"), volume("v0")):
         snapshot.set(each)
     one = pod("p", volumes=using("c0"))
-    check(VolumeLimitsFilter, one, snapshot)
+    check(NodeVolumeLimitsFilter, one, snapshot)
     for number in range(1, snapshot.size + 2):
         snapshot.set(node(f"n{number}"))
     snapshot.set(csi_node(f"n{number}", disk_example_com=0))
-    check(VolumeLimitsFilter, one, snapshot)
-    rule = VolumeLimitsFilter.read(task_of(one, snapshot), snapshot)
+    check(NodeVolumeLimitsFilter, one, snapshot)
+    rule = NodeVolumeLimitsFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(rule, Filter)
-    assert int(np.count_nonzero(rule.feasible() & snapshot.alive)) == len(snapshot) - 2
+    assert int(np.count_nonzero(rule.filter() & snapshot.alive)) == len(snapshot) - 2

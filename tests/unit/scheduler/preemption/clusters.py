@@ -18,10 +18,10 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import NewId
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
     DRIVER,
@@ -35,7 +35,7 @@ from tests.unit.scheduler.build import (
     resource_slice,
 )
 
-SETTINGS = Settings.default()
+SETTINGS = SchedulerProfile.default()
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def snapshot_of(cluster: Cluster, gone: Collection[str] = ()) -> Snapshot:
     return snapshot
 
 
-def task_of(wish: Wish, snapshot: Snapshot, name: str = "new") -> Task:
+def pod_info_of(wish: Wish, snapshot: Snapshot, name: str = "new") -> PodInfo:
     """The task of a wish; its claims, if it has any, are put into the snapshot."""
     if wish.devices:
         snapshot.set(claim(f"c-{name}", exactly("r", count=wish.devices)))
@@ -195,9 +195,9 @@ def task_of(wish: Wish, snapshot: Snapshot, name: str = "new") -> Task:
         claims=[f"c-{name}"] if wish.devices else [],
         **_traits(wish),
     )
-    task = read_task(made, snapshot)
-    assert isinstance(task, Task)
-    return task
+    pod_info = read_pod_info(made, snapshot)
+    assert isinstance(pod_info, PodInfo)
+    return pod_info
 
 
 def ids() -> NewId:
@@ -205,8 +205,8 @@ def ids() -> NewId:
     return lambda: f"id{next(numbers)}"
 
 
-def attempt(task: Task, snapshot: Snapshot) -> Placement | Unplaced:
-    return schedule_one(task, snapshot, SETTINGS, ids())
+def attempt(pod_info: PodInfo, snapshot: Snapshot) -> Placement | FitError:
+    return schedule_one(pod_info, snapshot, SETTINGS, ids())
 
 
 def names_of(pods: Collection[Pod]) -> list[str]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Nominations, NoPreemption, Preemption, plan_preemption
 from plimsoll.scheduler.reasons import render
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import (
@@ -103,10 +103,10 @@ def test_every_change_has_a_number() -> None:
 # -- leaving room
 
 
-def attempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Placement | Unplaced:
-    task = read_task(new, snapshot)
-    assert isinstance(task, Task)
-    found = schedule_one(task, snapshot, SETTINGS, ids(), nominations)
+def attempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Placement | FitError:
+    pod_info = read_pod_info(new, snapshot)
+    assert isinstance(pod_info, PodInfo)
+    found = schedule_one(pod_info, snapshot, SETTINGS, ids(), nominations)
     assert not verify(snapshot)
     return found
 
@@ -123,7 +123,7 @@ def test_equals_and_lesser_pods_leave_room() -> None:
     nominations = promised(waiting("first", "a", cpu="2", priority=5))
     for priority in (4, 5):
         found = attempt(pod("new", cpu="2", priority=priority), snapshot, nominations)
-        assert isinstance(found, Unplaced)
+        assert isinstance(found, FitError)
         assert [render(reason) for reason, _ in found.reasons] == ["Insufficient cpu"]
     assert isinstance(attempt(pod("small", cpu="1", priority=5), snapshot, nominations), Placement)
     assert isinstance(attempt(pod("new", cpu="2", priority=6), snapshot, nominations), Placement)
@@ -139,7 +139,7 @@ def test_ports_are_kept() -> None:
     snapshot = snapshot_of(node("a"))
     nominations = promised(waiting("first", "a", host_ports=[80]))
     found = attempt(pod("new", host_ports=[80]), snapshot, nominations)
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
     assert isinstance(attempt(pod("new", host_ports=[81]), snapshot, nominations), Placement)
 
 
@@ -153,7 +153,7 @@ def test_a_promise_is_nothing_to_rely_on() -> None:
     snapshot = snapshot_of(node("a", labels={"host": "a"}))
     nominations = promised(waiting("first", "a", labels={"app": "x"}))
     found = attempt(pod("new", affinity=together("x")), snapshot, nominations)
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
 
 
 def gpu(*objects: Any, devices: int = 1) -> Snapshot:
@@ -175,7 +175,7 @@ def test_devices_are_kept_for_a_nominated_pod() -> None:
     snapshot = gpu(claim("c-first", exactly("r")), claim("c-new", exactly("r")))
     first = waiting("first", "a", claims=["c-first"], priority=1)
     found = attempt(pod("new", claims=["c-new"], priority=1), snapshot, promised(first))
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
     assert [render(reason) for reason, _ in found.reasons] == ["cannot allocate all claims"]
     assert isinstance(attempt(first, snapshot, promised(first)), Placement)
     more = gpu(claim("c-first", exactly("r")), claim("c-new", exactly("r")), devices=2)
@@ -188,13 +188,13 @@ def test_devices_are_kept_while_victims_leave_one_by_one() -> None:
     snapshot = gpu(*leaving, claim("c-first", exactly("r", count=2)), claim("c-new", exactly("r")), devices=2)
     first = waiting("first", "a", claims=["c-first"], priority=1)
     found = attempt(pod("new", claims=["c-new"], priority=1), snapshot, promised(first))
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
 
 
 def test_a_promise_whose_claim_is_missing_keeps_what_it_requests() -> None:
     snapshot = snapshot_of(node("a", cpu="2"))
     first = waiting("first", "a", cpu="2", claims=["missing"], priority=1)
-    assert isinstance(attempt(pod("new", cpu="1", priority=1), snapshot, promised(first)), Unplaced)
+    assert isinstance(attempt(pod("new", cpu="1", priority=1), snapshot, promised(first)), FitError)
 
 
 def test_a_promised_pod_that_is_there_is_not_counted_twice() -> None:
@@ -208,7 +208,7 @@ def test_a_promised_pod_that_is_there_is_not_counted_twice() -> None:
 
 def preempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Preemption | NoPreemption:
     found = attempt(new, snapshot, nominations)
-    assert isinstance(found, Unplaced)
+    assert isinstance(found, FitError)
     plan = plan_preemption(found, snapshot, SETTINGS, nominations=nominations)
     assert not verify(snapshot)
     return plan

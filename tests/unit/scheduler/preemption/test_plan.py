@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import (
     CandidateLimits,
     Nominations,
@@ -19,8 +19,8 @@ from plimsoll.scheduler.preemption import (
 )
 from plimsoll.scheduler.preemption.plan import choose_victims
 from plimsoll.scheduler.preemption.victims import Victims
-from plimsoll.scheduler.reasons import Sentence
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.reasons import ReasonMessage
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import (
@@ -42,11 +42,11 @@ LEAVING = {
 }
 
 
-def fail(new: Pod, snapshot: Snapshot) -> Unplaced:
-    task = read_task(new, snapshot)
-    assert isinstance(task, Task), task
-    found = attempt(task, snapshot)
-    assert isinstance(found, Unplaced)
+def fail(new: Pod, snapshot: Snapshot) -> FitError:
+    pod_info = read_pod_info(new, snapshot)
+    assert isinstance(pod_info, PodInfo), pod_info
+    found = attempt(pod_info, snapshot)
+    assert isinstance(found, FitError)
     return found
 
 
@@ -187,7 +187,7 @@ def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
     nominations.nominate(new, "a", snapshot.pods_at(0))
     found = plan(new, snapshot, nominations=nominations)
     assert isinstance(found, NoPreemption)
-    assert found.reasons[0][0].sentence is Sentence.VICTIMS_LEAVING
+    assert found.reasons[0][0].message is ReasonMessage.VICTIMS_LEAVING
     nominations.hear(pod("new", cpu="1", priority=1, status={"nominatedNodeName": "a"}))
     assert isinstance(plan(new, snapshot, nominations=nominations), NoPreemption)
     snapshot.remove(snapshot.pods_at(0)[0])
@@ -306,13 +306,13 @@ def test_a_node_whose_budget_is_kept_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "enough"), [(0, 0), (7, 7), (100, 100), (500, 100), (1000, 100), (1500, 150), (5000, 500)]
+    ("rows", "enough"), [(0, 0), (7, 7), (100, 100), (500, 100), (1000, 100), (1500, 150), (5000, 500)]
 )
-def test_upstreams_limits(places: int, enough: int) -> None:
-    assert CandidateLimits().count(places) == enough
+def test_upstreams_limits(rows: int, enough: int) -> None:
+    assert CandidateLimits().count(rows) == enough
 
 
-def rows(count: int) -> Snapshot:
+def cluster_of_rows(count: int) -> Snapshot:
     objects: list[Any] = []
     for number in range(count):
         low = pod(f"low{number}", cpu="1", node=f"n{number}", labels={"app": f"x{number}"})
@@ -321,14 +321,14 @@ def rows(count: int) -> Snapshot:
 
 
 def test_the_walk_begins_at_the_offset_and_goes_round() -> None:
-    snapshot, new = rows(4), pod("new", cpu="1", priority=1)
+    snapshot, new = cluster_of_rows(4), pod("new", cpu="1", priority=1)
     few = CandidateLimits(percentage=0, absolute=1)
     found = [victims_of(new, snapshot, offset=offset, limits=few)[0] for offset in range(6)]
     assert found == ["n0", "n1", "n2", "n3", "n0", "n1"]
 
 
 def test_the_walk_goes_on_while_every_budget_breaks() -> None:
-    snapshot, new = rows(4), pod("new", cpu="1", priority=1)
+    snapshot, new = cluster_of_rows(4), pod("new", cpu="1", priority=1)
     few = CandidateLimits(percentage=0, absolute=1)
     budgets = [budget(f"b{number}", app=f"x{number}") for number in (0, 1, 3)]
     assert victims_of(new, snapshot, limits=few, budgets=budgets) == ("n2", ["low2"])
@@ -363,8 +363,8 @@ def test_nothing_helps_where_every_node_is_too_small() -> None:
 
 def test_nothing_helps_a_pod_that_cannot_be_tried() -> None:
     snapshot = snapshot_of(node("a"), node("b"), node("c"))
-    task = Task(pod("new"), (), snapshot.options)
-    found = plan_preemption(Unplaced(task, 3, (), None), snapshot, SETTINGS)
+    pod_info = PodInfo(pod("new"), (), snapshot.options)
+    found = plan_preemption(FitError(pod_info, 3, (), None), snapshot, SETTINGS)
     assert isinstance(found, NoPreemption)
     assert found.text == "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
 
@@ -381,9 +381,9 @@ def test_devices_that_nobody_below_holds() -> None:
 
 def test_without_nodes_nothing_is_said() -> None:
     snapshot = snapshot_of()
-    task = Task(pod("new"), (), snapshot.options)
+    pod_info = PodInfo(pod("new"), (), snapshot.options)
     found = plan_preemption(
-        Unplaced(task, 0, (), np.zeros(snapshot.size, dtype=np.bool_)), snapshot, SETTINGS
+        FitError(pod_info, 0, (), np.zeros(snapshot.size, dtype=np.bool_)), snapshot, SETTINGS
     )
     assert isinstance(found, NoPreemption)
     assert found.text == ""
@@ -391,9 +391,9 @@ def test_without_nodes_nothing_is_said() -> None:
 
 def test_pods_in_flight_can_be_victims() -> None:
     snapshot = snapshot_of(node("a", cpu="1"))
-    task = read_task(pod("low", cpu="1"), snapshot)
-    assert isinstance(task, Task)
-    placed = attempt(task, snapshot)
+    pod_info = read_pod_info(pod("low", cpu="1"), snapshot)
+    assert isinstance(pod_info, PodInfo)
+    placed = attempt(pod_info, snapshot)
     assert isinstance(placed, Placement)
     snapshot.assume(placed)
     assert victims_of(pod("new", cpu="1", priority=1), snapshot) == ("a", ["low"])

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Pod
 from plimsoll.errors import LedgerError
 from plimsoll.ledger.node import pod_key
-from plimsoll.scheduler.devices import Fit, try_place
+from plimsoll.scheduler.devices import NodeFit, try_node
 from plimsoll.scheduler.filters import FILTERS
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.candidates import Priorities
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
 from plimsoll.scheduler.result import Placement
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
+from tests.unit.scheduler.build import pod_info_of as pod_info_of_pod
 from tests.unit.scheduler.build import snapshot_of as snapshot_of_objects
-from tests.unit.scheduler.build import task_of as task_of_pod
 from tests.unit.scheduler.preemption.clusters import (
     CLUSTERS,
     WISHES,
@@ -31,8 +31,8 @@ from tests.unit.scheduler.preemption.clusters import (
     Wish,
     attempt,
     ids,
+    pod_info_of,
     snapshot_of,
-    task_of,
 )
 
 
@@ -61,7 +61,7 @@ def cluster_state(thing: Any) -> Any:
 #: What indexes work out when it is asked for, and throw away when something changes.
 CACHES = {"_sums"}
 #: These remember answers and may forget more than they must, or know more than before.
-MEMORIES = {"Hopeless", "Memory", "Chargers"}
+MEMORIES = {"UnschedulableCache", "SearchCache", "ChargingNodes"}
 
 
 def state_of(snapshot: Snapshot) -> dict[str, Any]:
@@ -73,15 +73,15 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "free": {name: cluster_state(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
         "devices": snapshot.state.copy(),
-        "held": dict(snapshot._holdings._held),
-        "pending": dict(snapshot._holdings._promised),
-        "stamp": (snapshot.stamp, cluster_state(snapshot.freed)),
+        "held": dict(snapshot._allocations._allocations),
+        "pending": dict(snapshot._allocations._assumed),
+        "stamp": (snapshot.generation, cluster_state(snapshot.node_generations)),
         "indexes": {
             kind.__name__: cluster_state(vars(index))
             for kind, index in snapshot._indexes.items()
             if kind.__name__ not in MEMORIES
         },
-        "booked": dict(snapshot._booked),
+        "booked": dict(snapshot._pods),
     }
 
 
@@ -90,59 +90,59 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
     snapshot.index(Priorities)
-    tasks = [task_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
-    placed = attempt(tasks[0], snapshot)  # rules that keep something keep it from now on
+    pod_infos = [pod_info_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
+    placed = attempt(pod_infos[0], snapshot)  # rules that keep something keep it from now on
     if isinstance(placed, Placement):
         snapshot.assume(placed)
-    others = tasks[1:]
-    for task in others:
+    others = pod_infos[1:]
+    for pod_info in others:
         for kind in FILTERS:
-            kind.read(task, snapshot)
+            kind.pre_filter(pod_info, snapshot)
     before = state_of(snapshot)
     assert not verify(snapshot)
-    place = data.draw(st.sampled_from(list(snapshot.places())), "place")
-    with Hypothesis(snapshot, place) as hypothesis:
-        added: list[Task] = []
+    row = data.draw(st.sampled_from(list(snapshot.rows())), "place")
+    with Hypothesis(snapshot, row) as hypothesis:
+        added: list[PodInfo] = []
         for _ in range(data.draw(st.integers(0, 6), "steps")):
-            here = [each for each in snapshot.pods_at(place) if each not in [t.pod for t in added]]
+            here = [each for each in snapshot.pods_at(row) if each not in [t.pod for t in added]]
             step = data.draw(st.sampled_from(["lift", "put back", "add", "take out"]))
             if step == "lift" and here:
                 hypothesis.lift(data.draw(st.lists(st.sampled_from(here), unique_by=pod_key)))
             elif step == "put back" and hypothesis.lifted:
                 hypothesis.put_back([data.draw(st.sampled_from(hypothesis.lifted))])
             elif step == "add" and len(added) < len(others):
-                task = others[len(added)]
-                fit = try_place(task, place, snapshot, ids())
-                hypothesis.add(task, fit if isinstance(fit, Fit) else None)
-                added.append(task)
+                pod_info = others[len(added)]
+                fit = try_node(pod_info, row, snapshot, ids())
+                hypothesis.add(pod_info, fit if isinstance(fit, NodeFit) else None)
+                added.append(pod_info)
             elif step == "take out" and added:
                 hypothesis.take_out(added.pop())
-            assert not snapshot.ledger(place).verify()
-            free = snapshot.columns.free("cpu")[place]
-            assert free == snapshot.ledger(place).headroom()["cpu"]
-            lowest = min((each.spec.priority or 0 for each in snapshot.pods_at(place)), default=None)
-            known = snapshot.index(Priorities).lowest[place]
+            assert not snapshot.ledger(row).verify()
+            free = snapshot.columns.free("cpu")[row]
+            assert free == snapshot.ledger(row).headroom()["cpu"]
+            lowest = min((each.spec.priority or 0 for each in snapshot.pods_at(row)), default=None)
+            known = snapshot.index(Priorities).lowest[row]
             assert known == lowest if lowest is not None else known == 2**63 - 1
     assert state_of(snapshot) == before
     assert not verify(snapshot)
 
 
-class Names(Index):
+class Names(SnapshotIndex):
     """Which pods there are, by name."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def pod_added(self, place: int, pod: Pod) -> None:
+    def pod_added(self, row: int, pod: Pod) -> None:
         self.names.append(pod.metadata.name)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
+    def pod_removed(self, row: int, pod: Pod) -> None:
         self.names.remove(pod.metadata.name)
 
 
 def test_an_index_made_in_between_is_right_then_and_later() -> None:
     snapshot = snapshot_of_objects(node("a"), pod("p", node="a"), pod("q", node="a"))
-    new = task_of_pod(pod("new"), snapshot)
+    new = pod_info_of_pod(pod("new"), snapshot)
     with Hypothesis(snapshot, 0) as hypothesis:
         hypothesis.lift([snapshot.pods_at(0)[0]])
         hypothesis.add(new)
@@ -212,7 +212,7 @@ def test_devices_of_an_assumed_pod_are_freed_and_promised_again() -> None:
     snapshot = snapshot_of_objects(
         device_class(), node("a"), resource_slice("a", [device("d1")]), claim("c", exactly("r"))
     )
-    placed = attempt(task_of_pod(pod("p", claims=["c"]), snapshot), snapshot)
+    placed = attempt(pod_info_of_pod(pod("p", claims=["c"]), snapshot), snapshot)
     assert isinstance(placed, Placement)
     snapshot.assume(placed)
     with Hypothesis(snapshot, 0) as hypothesis:

@@ -21,7 +21,7 @@ from plimsoll.scheduler.preemption.victims import (
     select_victims_quickly,
 )
 from plimsoll.scheduler.reasons import Rule, render
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import node, pod
@@ -39,8 +39,8 @@ from tests.unit.scheduler.preemption.clusters import (
     ids,
     names_of,
     objects,
+    pod_info_of,
     snapshot_of,
-    task_of,
 )
 
 BUDGETS = st.lists(
@@ -61,17 +61,17 @@ def test_the_victims_are_enough_and_none_is_too_many(
 ) -> None:
     """Checked against fresh snapshots, in which those who went were never there."""
     snapshot = snapshot_of(cluster)
-    task = task_of(wish, snapshot)
-    unplaced = attempt(task, snapshot)
-    if isinstance(unplaced, Placement):
+    pod_info = pod_info_of(wish, snapshot)
+    fit_error = attempt(pod_info, snapshot)
+    if isinstance(fit_error, Placement):
         return
-    plan = plan_preemption(unplaced, snapshot, SETTINGS, budgets, ids(), offset=offset)
+    plan = plan_preemption(fit_error, snapshot, SETTINGS, budgets, ids(), offset=offset)
     assert not verify(snapshot)
     below = {f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < wish.priority}
     if isinstance(plan, NoPreemption):
         for machine in range(len(cluster.machines)):
             gone = {each for each in below if _machine_of(each, cluster) == machine}
-            assert isinstance(_attempt_without(cluster, wish, gone), Unplaced), (machine, gone)
+            assert isinstance(_attempt_without(cluster, wish, gone), FitError), (machine, gone)
         return
     victims = names_of(plan.victims)
     assert victims
@@ -82,16 +82,16 @@ def test_the_victims_are_enough_and_none_is_too_many(
     assert found.node == plan.node
     for spared in victims:
         rest = [each for each in victims if each != spared]
-        assert isinstance(_attempt_without(cluster, wish, rest), Unplaced), spared
+        assert isinstance(_attempt_without(cluster, wish, rest), FitError), spared
 
 
 def _machine_of(name: str, cluster: Cluster) -> int:
     return cluster.residents[int(name[1:])].machine % len(cluster.machines)
 
 
-def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -> Placement | Unplaced:
+def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -> Placement | FitError:
     snapshot = snapshot_of(cluster, gone)
-    return attempt(task_of(wish, snapshot), snapshot)
+    return attempt(pod_info_of(wish, snapshot), snapshot)
 
 
 @given(CLUSTERS, WISHES, BUDGETS)
@@ -100,18 +100,18 @@ def test_the_quick_way_comes_to_the_same(
     cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget]
 ) -> None:
     snapshot = snapshot_of(cluster)
-    task = task_of(wish, snapshot)
-    examination = Examination(task, snapshot, SETTINGS)
+    pod_info = pod_info_of(wish, snapshot)
+    examination = Examination(pod_info, snapshot, SETTINGS)
     read = Budgets(budgets)
-    for place in snapshot.places():
-        plain = select_victims(examination, place, read)
-        quick = select_victims_quickly(examination, place, read)
+    for row in snapshot.rows():
+        plain = select_victims(examination, row, read)
+        quick = select_victims_quickly(examination, row, read)
         if isinstance(plain, Victims):
             assert quick == plain
         else:
             assert not isinstance(quick, Victims)
             assert list(map(render, quick)) == list(map(render, plain))
-        short = find_shortages(examination, place)
+        short = find_shortages(examination, row)
         if short and not examination.concerns(Rule.PORTS) and plain != (NO_VICTIMS,):
             assert not isinstance(plain, Victims)
             assert list(map(render, short)) == list(map(render, plain))
@@ -134,15 +134,15 @@ def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[
     for number in late:
         if f"p{number}" in pods:
             snapshot.remove(pods[f"p{number}"])
-    task = task_of(wish, snapshot)
-    first = attempt(task, snapshot)
-    if isinstance(first, Unplaced):
+    pod_info = pod_info_of(wish, snapshot)
+    first = attempt(pod_info, snapshot)
+    if isinstance(first, FitError):
         plan_preemption(first, snapshot, SETTINGS)
     for name, each in pods.items():
         snapshot.set(each)
         if int(name[1:]) in gone:
             snapshot.remove(each)
-    second = attempt(task, snapshot)
+    second = attempt(pod_info, snapshot)
     if isinstance(second, Placement):
         return
     fresh = Snapshot()
@@ -150,8 +150,8 @@ def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[
         if not isinstance(each, Pod) or int(each.metadata.name[1:]) not in gone:
             fresh.set(each)
     found = plan_preemption(second, snapshot, SETTINGS)
-    again = attempt(task_of(wish, fresh), fresh)
-    assert isinstance(again, Unplaced)
+    again = attempt(pod_info_of(wish, fresh), fresh)
+    assert isinstance(again, FitError)
     wanted = plan_preemption(again, fresh, SETTINGS)
     assert isinstance(found, Preemption) == isinstance(wanted, Preemption)
     if isinstance(found, Preemption) and isinstance(wanted, Preemption):
@@ -164,16 +164,16 @@ def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[
 def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Wish) -> None:
     """What is read once may be asked again however the pods of a node change."""
     snapshot = snapshot_of(cluster)
-    task = task_of(wish, snapshot)
-    examination = Examination(task, snapshot, SETTINGS)
+    pod_info = pod_info_of(wish, snapshot)
+    examination = Examination(pod_info, snapshot, SETTINGS)
     standing = [rule for rule in examination._rules if not isinstance(rule, type)]
     assert not {rule.rule for rule in standing} & HEED_PODS
-    for place in snapshot.places():
-        before = [rule.why_not(place) for rule in standing]
-        with Hypothesis(snapshot, place) as hypothesis:
-            hypothesis.lift(lower_pods(examination, place))
-            again = [type(rule).read(task, snapshot) for rule in standing]
-            after = [() if rule is None else rule.why_not(place) for rule in again]  # type: ignore[union-attr]
+    for row in snapshot.rows():
+        before = [rule.filter_node(row) for rule in standing]
+        with Hypothesis(snapshot, row) as hypothesis:
+            hypothesis.lift(lower_pods(examination, row))
+            again = [type(rule).pre_filter(pod_info, snapshot) for rule in standing]
+            after = [() if rule is None else rule.filter_node(row) for rule in again]  # type: ignore[union-attr]
         assert after == before
 
 
@@ -184,8 +184,8 @@ def test_upstreams_order_of_sparing() -> None:
         pod("covered", cpu="2", node="a", priority=1, labels={"app": "x"}),
         pod("plain", cpu="2", node="a", priority=2),
     )
-    task = task_of(Wish(cpu=2, priority=5), snapshot)
-    examination = Examination(task, snapshot, SETTINGS)
+    pod_info = pod_info_of(Wish(cpu=2, priority=5), snapshot)
+    examination = Examination(pod_info, snapshot, SETTINGS)
     for way in (select_victims, select_victims_quickly):
         kept = way(examination, 0, Budgets([budget(app="x")]))
         assert isinstance(kept, Victims)
@@ -202,9 +202,9 @@ def test_a_budget_is_broken_only_where_it_must_be() -> None:
         pod("covered", cpu="2", node="a", labels={"app": "x"}),
         pod("plain", cpu="2", node="a"),
     )
-    unplaced = attempt(task_of(Wish(cpu=4, priority=5), snapshot), snapshot)
-    assert isinstance(unplaced, Unplaced)
-    plan = plan_preemption(unplaced, snapshot, SETTINGS, [budget(app="x")])
+    fit_error = attempt(pod_info_of(Wish(cpu=4, priority=5), snapshot), snapshot)
+    assert isinstance(fit_error, FitError)
+    plan = plan_preemption(fit_error, snapshot, SETTINGS, [budget(app="x")])
     assert isinstance(plan, Preemption)
     assert sorted(names_of(plan.victims)) == ["covered", "plain"]
     assert plan.broken_budgets == 1

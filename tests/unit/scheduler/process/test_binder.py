@@ -591,7 +591,7 @@ def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
     async def waiting(world: World) -> None:
         writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
         placement = await world.placement(bindingConditions=["A"], bindingFailureConditions=["B"])
-        claim = placement.task.waiting[0]
+        claim = placement.pod_info.unallocated_claims[0]
         fresh = await writer.write_allocation(claim, placement.allocations[NEW], plimsoll_consumer(placement))
         assert fresh.status.allocation is not None
         assert fresh.status.allocation.allocation_timestamp == "2026-01-02T03:04:05Z"
@@ -602,7 +602,7 @@ def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
 def plimsoll_consumer(placement: Placement) -> Any:
     from plimsoll.scheduler.binding.bind import consumer_of  # noqa: PLC0415
 
-    return consumer_of(placement.task.pod)
+    return consumer_of(placement.pod_info.pod)
 
 
 def test_pauses_grow_and_are_told() -> None:

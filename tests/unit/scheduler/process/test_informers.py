@@ -21,8 +21,8 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import World
 from plimsoll.scheduler.process.informers import FOLLOWED
 from plimsoll.scheduler.process.loop import decide
-from plimsoll.scheduler.queue import Where
-from plimsoll.scheduler.queue.events import Happening
+from plimsoll.scheduler.queue import QueueState
+from plimsoll.scheduler.queue.events import ClusterEvent
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify
@@ -75,11 +75,11 @@ def test_the_snapshot_knows_before_the_queue_wakes_anyone(
 ) -> None:
     seen: list[int] = []
 
-    def happen(happening: Happening, now: int) -> int:
+    def happen(happening: ClusterEvent, now: int) -> int:
         seen.append(len(world.snapshot))
         return 0
 
-    monkeypatch.setattr(world.queue, "happen", happen)
+    monkeypatch.setattr(world.queue, "on_event", happen)
     world.feed.synced = False
     world.feed.hear(None, node("n0"))
     world.feed.synced = True
@@ -91,7 +91,7 @@ def refuse(world: World, *rules: Rule) -> str:
     """Take the next pod and say that these rules are in its way."""
     attempt = world.queue.pop(world.now())
     assert attempt is not None
-    world.queue.fail(attempt.key, frozenset(rules), world.now())
+    world.queue.mark_unschedulable(attempt.key, frozenset(rules), world.now())
     return attempt.key
 
 
@@ -110,9 +110,9 @@ def test_what_helps_wakes(world: World, rule: Rule, tell: Callable[[World], None
     world.feed.hear_pod(None, waiting("a"))
     key = refuse(world, rule)
     world.feed.hear(node("n1"), replace(node("n1"), kind="Node"))
-    assert world.queue.where(key) is Where.UNSCHEDULABLE, "a change of nothing wakes nobody"
+    assert world.queue.state_of(key) is QueueState.UNSCHEDULABLE, "a change of nothing wakes nobody"
     tell(world)
-    assert world.queue.where(key) is not Where.UNSCHEDULABLE
+    assert world.queue.state_of(key) is not QueueState.UNSCHEDULABLE
 
 
 def test_old_news_of_a_pod_that_we_have_bound_does_not_bring_it_back(world: World) -> None:

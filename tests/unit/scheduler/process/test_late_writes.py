@@ -126,7 +126,7 @@ def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
         consumer = claim.status.reserved_for[0]
         # The pod is tried again, by another process, with all its claims reserved already.
         again = await world.placement()
-        assert not again.task.waiting
+        assert not again.pod_info.unallocated_claims
         assert isinstance(await bind_pod(again, FaultyWriter(world), world.hear), Bound)
         with pytest.raises(ApiError) as refused:
             await release.unreserve(claim, consumer, deallocate=True)

@@ -13,9 +13,9 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import World
 from plimsoll.scheduler.process.failure_handler import Aftermath
 from plimsoll.scheduler.process.loop import Loop
-from plimsoll.scheduler.queue import Attempt, Where
+from plimsoll.scheduler.queue import QueuedPodInfo, QueueState
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import node, pod
 
@@ -32,12 +32,12 @@ class Notes:
         pass
 
     def scheduled(self, placement: Placement) -> None:
-        self.told.append(("scheduled", placement.task.pod.metadata.name))
+        self.told.append(("scheduled", placement.pod_info.pod.metadata.name))
 
-    def refuse(self, attempt: Attempt, unplaced: Unplaced) -> None:
+    def refuse(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
         self.told.append(("refused", attempt.pod.metadata.name))
 
-    def fail(self, attempt: Attempt, error: str) -> None:
+    def fail(self, attempt: QueuedPodInfo, error: str) -> None:
         self.told.append((error, attempt.pod.metadata.name))
 
     def hold(self, pod: Pod, reason: NodeReason) -> None:
@@ -46,7 +46,9 @@ class Notes:
     def leave(self, key: str) -> None:
         pass
 
-    def release_abandoned(self, attempt: Attempt, unplaced: Unplaced, then: Callable[[], None]) -> None:
+    def release_abandoned(
+        self, attempt: QueuedPodInfo, fit_error: FitError, then: Callable[[], None]
+    ) -> None:
         then()
 
     async def stop(self, seconds: float) -> int:
@@ -130,14 +132,14 @@ def test_what_becomes_of_bindings() -> None:
     world, loop, desk, notes = make(5)
     loop._work()
     assert notes.told == [("refused", "p4")], "four fit"
-    assert world.queue.where("uid-p4") is Where.UNSCHEDULABLE
+    assert world.queue.state_of("uid-p4") is QueueState.UNSCHEDULABLE
     desk.end(Bound("n1"))
     assert notes.told[1:] == [("scheduled", "p0")]
     assert "uid-p0" not in world.queue
     desk.end(Failed(Step.ALLOCATION, "it broke"))
     assert notes.told[2:] == [("it broke", "p1")]
-    assert world.queue.where("uid-p1") is Where.BACKOFF
-    assert world.queue.where("uid-p4") is not Where.UNSCHEDULABLE, "there is room again"
+    assert world.queue.state_of("uid-p1") is QueueState.BACKOFF
+    assert world.queue.state_of("uid-p4") is not QueueState.UNSCHEDULABLE, "there is room again"
     desk.end(Failed(Step.BINDING, "it is on another node", over=True))
     assert "uid-p2" not in world.queue
     assert len(notes.told) == 3

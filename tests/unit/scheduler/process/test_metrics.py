@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.scheduler.process.filter_timing import Probe
 from plimsoll.scheduler.process.metrics import UNSCHEDULABLE, Metrics
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
@@ -17,9 +17,9 @@ from tests.unit.scheduler.build import (
     exactly,
     node,
     pod,
+    pod_info_of,
     resource_slice,
     snapshot_of,
-    task_of,
 )
 
 LENGTHS = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
@@ -125,8 +125,10 @@ def test_rules_are_measured_on_one_attempt_in_many() -> None:
     metrics = Metrics(snapshot, lambda: LENGTHS)
     probe = Probe(metrics, every=3)
     assert [probe.due for _ in range(7)] == [True, False, False, True, False, False, True]
-    probe.measure(task_of(pod("p", cpu="1"), snapshot), snapshot, Settings.default())
-    probe.measure(task_of(pod("q", cpu="1", claims=["c"]), snapshot), snapshot, Settings.default())
+    probe.measure(pod_info_of(pod("p", cpu="1"), snapshot), snapshot, SchedulerProfile.default())
+    probe.measure(
+        pod_info_of(pod("q", cpu="1", claims=["c"]), snapshot), snapshot, SchedulerProfile.default()
+    )
     page = scrape(metrics)
     plugin = (
         "scheduler_plugin_execution_duration_seconds_count{{extension_point={},plugin={},status=Success}}"

@@ -32,7 +32,7 @@ from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.process import loop as loop_module
 from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
-from plimsoll.scheduler.queue import Where
+from plimsoll.scheduler.queue import QueueState
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.smoke.objects import (
     DRIVER,
@@ -134,41 +134,39 @@ class Town:
 async def town(*, controllers: bool = True) -> AsyncIterator[Town]:
     server = await start_server(ServerSettings(controllers=controllers))
     try:
-        place = Town(server)
+        row = Town(server)
         async with asyncio.timeout(3 * SECONDS):
-            yield place
+            yield row
     finally:
-        await place.close()
+        await row.close()
         await server.stop()
 
 
-async def furnish(place: Town) -> None:
-    await place.node("n1", a="1")
-    await place.node("n2", a="2")
-    await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
-    await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
-    await place.devices("n1", "n2")
+async def furnish(row: Town) -> None:
+    await row.node("n1", a="1")
+    await row.node("n2", a="2")
+    await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+    await row.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+    await row.devices("n1", "n2")
 
 
 def test_pods_are_bound_and_the_books_are_right() -> None:
     async def story() -> None:
-        async with town() as place:
-            await furnish(place)
-            process = await place.start()
+        async with town() as row:
+            await furnish(row)
+            process = await row.start()
             for number in range(2):
-                await place.admin.create(PODS, claiming_pod(f"g{number}", "t"), NS)
-                await place.pod(f"p{number}", "2")
-            assert {await place.bound("g0"), await place.bound("g1")} == {"n1", "n2"}
-            assert {await place.bound("p0"), await place.bound("p1")} == {"n1", "n2"}
+                await row.admin.create(PODS, claiming_pod(f"g{number}", "t"), NS)
+                await row.pod(f"p{number}", "2")
+            assert {await row.bound("g0"), await row.bound("g1")} == {"n1", "n2"}
+            assert {await row.bound("p0"), await row.bound("p1")} == {"n1", "n2"}
             snapshot = process.world.snapshot
-            await place.until(_constantly(None), lambda _: not snapshot.assumed)
+            await row.until(_constantly(None), lambda _: not snapshot.assumed)
             assert verify(snapshot) == []
             assert sorted(ledger.requested["cpu"] for ledger in snapshot.ledgers if ledger) == [2100, 2100]
             assert process.world.queue.in_flight() == len(process.world.queue) == 0
-            await place.stop(process)
-            events = await place.until(
-                lambda: place.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4
-            )
+            await row.stop(process)
+            events = await row.until(lambda: row.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4)
             assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
 
     asyncio.run(story())
@@ -183,27 +181,27 @@ def _constantly(value: object) -> Callable[[], Awaitable[object]]:
 
 def test_a_pod_is_told_that_its_claim_is_missing() -> None:
     async def story() -> None:
-        async with town() as place:
-            await furnish(place)
-            await place.start()
-            await place.pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "late"}])
-            condition = await place.told("p")
+        async with town() as row:
+            await furnish(row)
+            await row.start()
+            await row.pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "late"}])
+            condition = await row.told("p")
             assert condition["reason"] == "Unschedulable"
             assert condition["message"] == '0/2 nodes are available: could not find ResourceClaim "late".'
-            await place.admin.create(RESOURCE_CLAIMS, claim("late", DRIVER), NS)
-            assert await place.bound("p")
+            await row.admin.create(RESOURCE_CLAIMS, claim("late", DRIVER), NS)
+            assert await row.bound("p")
 
     asyncio.run(story())
 
 
 def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
     async def story() -> None:
-        async with town(controllers=False) as place:
-            await furnish(place)
-            process = await place.start(replace(QUICK, generated_seconds=0.7))
+        async with town(controllers=False) as row:
+            await furnish(row)
+            process = await row.start(replace(QUICK, generated_seconds=0.7))
             began = time.monotonic()
-            await place.admin.create(PODS, claiming_pod("p", "t"), NS)
-            assert "not created yet" in (await place.told("p"))["message"]
+            await row.admin.create(PODS, claiming_pod("p", "t"), NS)
+            assert "not created yet" in (await row.told("p"))["message"]
             assert time.monotonic() - began >= 0.7
             assert process.world.queue.lengths()["gated"] == 1
 
@@ -212,30 +210,30 @@ def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
 
 def test_less_important_pods_make_room() -> None:
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1")
-            process = await place.start()
-            await place.pod("low", "3")
-            await place.bound("low")
-            await place.admin.create(
+        async with town() as row:
+            await row.node("n1")
+            process = await row.start()
+            await row.pod("low", "3")
+            await row.bound("low")
+            await row.admin.create(
                 PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000, "description": ""}
             )
-            await place.pod("high", "3", priorityClassName="high")
-            tree = await place.until(
-                lambda: place.admin.get(PODS, "high", NS), lambda one: one["status"].get("nominatedNodeName")
+            await row.pod("high", "3", priorityClassName="high")
+            tree = await row.until(
+                lambda: row.admin.get(PODS, "high", NS), lambda one: one["status"].get("nominatedNodeName")
             )
             assert tree["status"]["nominatedNodeName"] == "n1"
             # The nomination and the eviction are written side by side.
-            victim = await place.until(
-                lambda: place.admin.get(PODS, "low", NS), lambda one: one["metadata"].get("deletionTimestamp")
+            victim = await row.until(
+                lambda: row.admin.get(PODS, "low", NS), lambda one: one["metadata"].get("deletionTimestamp")
             )
             reasons = [each.get("reason") for each in victim["status"]["conditions"]]
             assert "PreemptionByScheduler" in reasons
-            await place.pod("sneaky", "3")
-            await place.admin.delete(PODS, "low", NS, grace=0)
-            assert await place.bound("high") == "n1"
+            await row.pod("sneaky", "3")
+            await row.admin.delete(PODS, "low", NS, grace=0)
+            assert await row.bound("high") == "n1"
             assert len(process.world.nominations) == 0
-            assert (await place.admin.get(PODS, "sneaky", NS))["spec"].get("nodeName") is None
+            assert (await row.admin.get(PODS, "sneaky", NS))["spec"].get("nodeName") is None
 
     asyncio.run(story())
 
@@ -244,39 +242,39 @@ def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
     """As after a restart: a claim is allocated and reserved for a pod that has to go elsewhere."""
 
     async def story() -> None:
-        async with town() as place:
-            await furnish(place)
-            made = await place.pod(
+        async with town() as row:
+            await furnish(row)
+            made = await row.pod(
                 "p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}], nodeSelector={"a": "2"}
             )
-            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
-            await _allocate(place, "c", "n1", made)
-            await place.start()
-            assert await place.bound("p") == "n2"
-            status = (await place.admin.get(RESOURCE_CLAIMS, "c", NS))["status"]
+            await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+            await _allocate(row, "c", "n1", made)
+            await row.start()
+            assert await row.bound("p") == "n2"
+            status = (await row.admin.get(RESOURCE_CLAIMS, "c", NS))["status"]
             assert [each["pool"] for each in status["allocation"]["devices"]["results"]] == ["n2"]
 
     asyncio.run(story())
 
 
-async def _allocate(place: Town, name: str, machine: str, user: Tree) -> None:
+async def _allocate(row: Town, name: str, machine: str, user: Tree) -> None:
     result = {"request": "gpu", "driver": DRIVER, "pool": machine, "device": "gpu-0"}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [machine]}]}
     allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
     consumer = {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}
     body = {"status": {"allocation": allocation, "reservedFor": [consumer]}}
-    await place.admin.patch(RESOURCE_CLAIMS, name, body, NS, subresource="status")
+    await row.admin.patch(RESOURCE_CLAIMS, name, body, NS, subresource="status")
 
 
 def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
     async def story() -> None:
-        async with town(controllers=False) as place:
-            await furnish(place)
-            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
-            await _allocate(place, "c", "n1", {"metadata": {"name": "ghost", "uid": "nobody"}})
-            await place.start()
-            await place.until(
-                lambda: place.admin.get(RESOURCE_CLAIMS, "c", NS),
+        async with town(controllers=False) as row:
+            await furnish(row)
+            await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+            await _allocate(row, "c", "n1", {"metadata": {"name": "ghost", "uid": "nobody"}})
+            await row.start()
+            await row.until(
+                lambda: row.admin.get(RESOURCE_CLAIMS, "c", NS),
                 lambda one: not one.get("status", {}).get("allocation"),
             )
 
@@ -294,27 +292,27 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
     monkeypatch.setattr(loop_module, "schedule_one", fail_for_one)
 
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1")
-            process = await place.start()
-            await place.pod("bad")
-            await place.pod("good")
-            assert await place.bound("good") == "n1"
-            condition = await place.told("bad")
+        async with town() as row:
+            await row.node("n1")
+            process = await row.start()
+            await row.pod("bad")
+            await row.pod("good")
+            assert await row.bound("good") == "n1"
+            condition = await row.told("bad")
             assert condition["reason"] == "SchedulerError"
             assert condition["message"] == "ZeroDivisionError: a bug"
             assert process.world.queue.lengths()["backoff"] == 1
             monkeypatch.setattr(loop_module, "schedule_one", decide)
-            assert await place.bound("bad") == "n1"
+            assert await row.bound("bad") == "n1"
 
     asyncio.run(story())
 
 
 def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1")
-            process = await place.start(replace(QUICK, stop_seconds=0.2))
+        async with town() as row:
+            await row.node("n1")
+            process = await row.start(replace(QUICK, stop_seconds=0.2))
             gate, bind = asyncio.Event(), process.writer.bind
 
             async def slowly(*arguments: Any) -> None:
@@ -322,28 +320,28 @@ def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPa
                 await bind(*arguments)
 
             monkeypatch.setattr(process.writer, "bind", slowly)
-            await place.pod("p")
-            await place.until(_constantly(None), lambda _: process.loop and process.loop.in_flight)
+            await row.pod("p")
+            await row.until(_constantly(None), lambda _: process.loop and process.loop.in_flight)
             process.stop()
             await asyncio.sleep(0.05)
             gate.set()
-            await place.stop(process)
-            assert await place.bound("p") == "n1"
+            await row.stop(process)
+            assert await row.bound("p") == "n1"
 
-            again = await place.start(replace(QUICK, stop_seconds=0.05))
+            again = await row.start(replace(QUICK, stop_seconds=0.05))
 
             async def never(*arguments: Any) -> None:
                 await asyncio.Event().wait()
 
             monkeypatch.setattr(again.writer, "bind", never)
-            await place.pod("q")
-            await place.until(_constantly(None), lambda _: again.loop and again.loop.in_flight)
+            await row.pod("q")
+            await row.until(_constantly(None), lambda _: again.loop and again.loop.in_flight)
             began = time.monotonic()
-            await place.stop(again)
+            await row.stop(again)
             assert time.monotonic() - began < 5
             assert len(again.world.snapshot.assumed) == 1, "it may still land"
-            await place.start()
-            assert await place.bound("q") == "n1"
+            await row.start()
+            assert await row.bound("q") == "n1"
 
     asyncio.run(story())
 
@@ -354,27 +352,27 @@ def elected(seconds: float = 2.0) -> SchedulerSettings:
 
 def test_one_of_two_works_and_the_other_takes_over() -> None:
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1", cpu="32")
-            first = await place.start(elected(), "first")
-            await place.until(_constantly(None), lambda _: first.leading)
-            second = await place.start(elected(), "second")
-            await place.pod("a")
-            await place.bound("a")
+        async with town() as row:
+            await row.node("n1", cpu="32")
+            first = await row.start(elected(), "first")
+            await row.until(_constantly(None), lambda _: first.leading)
+            second = await row.start(elected(), "second")
+            await row.pod("a")
+            await row.bound("a")
             assert (first.leading, second.leading) == (True, False)
             # an orderly end hands over at once
-            await place.stop(first)
-            await place.pod("b")
-            await place.bound("b")
+            await row.stop(first)
+            await row.pod("b")
+            await row.bound("b")
             assert second.leading
             # a sudden one after the lease has run out
-            third = await place.start(elected(), "third")
-            await place.kill(second)
-            await place.pod("c")
-            await place.bound("c")
+            third = await row.start(elected(), "third")
+            await row.kill(second)
+            await row.pod("c")
+            await row.bound("c")
             assert third.leading
             snapshot = third.world.snapshot
-            await place.until(_constantly(None), lambda _: len(snapshot.booked_keys()) == 3)
+            await row.until(_constantly(None), lambda _: len(snapshot.pod_keys()) == 3)
             assert verify(snapshot) == []
 
     asyncio.run(story())
@@ -382,10 +380,10 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
 
 def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1")
-            process = await place.start(elected(), "ours")
-            await place.until(_constantly(None), lambda _: process.leading)
+        async with town() as row:
+            await row.node("n1")
+            process = await row.start(elected(), "ours")
+            await row.until(_constantly(None), lambda _: process.leading)
             begun = asyncio.Event()
 
             async def hang(*arguments: Any) -> None:
@@ -393,19 +391,19 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
                 await asyncio.Event().wait()
 
             monkeypatch.setattr(process.writer, "bind", hang)
-            await place.pod("p")
+            await row.pod("p")
             await begun.wait()
-            lease = await place.admin.get(LEASES, "plimsoll-scheduler", "kube-system")
+            lease = await row.admin.get(LEASES, "plimsoll-scheduler", "kube-system")
             lease["spec"] |= {"holderIdentity": "theirs", "leaseDurationSeconds": 1}
-            await _insist(place.admin, lease)
-            await place.until(_constantly(None), lambda _: not process.leading)
+            await _insist(row.admin, lease)
+            await row.until(_constantly(None), lambda _: not process.leading)
             with pytest.raises(LeaseLostError):
-                await place.stop(process)
+                await row.stop(process)
             assert len(process.world.snapshot.assumed) == 1, "it may still land"
             with pytest.raises(LeaseLostError):
                 process._check_lease()
-            await place.start(elected(), "next")
-            assert await place.bound("p") == "n1", "their lease runs out, and a new process takes over"
+            await row.start(elected(), "next")
+            assert await row.bound("p") == "n1", "their lease runs out, and a new process takes over"
 
     asyncio.run(story())
 
@@ -418,9 +416,9 @@ async def _insist(client: Client, lease: Tree) -> None:
 
 def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
     async def story() -> None:
-        async with town() as place:
+        async with town() as row:
             allowed = False
-            client = place.server.client(SCHEDULER)
+            client = row.server.client(SCHEDULER)
             call = client.call
 
             async def refuse(method: str, path: str, **rest: Any) -> Any:
@@ -431,7 +429,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
             client.call = refuse  # type: ignore[method-assign]
             process = SchedulerProcess(client, replace(QUICK, listen="127.0.0.1:0"))
             task = asyncio.create_task(process.run())
-            await place.until(_constantly(None), lambda _: "nobody answers" in process.world.feed.missing())
+            await row.until(_constantly(None), lambda _: "nobody answers" in process.world.feed.missing())
             allowed = True
             await process.ready(SECONDS)
             assert process.world.feed.missing() == ""
@@ -443,32 +441,32 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
 
 def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1")
-            await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
-            await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+        async with town() as row:
+            await row.node("n1")
+            await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+            await row.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
             fabric = resource_slice("fabric", "n1")
             fabric["spec"]["devices"][0] |= {
                 "bindingConditions": ["attached"],
                 "bindingFailureConditions": ["broken"],
             }
-            await place.admin.create(RESOURCE_SLICES, fabric)
-            process = await place.start()
-            await place.admin.create(PODS, claiming_pod("g", "t"), NS)
+            await row.admin.create(RESOURCE_SLICES, fabric)
+            process = await row.start()
+            await row.admin.create(PODS, claiming_pod("g", "t"), NS)
 
             async def claims() -> list[Tree]:
-                found = await place.admin.list(RESOURCE_CLAIMS, NS)
+                found = await row.admin.list(RESOURCE_CLAIMS, NS)
                 return [decode_tree(raw) for raw in found.items]
 
-            (held,) = await place.until(
+            (held,) = await row.until(
                 claims, lambda all: [c for c in all if c.get("status", {}).get("allocation")]
             )
-            events = await place.until(
-                lambda: place.admin.list(EVENTS, NS),
+            events = await row.until(
+                lambda: row.admin.list(EVENTS, NS),
                 lambda found: [raw for raw in found.items if b"waiting for binding conditions" in raw],
             )
             assert len(events.items) == 1
-            waiting = await place.admin.get(PODS, "g", NS)
+            waiting = await row.admin.get(PODS, "g", NS)
             assert "nodeName" not in waiting["spec"]
             (result,) = held["status"]["allocation"]["devices"]["results"]
             ready = {"type": "attached", "status": "True", "reason": "Done", "message": ""}
@@ -476,8 +474,8 @@ def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
             device = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [ready]}
             name = held["metadata"]["name"]
             patch = {"status": {"devices": [device]}}
-            await place.admin.patch(RESOURCE_CLAIMS, name, patch, NS, subresource="status")
-            assert await place.bound("g") == "n1"
+            await row.admin.patch(RESOURCE_CLAIMS, name, patch, NS, subresource="status")
+            assert await row.bound("g") == "n1"
             assert verify(process.world.snapshot) == []
 
     asyncio.run(story())
@@ -487,19 +485,19 @@ def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pyt
     """A claim is allocated where its pod cannot go: events that wake the pod do not release it twice."""
 
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1")
-            await place.node("n2")
-            await place.devices("n1", "n2")
-            await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
-            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+        async with town() as row:
+            await row.node("n1")
+            await row.node("n2")
+            await row.devices("n1", "n2")
+            await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+            await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
             found = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
             term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
             allocation = {"devices": {"results": [found]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
-            await place.admin.patch(
+            await row.admin.patch(
                 RESOURCE_CLAIMS, "c", {"status": {"allocation": allocation}}, NS, subresource="status"
             )
-            process = await place.start()
+            process = await row.start()
             calls: list[str] = []
             gate = asyncio.Event()
             unreserve = process.writer.unreserve
@@ -513,17 +511,17 @@ def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pyt
             tree = pod("p")
             tree["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
             tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
-            await place.admin.patch(NODES, "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
-            made = await place.admin.create(PODS, tree, NS)
+            await row.admin.patch(NODES, "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
+            made = await row.admin.create(PODS, tree, NS)
             key = made["metadata"]["uid"]
-            await place.until(_constantly(None), lambda _: calls)
+            await row.until(_constantly(None), lambda _: calls)
             for number in range(3):  # things that would wake it
-                await place.admin.patch(NODES, "n2", {"metadata": {"labels": {"round": str(number)}}})
+                await row.admin.patch(NODES, "n2", {"metadata": {"labels": {"round": str(number)}}})
                 await asyncio.sleep(0.05)
-            assert process.world.queue.where(key) is Where.IN_FLIGHT
+            assert process.world.queue.state_of(key) is QueueState.IN_FLIGHT
             assert calls == ["unreserve"]
             gate.set()
-            assert await place.bound("p") == "n2"
+            assert await row.bound("p") == "n2"
             assert calls == ["unreserve"]
 
     asyncio.run(story())

@@ -48,16 +48,16 @@ async def deliver(process: SchedulerProcess, late: Late) -> list[int]:
     return codes
 
 
-async def make_devices(place: Town, count: int) -> None:
-    await place.node("n1", cpu="8")
-    await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
-    await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
-    await place.devices("n1", count=count)
+async def make_devices(row: Town, count: int) -> None:
+    await row.node("n1", cpu="8")
+    await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+    await row.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+    await row.devices("n1", count=count)
 
 
-async def allocated(place: Town) -> list[str]:
+async def allocated(row: Town) -> list[str]:
     """The devices in the statuses of all claims."""
-    listing = await place.admin.list(RESOURCE_CLAIMS, NS)
+    listing = await row.admin.list(RESOURCE_CLAIMS, NS)
     statuses = [decode_tree(raw).get("status") or {} for raw in listing.items]
     found = [status["allocation"]["devices"]["results"] for status in statuses if status.get("allocation")]
     return sorted(result["device"] for results in found for result in results)
@@ -69,11 +69,11 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
     method: str, elect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story() -> None:
-        async with town() as place:
-            await make_devices(place, 2)
+        async with town() as row:
+            await make_devices(row, 2)
             settings = elected() if elect else QUICK
-            first = await place.start(settings, "first")
-            await place.until(_constantly(None), lambda _: first.leading)
+            first = await row.start(settings, "first")
+            await row.until(_constantly(None), lambda _: first.leading)
             late = await hold_back(first, monkeypatch, method)
             if method == "unreserve":
 
@@ -82,18 +82,18 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
 
                 monkeypatch.setattr(first.writer, "bind", refuse)
             for name in ("a", "b"):
-                await place.admin.create(PODS, claiming_pod(name, "t"), NS)
-            await place.until(_constantly(None), lambda _: len(late) == 2)
-            await place.kill(first)
+                await row.admin.create(PODS, claiming_pod(name, "t"), NS)
+            await row.until(_constantly(None), lambda _: len(late) == 2)
+            await row.kill(first)
             # Others want the same devices.
             for name in ("c", "d"):
-                await place.admin.create(PODS, claiming_pod(name, "t"), NS)
-            second = await place.start(settings, "second")
-            await place.until(_constantly(None), lambda _: len(second.world.snapshot.booked_keys()) == 2)
+                await row.admin.create(PODS, claiming_pod(name, "t"), NS)
+            second = await row.start(settings, "second")
+            await row.until(_constantly(None), lambda _: len(second.world.snapshot.pod_keys()) == 2)
             codes = await deliver(first, late)
             assert codes == [409, 409]
-            await place.until(_constantly(None), lambda _: not second.world.snapshot.assumed)
-            assert await allocated(place) == ["gpu-0", "gpu-1"]
+            await row.until(_constantly(None), lambda _: not second.world.snapshot.assumed)
+            assert await allocated(row) == ["gpu-0", "gpu-1"]
             assert verify(second.world.snapshot) == []
             assert find_overdrafts(second.world.snapshot) == []
 
@@ -104,15 +104,15 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
     """The node is full with a pod whose binding lands between the new leader's listing and its fence."""
 
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1", cpu="2")
-            first = await place.start(elected(), "first")
-            await place.until(_constantly(None), lambda _: first.leading)
+        async with town() as row:
+            await row.node("n1", cpu="2")
+            first = await row.start(elected(), "first")
+            await row.until(_constantly(None), lambda _: first.leading)
             late = await hold_back(first, monkeypatch, "bind")
-            await place.pod("a", cpu="2")
-            await place.until(_constantly(None), lambda _: late)
-            await place.kill(first)
-            second = SchedulerProcess(place.server.client(), elected(), identity="second")
+            await row.pod("a", cpu="2")
+            await row.until(_constantly(None), lambda _: late)
+            await row.kill(first)
+            second = SchedulerProcess(row.server.client(), elected(), identity="second")
             refresh = second.world.feed.refresh_allocations
 
             async def land_then() -> None:
@@ -121,10 +121,10 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
 
             monkeypatch.setattr(second.world.feed, "refresh_allocations", land_then)
             task = asyncio.create_task(second.run())
-            await place.pod("b", cpu="2")
-            await place.bound("a")
-            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
-            pods = [await place.admin.get(PODS, name, NS) for name in ("a", "b")]
+            await row.pod("b", cpu="2")
+            await row.bound("a")
+            await row.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            pods = [await row.admin.get(PODS, name, NS) for name in ("a", "b")]
             assert [tree["spec"].get("nodeName") for tree in pods] == ["n1", None]
             second.stop()
             await task
@@ -134,18 +134,18 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
 
 def test_a_released_lease_needs_no_fence() -> None:
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1", cpu="2")
-            await place.pod("large", cpu="4")
-            first = await place.start(elected(), "first")
-            await place.until(_constantly(None), lambda _: first.world.queue.lengths()["unschedulable"])
-            fence = (await place.admin.get(PODS, "large", NS))["metadata"]["annotations"][FENCE_KEY]
-            await place.stop(first)
-            second = await place.start(elected(), "second")
-            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+        async with town() as row:
+            await row.node("n1", cpu="2")
+            await row.pod("large", cpu="4")
+            first = await row.start(elected(), "first")
+            await row.until(_constantly(None), lambda _: first.world.queue.lengths()["unschedulable"])
+            fence = (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"][FENCE_KEY]
+            await row.stop(first)
+            second = await row.start(elected(), "second")
+            await row.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
             assert second._election is not None
             assert second._election.was_released
-            tree = await place.admin.get(PODS, "large", NS)
+            tree = await row.admin.get(PODS, "large", NS)
             assert tree["metadata"]["annotations"][FENCE_KEY] == fence
 
     asyncio.run(story())
@@ -155,11 +155,11 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
     """The watch of the standby hangs while the leader fills the node; then the leader is gone."""
 
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1", cpu="2")
-            first = await place.start(elected(), "first")
-            await place.until(_constantly(None), lambda _: first.leading)
-            second = await place.start(elected(), "second")
+        async with town() as row:
+            await row.node("n1", cpu="2")
+            first = await row.start(elected(), "first")
+            await row.until(_constantly(None), lambda _: first.leading)
+            second = await row.start(elected(), "second")
             (pods,) = [each for each in second.world.feed.informers if each.endpoint.plural == "pods"]
 
             async def hang() -> None:
@@ -169,12 +169,12 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             assert pods._interruptible is not None
             pods._interruptible.cancel()
             await asyncio.sleep(0)
-            await place.pod("a", cpu="2")
-            await place.bound("a")
-            assert not second.world.snapshot.booked_keys(), "it has not heard of it"
-            await place.stop(first)
-            await place.until(_constantly(None), lambda _: second._scheduling.is_set())
-            assert len(second.world.snapshot.booked_keys()) == 1
+            await row.pod("a", cpu="2")
+            await row.bound("a")
+            assert not second.world.snapshot.pod_keys(), "it has not heard of it"
+            await row.stop(first)
+            await row.until(_constantly(None), lambda _: second._scheduling.is_set())
+            assert len(second.world.snapshot.pod_keys()) == 1
 
     asyncio.run(story())
 
@@ -183,10 +183,10 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
     """Asked to stop before everything is fenced: the next leader has to do it."""
 
     async def story() -> None:
-        async with town() as place:
-            await place.node("n1", cpu="2")
-            await place.pod("large", cpu="4")
-            first = SchedulerProcess(place.server.client(SCHEDULER), elected(0.1), identity="first")
+        async with town() as row:
+            await row.node("n1", cpu="2")
+            await row.pod("large", cpu="4")
+            first = SchedulerProcess(row.server.client(SCHEDULER), elected(0.1), identity="first")
             fencing = asyncio.Event()
 
             async def hang(pod: Any) -> None:
@@ -199,10 +199,10 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
             first.stop()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            second = await place.start(elected(), "second")
-            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            second = await row.start(elected(), "second")
+            await row.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
             assert second._election is not None
             assert not second._election.was_released
-            assert FENCE_KEY in (await place.admin.get(PODS, "large", NS))["metadata"]["annotations"]
+            assert FENCE_KEY in (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"]
 
     asyncio.run(story())

@@ -21,7 +21,7 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.requests import Options
 from plimsoll.scheduler.binding.writes import FINALIZER
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
 from plimsoll.scheduler.result import Placement
 from tests.unit.apiserver.build import Bench
@@ -104,13 +104,13 @@ class World:
         pod = await self.pod()
         assert pod is not None
         claims = tuple([await self.claim(name) for name in CLAIMS])
-        task = Task(pod, claims, Options())
+        pod_info = PodInfo(pod, claims, Options())
         allocations = {
             each.metadata.name: convert(results(f"gpu-{each.metadata.name}", **more), AllocationResult)
-            for each in task.waiting
+            for each in pod_info.unallocated_claims
         }
         bills = (Bill(charge(NEW, "2")), Bill(charge(BEGUN, "3"))) if charges else ()
-        return Placement(task, 0, NODE, allocations, bills)
+        return Placement(pod_info, 0, NODE, allocations, bills)
 
     def hear(self, claim: ResourceClaim) -> None:
         known = self.heard.get(claim.metadata.name)

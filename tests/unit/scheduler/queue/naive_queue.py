@@ -8,26 +8,32 @@ from dataclasses import dataclass, field
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import pod_key
-from plimsoll.scheduler.queue import QueueSettings, Where
-from plimsoll.scheduler.queue.events import Happening, Kind
-from plimsoll.scheduler.queue.queueing_hints import can_help, own_change, rules_of
+from plimsoll.scheduler.queue import QueueSettings, QueueState
+from plimsoll.scheduler.queue.events import ClusterEvent, EventKind
+from plimsoll.scheduler.queue.queueing_hints import affected_rules, can_help, rules_affected_by_update
 from plimsoll.scheduler.reasons import NodeReason, Rule
 
-_CLAIMS = (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED)
+_CLAIMS = (
+    EventKind.CLAIM_CHANGED,
+    EventKind.CLAIM_FREED,
+    EventKind.VOLUME_CLAIM_CHANGED,
+)
 
 
-def naive_helps(happening: Happening, rules: frozenset[Rule], pod: Pod, room: bool = True) -> bool:
+def naive_helps(event: ClusterEvent, rules: frozenset[Rule], pod: Pod, needs_capacity: bool = True) -> bool:
     """Whether a happening may help a pod, every rule asked one after the other."""
     if not rules:
         return True
-    return any(can_help(happening, rule, pod, rules, room) for rule in rules if rule in rules_of(happening))
+    return any(
+        can_help(event, rule, pod, rules, needs_capacity) for rule in rules if rule in affected_rules(event)
+    )
 
 
 @dataclass
 class Waiter:
     pod: Pod
     since: int
-    where: Where
+    where: QueueState
     number: int  #: which of those of one moment it was
     failures: int = 0
     errors: int = 0
@@ -35,10 +41,10 @@ class Waiter:
     due: int = 0
     eager: int = 0
     early: bool = False
-    room: bool = True
+    needs_capacity: bool = True
     rules: frozenset[Rule] = frozenset()
     watched: frozenset[str] = frozenset()
-    missed: list[Happening] = field(default_factory=list)
+    missed: list[ClusterEvent] = field(default_factory=list)
     changed: frozenset[Rule] = frozenset()
     activated: bool = False
     gone: bool = False
@@ -55,19 +61,19 @@ class NaiveQueue:
         self.waiters: dict[str, Waiter] = {}
         self.number = self.retries = self.firsts = self.turns = 0
 
-    def _to(self, waiter: Waiter, where: Where) -> None:
+    def _to(self, waiter: Waiter, where: QueueState) -> None:
         waiter.where = where
 
     def _stamp(self, waiter: Waiter, now: int) -> None:
         self.number += 1
         waiter.since, waiter.number = now, self.number
 
-    def _those(self, where: Where) -> list[Waiter]:
+    def _those(self, where: QueueState) -> list[Waiter]:
         return [each for each in self.waiters.values() if each.where is where]
 
     def _ready(self, waiter: Waiter, now: int) -> None:
         self._stamp(waiter, now)
-        self._to(waiter, Where.GATED if waiter.pod.spec.scheduling_gates else Where.ACTIVE)
+        self._to(waiter, QueueState.GATED if waiter.pod.spec.scheduling_gates else QueueState.ACTIVE)
 
     def _wait_ms(self, count: int) -> int:
         wait = self.settings.initial_backoff_ms
@@ -80,7 +86,7 @@ class NaiveQueue:
         if known is None and pod.spec.node_name:
             return
         if known is None:
-            self.waiters[pod_key(pod)] = made = Waiter(pod, now, Where.ACTIVE, 0)
+            self.waiters[pod_key(pod)] = made = Waiter(pod, now, QueueState.ACTIVE, 0)
             self._ready(made, now)
         elif known.gone:
             known.again = None if pod.spec.node_name else pod
@@ -96,16 +102,16 @@ class NaiveQueue:
             self.remove(pod_key(pod))
             return
         old, waiter.pod = waiter.pod, pod
-        changed = own_change(old, pod)
-        if waiter.where is Where.IN_FLIGHT:
+        changed = rules_affected_by_update(old, pod)
+        if waiter.where is QueueState.IN_FLIGHT:
             waiter.changed |= changed
-        elif waiter.where in (Where.ACTIVE, Where.BACKOFF):
+        elif waiter.where in (QueueState.ACTIVE, QueueState.BACKOFF):
             if (old.spec.priority or 0) != waiter.priority:
                 self._to(waiter, waiter.where)
-        elif waiter.where is Where.UNSCHEDULABLE:
+        elif waiter.where is QueueState.UNSCHEDULABLE:
             if (changed & waiter.rules) if waiter.rules else changed:
-                self._to(waiter, Where.ACTIVE if waiter.due <= now else Where.BACKOFF)
-        elif waiter.where is Where.GATED:
+                self._to(waiter, QueueState.ACTIVE if waiter.due <= now else QueueState.BACKOFF)
+        elif waiter.where is QueueState.GATED:
             if not pod.spec.scheduling_gates:
                 self._ready(waiter, now)
         elif changed:
@@ -113,14 +119,14 @@ class NaiveQueue:
 
     def remove(self, key: str) -> None:
         waiter = self.waiters.get(key)
-        if waiter is not None and waiter.where is Where.IN_FLIGHT:
+        if waiter is not None and waiter.where is QueueState.IN_FLIGHT:
             waiter.gone, waiter.again = True, None
         elif waiter is not None:
             del self.waiters[key]
 
     def _land(self, key: str, now: int) -> Waiter | None:
         waiter = self.waiters.get(key)
-        if waiter is None or waiter.where is not Where.IN_FLIGHT:
+        if waiter is None or waiter.where is not QueueState.IN_FLIGHT:
             return None
         if waiter.gone:
             del self.waiters[key]
@@ -131,16 +137,18 @@ class NaiveQueue:
 
     def done(self, key: str, now: int) -> None:
         waiter = self.waiters.get(key)
-        if waiter is not None and waiter.where is Where.IN_FLIGHT:
+        if waiter is not None and waiter.where is QueueState.IN_FLIGHT:
             del self.waiters[key]
             if waiter.again is not None:
                 self.add(waiter.again, now)
 
-    def fail(self, key: str, rules: frozenset[Rule], now: int, *, room: bool = True) -> None:
+    def mark_unschedulable(
+        self, key: str, rules: frozenset[Rule], now: int, *, needs_capacity: bool = True
+    ) -> None:
         waiter = self._land(key, now)
         if waiter is None:
             return
-        waiter.errors, waiter.rules, waiter.room = 0, rules, room
+        waiter.errors, waiter.rules, waiter.needs_capacity = 0, rules, needs_capacity
         if waiter.early:
             waiter.eager -= 1
         else:
@@ -149,12 +157,12 @@ class NaiveQueue:
             waiter.due = now + self._wait_ms(waiter.failures)
             waiter.eager = self.settings.eager_tries
         self._stamp(waiter, now)
-        helped = any(naive_helps(each, rules, waiter.pod, room) for each in waiter.missed)
+        helped = any(naive_helps(each, rules, waiter.pod, needs_capacity) for each in waiter.missed)
         helped = helped or bool(waiter.changed & rules if rules else waiter.changed)
         if waiter.activated:
-            self._to(waiter, Where.ACTIVE)
+            self._to(waiter, QueueState.ACTIVE)
         else:
-            self._to(waiter, Where.BACKOFF if helped else Where.UNSCHEDULABLE)
+            self._to(waiter, QueueState.BACKOFF if helped else QueueState.UNSCHEDULABLE)
 
     def retry(self, key: str, now: int) -> None:
         waiter = self._land(key, now)
@@ -163,14 +171,14 @@ class NaiveQueue:
         waiter.errors += 1
         waiter.due, waiter.rules = now + self._wait_ms(waiter.errors), frozenset()
         self._stamp(waiter, now)
-        self._to(waiter, Where.ACTIVE if waiter.activated else Where.BACKOFF)
+        self._to(waiter, QueueState.ACTIVE if waiter.activated else QueueState.BACKOFF)
 
     def hold(self, pod: Pod, why: NodeReason, now: int) -> None:
         key = pod_key(pod)
         known = self.waiters.get(key)
         if known is None:
-            known = self.waiters[key] = Waiter(pod, now, Where.HELD, 0)
-        was_in_flight = known.where is Where.IN_FLIGHT
+            known = self.waiters[key] = Waiter(pod, now, QueueState.HELD, 0)
+        was_in_flight = known.where is QueueState.IN_FLIGHT
         if was_in_flight:
             known.attempts -= 1
             if self._land(key, now) is None:
@@ -181,29 +189,29 @@ class NaiveQueue:
         if was_in_flight and (known.changed or any(self._concerns(each, known) for each in known.missed)):
             self._ready(known, now)
         else:
-            self._to(known, Where.HELD)
+            self._to(known, QueueState.HELD)
 
     @staticmethod
-    def _concerns(happening: Happening, waiter: Waiter) -> bool:
-        meta = happening.object.metadata
+    def _concerns(event: ClusterEvent, waiter: Waiter) -> bool:
+        meta = event.object.metadata
         if meta.namespace != waiter.pod.metadata.namespace:
             return False
-        if happening.kind is Kind.POD_DELETED:
-            names = {*claim_names(happening.old).values()}
-            return not happening.old.spec.node_name and not waiter.watched.isdisjoint(names)
-        return happening.kind in _CLAIMS and meta.name in waiter.watched
+        if event.kind is EventKind.POD_DELETED:
+            names = {*claim_names(event.old).values()}
+            return not event.old.spec.node_name and not waiter.watched.isdisjoint(names)
+        return event.kind in _CLAIMS and meta.name in waiter.watched
 
-    def happen(self, happening: Happening, now: int) -> int:
-        for each in self._those(Where.IN_FLIGHT):
-            each.missed.append(happening)
+    def on_event(self, event: ClusterEvent, now: int) -> int:
+        for each in self._those(QueueState.IN_FLIGHT):
+            each.missed.append(event)
         helped = [
             each
-            for each in self._those(Where.UNSCHEDULABLE)
-            if naive_helps(happening, each.rules, each.pod, each.room)
+            for each in self._those(QueueState.UNSCHEDULABLE)
+            if naive_helps(event, each.rules, each.pod, each.needs_capacity)
         ]
         for each in helped:
-            self._to(each, Where.ACTIVE if each.due <= now else Where.BACKOFF)
-        held = [each for each in self._those(Where.HELD) if self._concerns(happening, each)]
+            self._to(each, QueueState.ACTIVE if each.due <= now else QueueState.BACKOFF)
+        held = [each for each in self._those(QueueState.HELD) if self._concerns(event, each)]
         for each in sorted(held, key=lambda waiter: pod_key(waiter.pod)):
             self._ready(each, now)
         return len(helped) + len(held)
@@ -213,24 +221,24 @@ class NaiveQueue:
             waiter = self.waiters.get(key)
             if waiter is None or waiter.gone:
                 continue
-            if waiter.where is Where.IN_FLIGHT:
+            if waiter.where is QueueState.IN_FLIGHT:
                 waiter.activated = True
-            elif waiter.where in (Where.BACKOFF, Where.UNSCHEDULABLE):
-                self._to(waiter, Where.ACTIVE)
+            elif waiter.where in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
+                self._to(waiter, QueueState.ACTIVE)
 
     def pop(self, now: int) -> str | None:
-        for each in self._those(Where.BACKOFF):
+        for each in self._those(QueueState.BACKOFF):
             if each.due <= now:
-                self._to(each, Where.ACTIVE)
-        for each in self._those(Where.UNSCHEDULABLE):
+                self._to(each, QueueState.ACTIVE)
+        for each in self._those(QueueState.UNSCHEDULABLE):
             if each.since + self.settings.flush_ms <= now:
-                self._to(each, Where.ACTIVE if each.due <= now else Where.BACKOFF)
+                self._to(each, QueueState.ACTIVE if each.due <= now else QueueState.BACKOFF)
         chosen = self._choose()
         if chosen is None:
             return None
-        chosen.early = chosen.where is Where.BACKOFF
+        chosen.early = chosen.where is QueueState.BACKOFF
         chosen.where, chosen.missed, chosen.changed, chosen.activated = (
-            Where.IN_FLIGHT,
+            QueueState.IN_FLIGHT,
             [],
             frozenset(),
             False,
@@ -239,7 +247,7 @@ class NaiveQueue:
         return pod_key(chosen.pod)
 
     def _choose(self) -> Waiter | None:
-        active = sorted(self._those(Where.ACTIVE), key=lambda e: (-e.priority, e.since, e.number))
+        active = sorted(self._those(QueueState.ACTIVE), key=lambda e: (-e.priority, e.since, e.number))
         fresh = next((each for each in active if not each.attempts), None)
         tried = [each for each in active if each.attempts]
         enough = self.settings.retries_in_a_row
@@ -270,7 +278,7 @@ class NaiveQueue:
     def _early(self) -> Waiter | None:
         early = [
             each
-            for each in self._those(Where.BACKOFF)
+            for each in self._those(QueueState.BACKOFF)
             if each.rules and each.eager > 0 and each.failures <= self.settings.eager_failures
         ]
         return min(early, key=lambda e: (-e.priority, e.since, e.number), default=None)

@@ -9,11 +9,16 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.queue import Attempt, PodQueue, QueueSettings, Where
+from plimsoll.scheduler.queue import QueuedPodInfo, QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.backoff import backoff_ms
-from plimsoll.scheduler.queue.events import Happening, Kind, classify, released
-from plimsoll.scheduler.queue.in_flight_events import FlightLog
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.queue.events import (
+    ClusterEvent,
+    EventKind,
+    classify_change,
+    make_release_event,
+)
+from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from tests.unit.scheduler.build import claim, node, pod
 
 RESOURCES = frozenset({Rule.RESOURCES})
@@ -22,11 +27,11 @@ DEVICES = frozenset({Rule.DEVICES})
 PATIENT = QueueSettings(eager_failures=0)
 
 
-def named(attempt: Attempt | None) -> str | None:
+def named(attempt: QueuedPodInfo | None) -> str | None:
     return None if attempt is None else attempt.pod.metadata.name
 
 
-def drain(queue: PodQueue, now: int) -> list[str]:
+def drain(queue: SchedulingQueue, now: int) -> list[str]:
     """Pop everything; each pod is done at once."""
     found = []
     while (attempt := queue.pop(now)) is not None:
@@ -36,14 +41,14 @@ def drain(queue: PodQueue, now: int) -> list[str]:
 
 
 def missing(name: str) -> NodeReason:
-    return NodeReason(Rule.DEVICES, Sentence.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": name})
+    return NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": name})
 
 
-NOT_MADE = NodeReason(Rule.DEVICES, Sentence.CLAIM_NOT_MADE, Code.UNRESOLVABLE, {"pod": "p"})
+NOT_MADE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, Code.UNRESOLVABLE, {"pod": "p"})
 
 
-def gone(name: str = "other", **fields: Any) -> Happening:
-    found = classify(pod(name, node="n", **fields), None)
+def gone(name: str = "other", **fields: Any) -> ClusterEvent:
+    found = classify_change(pod(name, node="n", **fields), None)
     assert found is not None
     return found
 
@@ -52,14 +57,14 @@ def gone(name: str = "other", **fields: Any) -> Happening:
 
 
 def test_the_most_important_pod_is_next_then_the_oldest() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     for number, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", None), ("d", 5), ("e", -1)]):
         queue.add(pod(name, priority=priority), number)
     assert drain(queue, 10) == ["b", "d", "a", "c", "e"]
 
 
 def test_pods_of_one_moment_come_in_the_order_they_were_added() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     names = [f"p{number}" for number in (3, 1, 2, 9, 7)]
     for name in names:
         queue.add(pod(name), 0)
@@ -67,15 +72,15 @@ def test_pods_of_one_moment_come_in_the_order_they_were_added() -> None:
 
 
 def test_an_attempt_says_how_often_and_since_when() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 5)
-    assert queue.pop(7) == Attempt(pod("p"), "uid-p", 1, 5, 7)
+    assert queue.pop(7) == QueuedPodInfo(pod("p"), "uid-p", 1, 5, 7)
     queue.retry("uid-p", 8)
-    assert queue.pop(1008) == Attempt(pod("p"), "uid-p", 2, 5, 7)
+    assert queue.pop(1008) == QueuedPodInfo(pod("p"), "uid-p", 2, 5, 7)
 
 
 def test_adding_a_pod_twice_is_hearing_of_it_again() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.add(pod("p", priority=3), 1)
     assert len(queue) == 1
@@ -98,7 +103,7 @@ def test_no_backoff_at_all() -> None:
 
 
 def test_errors_back_off_and_come_back_by_time() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     now = 0
     for wait in (1000, 2000, 4000, 8000, 10_000):
@@ -112,14 +117,14 @@ def test_errors_back_off_and_come_back_by_time() -> None:
 
 
 def test_a_refusal_ends_a_row_of_errors() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     for now in (0, 1000):
         assert queue.pop(now) is not None
         queue.retry("uid-p", now)
     assert queue.pop(3000) is not None
-    queue.fail("uid-p", RESOURCES, 3000)
-    assert queue.happen(gone(), 3000) == 1
+    queue.mark_unschedulable("uid-p", RESOURCES, 3000)
+    assert queue.on_event(gone(), 3000) == 1
     assert queue.next_due(3000) == 1000, "its first failure"
     assert queue.pop(4000) is not None
     queue.retry("uid-p", 4000)
@@ -127,108 +132,108 @@ def test_a_refusal_ends_a_row_of_errors() -> None:
 
 
 def test_a_pod_that_is_woken_waits_for_the_end_of_its_backoff() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
-    queue.fail("uid-p", RESOURCES, 0)
-    assert queue.where("uid-p") is Where.UNSCHEDULABLE
+    queue.mark_unschedulable("uid-p", RESOURCES, 0)
+    assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
     assert queue.pop(5000) is None, "time alone does not help it"
-    assert queue.happen(gone(), 5000) == 1
+    assert queue.on_event(gone(), 5000) == 1
     assert named(queue.pop(5000)) == "p"
-    queue.fail("uid-p", RESOURCES, 5000)
-    assert queue.happen(gone(), 5001) == 1
-    assert queue.where("uid-p") is Where.BACKOFF
+    queue.mark_unschedulable("uid-p", RESOURCES, 5000)
+    assert queue.on_event(gone(), 5001) == 1
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
     assert queue.next_due(5001) == 1999
     assert queue.pop(6999) is None
     assert named(queue.pop(7000)) == "p"
 
 
 def test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done() -> None:
-    queue = PodQueue(QueueSettings(eager_tries=2))
+    queue = SchedulingQueue(QueueSettings(eager_tries=2))
     queue.add(pod("p"), 0)
     assert named(queue.pop(0)) == "p"
     for now in (1, 2):
-        queue.fail("uid-p", RESOURCES, now)
-        queue.happen(gone(), now)
+        queue.mark_unschedulable("uid-p", RESOURCES, now)
+        queue.on_event(gone(), now)
         queue.add(pod("new"), now)
         assert named(queue.pop(now)) == "new"
         queue.done("uid-new")
         assert queue.next_due(now) == 0
         assert named(queue.pop(now)) == "p"
-    queue.fail("uid-p", RESOURCES, 3)
-    queue.happen(gone(), 3)
+    queue.mark_unschedulable("uid-p", RESOURCES, 3)
+    queue.on_event(gone(), 3)
     assert queue.pop(3) is None, "that is enough for one back-off"
     assert queue.next_due(3) == 998, "which has not become longer"
     assert named(queue.pop(1001)) == "p"
-    queue.fail("uid-p", RESOURCES, 1001)
-    queue.happen(gone(), 1002)
+    queue.mark_unschedulable("uid-p", RESOURCES, 1001)
+    queue.on_event(gone(), 1002)
     assert named(queue.pop(1002)) == "p", "and again in the next"
-    queue.fail("uid-p", RESOURCES, 1002)
+    queue.mark_unschedulable("uid-p", RESOURCES, 1002)
     assert queue.pop(4000) is None
 
 
 def test_who_failed_often_is_not_tried_early() -> None:
-    queue = PodQueue(QueueSettings(eager_failures=2))
+    queue = SchedulingQueue(QueueSettings(eager_failures=2))
     queue.add(pod("p"), 0)
     for now in (0, 5000, 10_000):
-        queue.happen(gone(), now)
+        queue.on_event(gone(), now)
         assert named(queue.pop(now)) == "p"
-        queue.fail("uid-p", RESOURCES, now)
-    queue.happen(gone(), 10_001)
+        queue.mark_unschedulable("uid-p", RESOURCES, now)
+    queue.on_event(gone(), 10_001)
     assert queue.pop(13_999) is None
     assert queue.next_due(13_000) == 1000
 
 
 def test_who_has_slept_for_long_begins_anew() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     now = 0
     for wait in (1000, 2000, 4000, 8000, 10_000):
         assert queue.pop(now) is not None
-        queue.fail("uid-p", RESOURCES, now)
-        queue.happen(gone(), now)
+        queue.mark_unschedulable("uid-p", RESOURCES, now)
+        queue.on_event(gone(), now)
         assert queue.next_due(now) == wait
         now += 20_000 if wait == 10_000 else wait
     assert queue.pop(now) is not None
-    queue.fail("uid-p", RESOURCES, now)
-    queue.happen(gone(), now)
+    queue.mark_unschedulable("uid-p", RESOURCES, now)
+    queue.on_event(gone(), now)
     assert queue.next_due(now) == 10_000, "twenty seconds are not long"
     now += 20_001
     assert queue.pop(now) is not None
-    queue.fail("uid-p", RESOURCES, now)
-    queue.happen(gone(), now)
+    queue.mark_unschedulable("uid-p", RESOURCES, now)
+    queue.on_event(gone(), now)
     assert queue.next_due(now) == 1000
 
 
 def test_a_pod_after_an_error_is_never_early() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
     queue.retry("uid-p", 0)
-    queue.happen(gone(), 1)
+    queue.on_event(gone(), 1)
     assert queue.pop(1) is None
     assert queue.next_due(1) == 999
 
 
 def test_after_a_long_time_a_pod_is_tried_whatever_happened() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
-    queue.fail("uid-p", RESOURCES, 10)
+    queue.mark_unschedulable("uid-p", RESOURCES, 10)
     assert queue.next_due(10) == 300_000
     assert queue.pop(300_009) is None
     assert named(queue.pop(300_010)) == "p"
 
 
 def test_without_rules_whatever_happens_helps() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
-    queue.fail("uid-p", frozenset(), 0)
-    assert queue.where("uid-p") is Where.UNSCHEDULABLE
-    happening = classify(None, node("n"))
-    assert happening is not None
-    assert queue.happen(happening, 2000) == 1
+    queue.mark_unschedulable("uid-p", frozenset(), 0)
+    assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
+    event = classify_change(None, node("n"))
+    assert event is not None
+    assert queue.on_event(event, 2000) == 1
     assert named(queue.pop(2000)) == "p"
 
 
@@ -236,7 +241,7 @@ def test_without_rules_whatever_happens_helps() -> None:
 
 
 def test_a_gated_pod_waits_until_its_gates_are_gone() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p", scheduling_gates=[{"name": "one"}, {"name": "two"}]), 0)
     assert queue.pop(0) is None
     assert queue.lengths()["gated"] == 1
@@ -250,25 +255,25 @@ def test_a_gated_pod_waits_until_its_gates_are_gone() -> None:
 
 
 def test_a_held_pod_comes_back_by_its_claim_alone() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p", claims=["mine", "also"]), 0)
     attempt = queue.pop(0)
     assert attempt is not None
     queue.hold(attempt.pod, missing("mine"), 0)
-    assert queue.where("uid-p") is Where.HELD
+    assert queue.state_of("uid-p") is QueueState.HELD
     assert queue.lengths()["gated"] == 1
     assert queue.next_due(0) is None
     assert queue.pop(1_000_000) is None
     for other in ("also", "else"):
-        happening = classify(None, claim(other))
-        assert happening is not None
-        assert queue.happen(happening, 1) == 0
-    elsewhere = classify(None, claim("mine", namespace="away"))
+        event = classify_change(None, claim(other))
+        assert event is not None
+        assert queue.on_event(event, 1) == 0
+    elsewhere = classify_change(None, claim("mine", namespace="away"))
     assert elsewhere is not None
-    assert queue.happen(elsewhere, 1) == 0
-    mine = classify(None, claim("mine"))
+    assert queue.on_event(elsewhere, 1) == 0
+    mine = classify_change(None, claim("mine"))
     assert mine is not None
-    assert queue.happen(mine, 2) == 1
+    assert queue.on_event(mine, 2) == 1
     again = queue.pop(2)
     assert again is not None
     assert again.attempts == 1, "being held is no attempt"
@@ -276,7 +281,7 @@ def test_a_held_pod_comes_back_by_its_claim_alone() -> None:
 
 
 def test_a_pod_held_for_a_generated_claim_comes_back_by_its_own_status() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     template: dict[str, Any] = {"resource_claims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
     waiting = pod("p", **template)
     queue.hold(waiting, NOT_MADE, 0)
@@ -291,78 +296,78 @@ def test_a_pod_held_for_a_generated_claim_comes_back_by_its_own_status() -> None
 
 
 def test_a_claim_that_comes_while_its_pod_is_looked_at_is_not_missed() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p", claims=["mine"]), 0)
     attempt = queue.pop(0)
     assert attempt is not None
-    mine = classify(None, claim("mine"))
+    mine = classify_change(None, claim("mine"))
     assert mine is not None
-    queue.happen(mine, 0)
+    queue.on_event(mine, 0)
     queue.hold(attempt.pod, missing("mine"), 0)
     assert named(queue.pop(0)) == "p"
 
 
 def test_a_pod_that_waits_for_a_promised_claim_comes_back_when_the_promise_does() -> None:
     """Two pods share a claim; the first is on its way to a node, and then is not."""
-    queue, pending = PodQueue(), Sentence.CLAIM_PENDING
+    queue, pending = SchedulingQueue(), ReasonMessage.CLAIM_PENDING
     queue.add(pod("second", claims=["mine"]), 0)
     attempt = queue.pop(0)
     assert attempt is not None
     why = NodeReason(Rule.DEVICES, pending, Code.UNRESOLVABLE, {"claim": "default/mine"})
     queue.hold(attempt.pod, why, 0)
-    assert queue.happen(released(pod("else", claims=["yours"])), 1) == 0
-    assert queue.happen(released(pod("first", claims=["mine"])), 1) == 1
+    assert queue.on_event(make_release_event(pod("else", claims=["yours"])), 1) == 0
+    assert queue.on_event(make_release_event(pod("first", claims=["mine"])), 1) == 1
     assert named(queue.pop(1)) == "second"
     queue.hold(attempt.pod, why, 1)
-    written = classify(claim("mine"), claim("mine", reserved=["first"]))
+    written = classify_change(claim("mine"), claim("mine", reserved=["first"]))
     assert written is not None
-    assert queue.happen(written, 2) == 1
+    assert queue.on_event(written, 2) == 1
 
 
 # -- in flight
 
 
 def test_what_happens_in_flight_is_not_lost() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
-    assert queue.happen(gone(), 1) == 0
-    queue.fail("uid-p", RESOURCES, 2)
-    assert queue.where("uid-p") is Where.BACKOFF
+    assert queue.on_event(gone(), 1) == 0
+    queue.mark_unschedulable("uid-p", RESOURCES, 2)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
     assert named(queue.pop(1002)) == "p"
 
 
 def test_what_happens_in_flight_and_cannot_help_wakes_nobody() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
-    queue.happen(Happening(Kind.TAINT_RULE_CHANGED), 1)
-    queue.fail("uid-p", RESOURCES, 2)
-    assert queue.where("uid-p") is Where.UNSCHEDULABLE
+    queue.on_event(ClusterEvent(EventKind.TAINT_RULE_CHANGED), 1)
+    queue.mark_unschedulable("uid-p", RESOURCES, 2)
+    assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
 
 
 def test_what_happened_before_the_attempt_is_no_matter() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("early"), 0)
     queue.add(pod("late"), 0)
     queue.pop(0)
-    queue.happen(gone(), 1)
+    queue.on_event(gone(), 1)
     queue.pop(2)
-    queue.fail("uid-late", RESOURCES, 3)
-    queue.fail("uid-early", RESOURCES, 3)
-    assert queue.where("uid-late") is Where.UNSCHEDULABLE
-    assert queue.where("uid-early") is Where.BACKOFF
+    queue.mark_unschedulable("uid-late", RESOURCES, 3)
+    queue.mark_unschedulable("uid-early", RESOURCES, 3)
+    assert queue.state_of("uid-late") is QueueState.UNSCHEDULABLE
+    assert queue.state_of("uid-early") is QueueState.BACKOFF
 
 
 def test_the_log_of_a_long_flight_has_an_end() -> None:
-    log = FlightLog(kept=3)
+    log = InFlightEvents(kept=3)
     log.begin("long")
     for _ in range(3):
-        log.note(gone())
+        log.add(gone())
     log.begin("short")
     assert len(log.since("long") or ()) == 3
     assert log.since("short") == []
-    log.note(gone())
+    log.add(gone())
     assert log.since("long") is None
     assert len(log.since("short") or ()) == 1
     log.end("long")
@@ -373,23 +378,23 @@ def test_the_log_of_a_long_flight_has_an_end() -> None:
 
 
 def test_a_pod_whose_missed_happenings_are_forgotten_is_tried_again() -> None:
-    queue = PodQueue(PATIENT)
-    queue._log = FlightLog(kept=2)
+    queue = SchedulingQueue(PATIENT)
+    queue._log = InFlightEvents(kept=2)
     queue.add(pod("p"), 0)
     queue.pop(0)
     for _ in range(3):
-        queue.happen(Happening(Kind.TAINT_RULE_CHANGED), 1)
-    queue.fail("uid-p", RESOURCES, 2)
-    assert queue.where("uid-p") is Where.BACKOFF
+        queue.on_event(ClusterEvent(EventKind.TAINT_RULE_CHANGED), 1)
+    queue.mark_unschedulable("uid-p", RESOURCES, 2)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
 def test_an_update_in_flight_counts_after_it() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
     queue.update(pod("p", tolerations=[{"operator": "Exists"}]), 1)
-    queue.fail("uid-p", frozenset({Rule.TAINTS}), 2)
-    assert queue.where("uid-p") is Where.BACKOFF
+    queue.mark_unschedulable("uid-p", frozenset({Rule.TAINTS}), 2)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
     again = queue.pop(1002)
     assert again is not None
     assert again.pod.spec.tolerations, "the pod as it is now"
@@ -399,13 +404,13 @@ def test_an_update_in_flight_counts_after_it() -> None:
 
 
 def test_conditions_do_not_wake_a_pod() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
-    queue.fail("uid-p", RESOURCES, 0)
+    queue.mark_unschedulable("uid-p", RESOURCES, 0)
     told = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
     queue.update(pod("p", status=told, metadata={"resourceVersion": "7"}), 60_000)
-    assert queue.where("uid-p") is Where.UNSCHEDULABLE
+    assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
     assert queue.pod("uid-p") == pod("p", status=told, metadata={"resourceVersion": "7"})
 
 
@@ -424,16 +429,16 @@ def test_conditions_do_not_wake_a_pod() -> None:
     ],
 )
 def test_a_change_of_the_pod_itself(rule: Rule, change: dict[str, Any], woken: bool) -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
-    queue.fail("uid-p", frozenset({rule}), 0)
+    queue.mark_unschedulable("uid-p", frozenset({rule}), 0)
     queue.update(pod("p", **change), 5000)
-    assert (queue.where("uid-p") is Where.ACTIVE) is woken
+    assert (queue.state_of("uid-p") is QueueState.ACTIVE) is woken
 
 
 def test_a_priority_that_changes_changes_the_order() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     for name in ("a", "b", "c"):
         queue.add(pod(name, priority=1), 0)
     queue.update(pod("c", priority=2), 1)
@@ -449,8 +454,8 @@ def test_a_priority_that_changes_changes_the_order() -> None:
         pod("p", status={"phase": "Failed"}),
     ],
 )
-@pytest.mark.parametrize("where", [each for each in Where if each is not Where.IN_FLIGHT])
-def test_a_pod_that_needs_no_node_any_more_leaves_from_anywhere(end: Pod, where: Where) -> None:
+@pytest.mark.parametrize("where", [each for each in QueueState if each is not QueueState.IN_FLIGHT])
+def test_a_pod_that_needs_no_node_any_more_leaves_from_anywhere(end: Pod, where: QueueState) -> None:
     queue = _with_pod_in(where)
     queue.update(end, 1)
     assert "uid-p" not in queue
@@ -459,38 +464,38 @@ def test_a_pod_that_needs_no_node_any_more_leaves_from_anywhere(end: Pod, where:
     assert queue.pop(10_000_000) is None
 
 
-@pytest.mark.parametrize("where", [each for each in Where if each is not Where.IN_FLIGHT])
-def test_a_pod_is_removed_from_anywhere(where: Where) -> None:
+@pytest.mark.parametrize("where", [each for each in QueueState if each is not QueueState.IN_FLIGHT])
+def test_a_pod_is_removed_from_anywhere(where: QueueState) -> None:
     queue = _with_pod_in(where)
     queue.remove("uid-p")
     queue.remove("uid-p")
     assert not len(queue)
     assert not any(queue.lengths().values())
-    happening = classify(None, claim("mine"))
-    assert happening is not None
-    assert queue.happen(happening, 2) == 0
+    event = classify_change(None, claim("mine"))
+    assert event is not None
+    assert queue.on_event(event, 2) == 0
 
 
-def _with_pod_in(where: Where) -> PodQueue:
-    queue = PodQueue(PATIENT)
-    gates = [{"name": "gate"}] if where is Where.GATED else []
+def _with_pod_in(where: QueueState) -> SchedulingQueue:
+    queue = SchedulingQueue(PATIENT)
+    gates = [{"name": "gate"}] if where is QueueState.GATED else []
     queue.add(pod("p", claims=["mine"], scheduling_gates=gates), 0)
-    if where is Where.HELD:
+    if where is QueueState.HELD:
         queue.hold(pod("p", claims=["mine"]), missing("mine"), 0)
-    elif where in (Where.BACKOFF, Where.UNSCHEDULABLE):
+    elif where in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
         queue.pop(0)
-        if where is Where.BACKOFF:
+        if where is QueueState.BACKOFF:
             queue.retry("uid-p", 0)
         else:
-            queue.fail("uid-p", DEVICES, 0)
-    assert queue.where("uid-p") is where
+            queue.mark_unschedulable("uid-p", DEVICES, 0)
+    assert queue.state_of("uid-p") is where
     return queue
 
 
 @pytest.mark.parametrize("how", ["done", "fail", "retry", "hold"])
 @pytest.mark.parametrize("back", [False, True])
 def test_a_pod_that_goes_in_flight(how: str, back: bool) -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
     queue.remove("uid-p")
@@ -499,7 +504,7 @@ def test_a_pod_that_goes_in_flight(how: str, back: bool) -> None:
     if how == "done":
         queue.done("uid-p", 2)
     elif how == "fail":
-        queue.fail("uid-p", RESOURCES, 2)
+        queue.mark_unschedulable("uid-p", RESOURCES, 2)
     elif how == "retry":
         queue.retry("uid-p", 2)
     else:
@@ -513,13 +518,13 @@ def test_a_pod_that_goes_in_flight(how: str, back: bool) -> None:
 
 
 def test_what_is_said_about_a_pod_that_is_not_in_flight_is_nothing() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.done("uid-p")
-    queue.fail("uid-p", RESOURCES, 0)
+    queue.mark_unschedulable("uid-p", RESOURCES, 0)
     queue.retry("uid-p", 0)
-    queue.fail("uid-unknown", RESOURCES, 0)
-    assert queue.where("uid-p") is Where.ACTIVE
+    queue.mark_unschedulable("uid-unknown", RESOURCES, 0)
+    assert queue.state_of("uid-p") is QueueState.ACTIVE
     assert len(queue) == 1
 
 
@@ -527,37 +532,37 @@ def test_what_is_said_about_a_pod_that_is_not_in_flight_is_nothing() -> None:
 
 
 def test_an_activated_pod_does_not_back_off() -> None:
-    queue = PodQueue(PATIENT)
+    queue = SchedulingQueue(PATIENT)
     for name in ("slept", "backed", "flew"):
         queue.add(pod(name), 0)
     for _ in range(3):
         queue.pop(0)
-    queue.fail("uid-slept", RESOURCES, 0)
+    queue.mark_unschedulable("uid-slept", RESOURCES, 0)
     queue.retry("uid-backed", 0)
     assert queue.activate(["uid-slept", "uid-backed", "uid-flew", "uid-unknown"], 1) == 3
-    queue.fail("uid-flew", RESOURCES, 2)
+    queue.mark_unschedulable("uid-flew", RESOURCES, 2)
     assert drain(queue, 2) == ["slept", "backed", "flew"]
 
 
 def test_a_pod_that_gives_its_place_back_wakes_others() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p", cpu="1"), 0)
     queue.pop(0)
-    queue.fail("uid-p", RESOURCES, 0)
-    assert queue.happen(released(pod("assumed", cpu="1")), 1) == 1
+    queue.mark_unschedulable("uid-p", RESOURCES, 0)
+    assert queue.on_event(make_release_event(pod("assumed", cpu="1")), 1) == 1
 
 
 def test_numbers_for_those_who_watch() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     for name in ("a", "b", "c"):
         queue.add(pod(name), 0)
         queue.pop(0)
-    queue.fail("uid-a", RESOURCES, 0)
-    queue.fail("uid-b", RESOURCES | DEVICES, 0)
+    queue.mark_unschedulable("uid-a", RESOURCES, 0)
+    queue.mark_unschedulable("uid-b", RESOURCES | DEVICES, 0)
     assert queue.in_flight() == 1
     assert len(queue) == 3
-    assert queue.waiting_for() == {Rule.RESOURCES: 2, Rule.DEVICES: 1}
+    assert queue.unschedulable_by_rule() == {Rule.RESOURCES: 2, Rule.DEVICES: 1}
     assert queue.lengths() == {"active": 0, "backoff": 0, "unschedulable": 2, "gated": 0}
-    queue.happen(gone(), 1)
-    assert queue.waiting_for() == {}
+    queue.on_event(gone(), 1)
+    assert queue.unschedulable_by_rule() == {}
     assert {each.metadata.name for each in queue} == {"a", "b", "c"}

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.scheduler.queue import PodQueue, QueueSettings
-from plimsoll.scheduler.queue.events import Happening, Kind, classify
+from plimsoll.scheduler.queue import QueueSettings, SchedulingQueue
+from plimsoll.scheduler.queue.events import ClusterEvent, EventKind, classify_change
 from plimsoll.scheduler.reasons import Rule
 from tests.unit.scheduler.build import node, pod
 
 RESOURCES = frozenset({Rule.RESOURCES})
-GONE = Happening(Kind.POD_DELETED, old=pod("gone", node="n"))
+GONE = ClusterEvent(EventKind.POD_DELETED, old=pod("gone", node="n"))
 
 
-def _flood(queue: PodQueue, count: int, **fields: Any) -> None:
+def _flood(queue: SchedulingQueue, count: int, **fields: Any) -> None:
     """So many pods that have been tried once and fit nowhere."""
     for number in range(count):
         queue.add(pod(f"hopeless-{number}", **fields), 0)
     for _ in range(count):
         attempt = queue.pop(0)
         assert attempt is not None
-        queue.fail(attempt.key, RESOURCES, 0)
+        queue.mark_unschedulable(attempt.key, RESOURCES, 0)
 
 
-def _pops_until(queue: PodQueue, name: str, now: int, limit: int) -> int:
+def _pops_until(queue: SchedulingQueue, name: str, now: int, limit: int) -> int:
     """How many pods are tried until this one is; the others fail again, and everything wakes them."""
     for count in range(1, limit):
         attempt = queue.pop(now)
         assert attempt is not None
         if attempt.pod.metadata.name == name:
             return count
-        queue.fail(attempt.key, RESOURCES, now)
-        queue.happen(GONE, now)
+        queue.mark_unschedulable(attempt.key, RESOURCES, now)
+        queue.on_event(GONE, now)
     raise AssertionError(f"{name} was not tried in {limit} attempts")
 
 
 def test_sleeping_pods_cost_others_nothing() -> None:
-    queue = PodQueue()
+    queue = SchedulingQueue()
     _flood(queue, 500, cpu="64", priority=1000)
     queue.add(pod("placeable", cpu="1"), 1)
     assert _pops_until(queue, "placeable", 1, 3) == 1
@@ -44,33 +44,33 @@ def test_sleeping_pods_cost_others_nothing() -> None:
 
 def test_a_flood_of_important_hopeless_pods_does_not_starve_others() -> None:
     """Ten thousand important pods that are woken over and over, without any back-off to slow them down."""
-    queue = PodQueue(QueueSettings(max_backoff_ms=0))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 10_000, priority=1000)
-    assert queue.happen(GONE, 1) == 10_000
+    assert queue.on_event(GONE, 1) == 10_000
     queue.add(pod("placeable"), 2)
     assert _pops_until(queue, "placeable", 2, 20) == 9
 
 
 def test_a_less_important_retry_has_its_turn_too() -> None:
-    queue = PodQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=4))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=4))
     _flood(queue, 300, priority=1000)
     for now in (1, 2):
-        assert queue.happen(GONE, now) == 300
+        assert queue.on_event(GONE, now) == 300
         for _ in range(300):
             attempt = queue.pop(now)
             assert attempt is not None
-            queue.fail(attempt.key, RESOURCES, now)
+            queue.mark_unschedulable(attempt.key, RESOURCES, now)
     queue.add(pod("placeable"), 3)
     assert queue.pop(3) is not None
-    queue.fail("uid-placeable", RESOURCES, 3)
-    assert queue.happen(GONE, 4) == 301
+    queue.mark_unschedulable("uid-placeable", RESOURCES, 3)
+    assert queue.on_event(GONE, 4) == 301
     assert _pops_until(queue, "placeable", 4, 12) == 5
 
 
 def test_first_attempts_come_before_retries() -> None:
-    queue = PodQueue(QueueSettings(max_backoff_ms=0))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 50)
-    queue.happen(GONE, 1)
+    queue.on_event(GONE, 1)
     queue.add(pod("new"), 2)
     queue.add(pod("important", priority=1), 2)
     assert _pops_until(queue, "important", 2, 5) == 1
@@ -78,20 +78,20 @@ def test_first_attempts_come_before_retries() -> None:
 
 
 def test_more_important_retries_come_before_first_attempts() -> None:
-    queue = PodQueue(QueueSettings(max_backoff_ms=0))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 3, priority=1)
-    queue.happen(GONE, 1)
+    queue.on_event(GONE, 1)
     queue.add(pod("new"), 2)
     found = [queue.pop(2) for _ in range(4)]
     assert [each.pod.spec.priority for each in found if each is not None] == [1, 1, 1, None]
 
 
 def test_new_pods_do_not_keep_retries_waiting_for_ever() -> None:
-    queue = PodQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=8))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=8))
     queue.add(pod("again"), 0)
     assert queue.pop(0) is not None
-    queue.fail("uid-again", RESOURCES, 0)
-    queue.happen(GONE, 1)
+    queue.mark_unschedulable("uid-again", RESOURCES, 0)
+    queue.on_event(GONE, 1)
     for number in range(20):
         queue.add(pod(f"new-{number}"), 1)
         attempt = queue.pop(1)
@@ -103,10 +103,10 @@ def test_new_pods_do_not_keep_retries_waiting_for_ever() -> None:
 
 
 def test_a_new_pod_is_never_passed_by_a_less_important_one() -> None:
-    queue = PodQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=2))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=2))
     _flood(queue, 40, priority=9)
     _flood(queue, 40, priority=-9)
-    queue.happen(GONE, 1)
+    queue.on_event(GONE, 1)
     for number in range(20):
         queue.add(pod(f"new-{number}", priority=0), 1)
     seen, waiting = list[int](), 20
@@ -122,26 +122,26 @@ def test_a_new_pod_is_never_passed_by_a_less_important_one() -> None:
 
 def test_whoever_fails_again_and_again_comes_less_and_less_often() -> None:
     """An hour of a hopeless pod that something seems to help all the time: a try every ten seconds."""
-    queue, tries = PodQueue(), 0
+    queue, tries = SchedulingQueue(), 0
     queue.add(pod("hopeless"), 0)
     for now in range(0, 3_600_000, 250):
         attempt = queue.pop(now)
         if attempt is not None:
             tries += 1
-            queue.fail(attempt.key, RESOURCES, now)
-        queue.happen(GONE, now)
+            queue.mark_unschedulable(attempt.key, RESOURCES, now)
+        queue.on_event(GONE, now)
     assert 355 <= tries <= 380
 
 
 def test_a_node_wakes_those_it_is_large_enough_for() -> None:
-    queue = PodQueue(QueueSettings(max_backoff_ms=0))
+    queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 100, cpu="64")
     queue.add(pod("modest", cpu="2"), 0)
     assert queue.pop(0) is not None
-    queue.fail("uid-modest", RESOURCES, 0)
-    added = classify(None, node("n", cpu="8"))
+    queue.mark_unschedulable("uid-modest", RESOURCES, 0)
+    added = classify_change(None, node("n", cpu="8"))
     assert added is not None
-    assert queue.happen(added, 1) == 1
+    assert queue.on_event(added, 1) == 1
     found = queue.pop(1)
     assert found is not None
     assert found.pod.metadata.name == "modest"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.queue import PodQueue, QueueSettings, Where
-from plimsoll.scheduler.queue.events import Happening, Room, classify, released
-from plimsoll.scheduler.queue.unschedulable_pods import Waiting
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
+from plimsoll.scheduler.queue.events import ClusterEvent, NodeCapacity, classify_change, make_release_event
+from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from tests.unit.scheduler.build import claim, device, device_class, node, pod, resource_slice
 from tests.unit.scheduler.queue.naive_queue import NaiveQueue, naive_helps
 
@@ -98,14 +98,16 @@ _BOUND = [
 ]
 _ROOMS = [
     None,
-    Room(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": 500, "pods": 3}, 0),
-    Room(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": 2000, "pods": 0}, None),
-    Room(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": -500, "memory": -1, "pods": 3}, 1),
-    Room(node("n1", taints=["t:NoSchedule"]), {"cpu": 8000, "pods": 110}, {"cpu": 7000, "pods": 3}, 5),
+    NodeCapacity(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": 500, "pods": 3}, 0),
+    NodeCapacity(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": 2000, "pods": 0}, None),
+    NodeCapacity(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": -500, "memory": -1, "pods": 3}, 1),
+    NodeCapacity(
+        node("n1", taints=["t:NoSchedule"]), {"cpu": 8000, "pods": 110}, {"cpu": 7000, "pods": 3}, 5
+    ),
 ]
 
 
-def _changes() -> list[Happening]:
+def _changes() -> list[ClusterEvent]:
     """Everything that can happen to these objects."""
     states: list[list[Any]] = [
         [None, *(each for each in _NODES if each.metadata.name == name)] for name in ("n1", "n2")
@@ -113,19 +115,22 @@ def _changes() -> list[Happening]:
     states += [[None, *_CLAIMS[:3]], [None, _CLAIMS[3]], [None, _CLAIMS[4]], [None, *_BOUND]]
     states += [[None, device_class("class-a")], [None, resource_slice("n1", [device("x")])]]
     found = [
-        classify(old, new, room)
+        classify_change(old, new, room)
         for same in states
         for old in same
         for new in same
         for room in (_ROOMS if same[-1] is _BOUND[-1] and new is None else [None])
         if old is not new
     ]
-    found += [released(pod("w", claims=["c1"])), *(released(pod("w"), room) for room in _ROOMS)]
+    found += [
+        make_release_event(pod("w", claims=["c1"])),
+        *(make_release_event(pod("w"), room) for room in _ROOMS),
+    ]
     return [each for each in found if each is not None]
 
 
 HAPPENINGS = _changes()
-happenings = st.sampled_from(HAPPENINGS)
+events = st.sampled_from(HAPPENINGS)
 
 _QUEUE = QueueSettings(
     initial_backoff_ms=10,
@@ -136,8 +141,8 @@ _QUEUE = QueueSettings(
     retries_in_a_row=2,
 )
 _WHY = [
-    NodeReason(Rule.DEVICES, Sentence.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": "c1"}),
-    NodeReason(Rule.DEVICES, Sentence.CLAIM_NOT_MADE, Code.UNRESOLVABLE, {"pod": "p"}),
+    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": "c1"}),
+    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, Code.UNRESOLVABLE, {"pod": "p"}),
 ]
 steps = st.lists(
     st.one_of(
@@ -150,12 +155,12 @@ steps = st.lists(
         st.tuples(st.just("hold"), pods, st.sampled_from(_WHY)),
         st.tuples(st.just("pop"), st.just(None), st.integers(1, 4)),
         st.tuples(st.just("done"), st.integers(0, 9), st.just(None)),
-        st.tuples(st.just("fail"), st.integers(0, 9), rule_sets),
-        st.tuples(st.just("fail"), st.integers(0, 9), rule_sets),
+        st.tuples(st.just("mark_unschedulable"), st.integers(0, 9), rule_sets),
+        st.tuples(st.just("mark_unschedulable"), st.integers(0, 9), rule_sets),
         st.tuples(st.just("retry"), st.integers(0, 9), st.just(None)),
         st.tuples(st.just("hold flying"), st.integers(0, 9), st.sampled_from(_WHY)),
-        st.tuples(st.just("happen"), happenings, st.just(None)),
-        st.tuples(st.just("happen"), happenings, st.just(None)),
+        st.tuples(st.just("on_event"), events, st.just(None)),
+        st.tuples(st.just("on_event"), events, st.just(None)),
         st.tuples(st.just("activate"), pods, st.just(None)),
         st.tuples(st.just("wait"), st.sampled_from([1, 5, 10, 30, 100, 500]), st.just(None)),
     ),
@@ -166,19 +171,19 @@ steps = st.lists(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_it_is_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
-    quick, naive, now = PodQueue(_QUEUE), NaiveQueue(_QUEUE), 0
+    quick, naive, now = SchedulingQueue(_QUEUE), NaiveQueue(_QUEUE), 0
     flying: list[tuple[str, Pod]] = []
     for what, subject, more in script:
-        if what in ("done", "fail", "retry", "hold flying"):
+        if what in ("done", "mark_unschedulable", "retry", "hold flying"):
             if not flying:
                 continue
             key, tried = flying.pop(subject % len(flying))
             if what == "done":
                 quick.done(key, now)
                 naive.done(key, now)
-            elif what == "fail":
-                quick.fail(key, more, now)
-                naive.fail(key, more, now)
+            elif what == "mark_unschedulable":
+                quick.mark_unschedulable(key, more, now)
+                naive.mark_unschedulable(key, more, now)
             elif what == "retry":
                 quick.retry(key, now)
                 naive.retry(key, now)
@@ -196,8 +201,8 @@ def test_it_is_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
             if all(key != subject.metadata.uid for key, _ in flying):
                 quick.hold(subject, more, now)
                 naive.hold(subject, more, now)
-        elif what == "happen":
-            assert quick.happen(subject, now) == naive.happen(subject, now)
+        elif what == "on_event":
+            assert quick.on_event(subject, now) == naive.on_event(subject, now)
         elif what == "wait":
             now += subject
         elif what in ("remove", "activate"):
@@ -215,22 +220,25 @@ def test_it_is_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
         _check(quick, naive, now, flying)
 
 
-def _check(quick: PodQueue, naive: NaiveQueue, now: int, flying: list[tuple[str, Pod]]) -> None:
-    assert {key: quick.where(key) for key in naive.waiters} == {
+def _check(quick: SchedulingQueue, naive: NaiveQueue, now: int, flying: list[tuple[str, Pod]]) -> None:
+    assert {key: quick.state_of(key) for key in naive.waiters} == {
         key: each.where for key, each in naive.waiters.items()
     }
     assert len(quick) == len(naive.waiters), "nobody is lost, nobody is made up"
-    assert {key for key, each in naive.waiters.items() if each.where is Where.IN_FLIGHT} == {
+    assert {key for key, each in naive.waiters.items() if each.where is QueueState.IN_FLIGHT} == {
         key for key, _ in flying
     }
     assert quick.in_flight() == len(flying)
     lengths = quick.lengths()
     assert sum(lengths.values()) + len(flying) == len(quick), "nobody is in two places"
-    assert lengths["gated"] == sum(each.where in (Where.GATED, Where.HELD) for each in naive.waiters.values())
+    assert lengths["gated"] == sum(
+        each.where in (QueueState.GATED, QueueState.HELD) for each in naive.waiters.values()
+    )
     due = quick.next_due(now)
     assert due is None or due >= 0
     if any(
-        each.where in (Where.ACTIVE, Where.BACKOFF, Where.UNSCHEDULABLE) for each in naive.waiters.values()
+        each.where in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE)
+        for each in naive.waiters.values()
     ):
         assert due is not None, "time will do something for them"
 
@@ -246,29 +254,41 @@ _USUAL = [frozenset({rule}) for rule in _RULES] + [
 def test_long_lives(seed: int) -> None:
     """The same with many pods, for long; what comes next depends on what there is."""
     dice = random.Random(seed)
-    quick, naive, now = PodQueue(_QUEUE), NaiveQueue(_QUEUE), 0
+    quick, naive, now = SchedulingQueue(_QUEUE), NaiveQueue(_QUEUE), 0
     flying: list[tuple[str, Pod]] = []
     usual = dice.sample(_USUAL, 4)
     for _ in range(400):
         what = dice.choices(
-            ["add", "update", "remove", "pop", "done", "fail", "retry", "hold", "happen", "activate", "wait"],
+            [
+                "add",
+                "update",
+                "remove",
+                "pop",
+                "done",
+                "mark_unschedulable",
+                "retry",
+                "hold",
+                "on_event",
+                "activate",
+                "wait",
+            ],
             [20, 4, 1, 30, 6, 25, 6, 2, 8, 1, 6],
         )[0]
         one = pod(f"p{dice.randrange(30)}", **dice.choice(_FIELDS))
         key = one.metadata.uid
-        if what in ("done", "fail", "retry", "hold") and flying:
+        if what in ("done", "mark_unschedulable", "retry", "hold") and flying:
             key, one = flying.pop(dice.randrange(len(flying)))
-        elif what in ("done", "fail", "retry", "hold"):
+        elif what in ("done", "mark_unschedulable", "retry", "hold"):
             continue
         more: list[Any] = [key]
         match what:
             case "add" | "update":
                 more = [one]
-            case "fail":
+            case "mark_unschedulable":
                 more = [key, dice.choice(usual)]
             case "hold":
                 more = [one, dice.choice(_WHY)]
-            case "happen":
+            case "on_event":
                 more = [dice.choice(HAPPENINGS)]
             case "activate":
                 more = [[key]]
@@ -284,9 +304,9 @@ def test_long_lives(seed: int) -> None:
             quick.remove(key)
             naive.remove(key)
         else:
-            extra = {"room": dice.random() < 0.5} if what == "fail" else {}
+            extra = {"needs_capacity": dice.random() < 0.5} if what == "mark_unschedulable" else {}
             answers = [getattr(each, what)(*more, now, **extra) for each in (quick, naive)]
-            if what == "happen":
+            if what == "on_event":
                 assert answers[0] == answers[1]
         _check(quick, naive, now, flying)
 
@@ -294,33 +314,31 @@ def test_long_lives(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_many_that_wait_for_the_same(seed: int) -> None:
     dice = random.Random(seed)
-    index, naive = Waiting(), dict[str, tuple[Pod, frozenset[Rule], bool]]()
+    index, naive = UnschedulablePods(), dict[str, tuple[Pod, frozenset[Rule], bool]]()
     usual = dice.sample(_USUAL, 3)
     for number in range(60):
         one = pod(f"p{number}", **dice.choice(_FIELDS))
         naive[f"k{number}"] = one, dice.choice(usual), dice.random() < 0.5
         index.add(f"k{number}", *naive[f"k{number}"])
-    for happening in HAPPENINGS:
-        assert {*index.helped(happening)} == {
-            key for key, (each, rules, room) in naive.items() if naive_helps(happening, rules, each, room)
+    for event in HAPPENINGS:
+        assert {*index.helped_by(event)} == {
+            key for key, (each, rules, room) in naive.items() if naive_helps(event, rules, each, room)
         }
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(pods, rule_sets), max_size=12), st.lists(happenings, max_size=6), st.data())
+@given(st.lists(st.tuples(pods, rule_sets), max_size=12), st.lists(events, max_size=6), st.data())
 def test_a_happening_finds_whom_it_helps(
-    waiting: list[tuple[Pod, frozenset[Rule]]], events: list[Happening], data: st.DataObject
+    waiting: list[tuple[Pod, frozenset[Rule]]], events: list[ClusterEvent], data: st.DataObject
 ) -> None:
-    index, naive = Waiting(), dict[str, tuple[Pod, frozenset[Rule]]]()
+    index, naive = UnschedulablePods(), dict[str, tuple[Pod, frozenset[Rule]]]()
     for number, (each, rules) in enumerate(waiting):
         index.add(f"k{number}", each, rules)
         naive[f"k{number}"] = (each, rules)
-    for happening in events:
-        found = index.helped(happening)
+    for event in events:
+        found = index.helped_by(event)
         assert len(found) == len({*found})
-        assert {*found} == {
-            key for key, (each, rules) in naive.items() if naive_helps(happening, rules, each)
-        }
+        assert {*found} == {key for key, (each, rules) in naive.items() if naive_helps(event, rules, each)}
         if naive:
             key = data.draw(st.sampled_from(sorted(naive)))
             assert index.remove(key)

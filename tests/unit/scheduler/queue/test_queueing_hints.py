@@ -19,12 +19,26 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.queue import PodQueue
-from plimsoll.scheduler.queue.events import Aspect, Happening, Kind, Room, classify, released, room_at
-from plimsoll.scheduler.queue.queueing_hints import VOLUMES, any_helps, can_help, rules_of, wants_room
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.queue import SchedulingQueue
+from plimsoll.scheduler.queue.events import (
+    ClusterEvent,
+    EventKind,
+    NodeCapacity,
+    UpdateType,
+    classify_change,
+    make_release_event,
+    node_capacity,
+)
+from plimsoll.scheduler.queue.queueing_hints import (
+    VOLUMES,
+    affected_rules,
+    any_event_helps,
+    can_help,
+    needs_capacity,
+)
 from plimsoll.scheduler.reasons import Rule
-from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.result import FitError
 from tests.unit.scheduler.build import (
     CLASS,
     charging_device,
@@ -34,9 +48,9 @@ from tests.unit.scheduler.build import (
     exactly,
     node,
     pod,
+    pod_info_of,
     resource_slice,
     snapshot_of,
-    task_of,
 )
 
 ZONE = "topology.kubernetes.io/zone"
@@ -49,8 +63,8 @@ def near(kind: str, app: str) -> dict[str, Any]:
     return {kind: {_MUST: [term]}}
 
 
-def happened(old: Any, new: Any, room: Room | None = None) -> Happening:
-    found = classify(old, new, room)
+def happened(old: Any, new: Any, room: NodeCapacity | None = None) -> ClusterEvent:
+    found = classify_change(old, new, room)
     assert found is not None
     return found
 
@@ -99,52 +113,52 @@ def _beating(ready: str) -> Any:
     ],
 )
 def test_what_helps_nobody(old: Any, new: Any) -> None:
-    assert classify(old, new) is None
+    assert classify_change(old, new) is None
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "kind", "aspects"),
+    ("old", "new", "kind", "updates"),
     [
-        (None, node("n"), Kind.NODE_ADDED, ""),
-        (node("n"), None, Kind.NODE_REMOVED, ""),
-        (node("n"), node("n", labels={"a": "b"}), Kind.NODE_CHANGED, "labels"),
-        (node("n", taints=["t:NoSchedule"]), node("n"), Kind.NODE_CHANGED, "taints"),
-        (node("n", unschedulable=True), node("n"), Kind.NODE_CHANGED, "schedulable"),
-        (node("n", cpu="4"), node("n", cpu="8", memory="1Gi"), Kind.NODE_CHANGED, "allocatable"),
-        (pod("p"), pod("p", node="n"), Kind.POD_ASSIGNED, ""),
-        (None, pod("p", node="n"), Kind.POD_ASSIGNED, ""),
-        (pod("p", node="n"), None, Kind.POD_DELETED, ""),
-        (pod("p", node="n"), pod("p", node="n", status={"phase": "Succeeded"}), Kind.POD_DELETED, ""),
-        (pod("p", status={"nominatedNodeName": "n"}), pod("p"), Kind.POD_DELETED, ""),
-        (pod("p", status={"nominatedNodeName": "n"}), pod("p", node="m"), Kind.POD_DELETED, ""),
-        (pod("p", status={"nominatedNodeName": "n"}), pod("p", node="n"), Kind.POD_ASSIGNED, ""),
-        (pod("p", node="n"), pod("p", node="n", labels={"a": "b"}), Kind.POD_UPDATED, "labels"),
-        (pod("p", node="n", cpu="2"), pod("p", node="n", cpu="1"), Kind.POD_UPDATED, "scaled down"),
+        (None, node("n"), EventKind.NODE_ADDED, ""),
+        (node("n"), None, EventKind.NODE_REMOVED, ""),
+        (node("n"), node("n", labels={"a": "b"}), EventKind.NODE_CHANGED, "labels"),
+        (node("n", taints=["t:NoSchedule"]), node("n"), EventKind.NODE_CHANGED, "taints"),
+        (node("n", unschedulable=True), node("n"), EventKind.NODE_CHANGED, "schedulable"),
+        (node("n", cpu="4"), node("n", cpu="8", memory="1Gi"), EventKind.NODE_CHANGED, "allocatable"),
+        (pod("p"), pod("p", node="n"), EventKind.POD_ASSIGNED, ""),
+        (None, pod("p", node="n"), EventKind.POD_ASSIGNED, ""),
+        (pod("p", node="n"), None, EventKind.POD_DELETED, ""),
+        (pod("p", node="n"), pod("p", node="n", status={"phase": "Succeeded"}), EventKind.POD_DELETED, ""),
+        (pod("p", status={"nominatedNodeName": "n"}), pod("p"), EventKind.POD_DELETED, ""),
+        (pod("p", status={"nominatedNodeName": "n"}), pod("p", node="m"), EventKind.POD_DELETED, ""),
+        (pod("p", status={"nominatedNodeName": "n"}), pod("p", node="n"), EventKind.POD_ASSIGNED, ""),
+        (pod("p", node="n"), pod("p", node="n", labels={"a": "b"}), EventKind.POD_UPDATED, "labels"),
+        (pod("p", node="n", cpu="2"), pod("p", node="n", cpu="1"), EventKind.POD_UPDATED, "scaled down"),
         (pod("p", node="n"), pod("p", node="n", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-         Kind.POD_UPDATED, "terminating"),
-        (None, claim("c"), Kind.CLAIM_CHANGED, ""),
-        (claim("c"), claim("c", results=[_RESULT]), Kind.CLAIM_CHANGED, ""),
+         EventKind.POD_UPDATED, "terminating"),
+        (None, claim("c"), EventKind.CLAIM_CHANGED, ""),
+        (claim("c"), claim("c", results=[_RESULT]), EventKind.CLAIM_CHANGED, ""),
         (claim("c", results=[_RESULT], reserved=["p"]), claim("c", results=[_RESULT]),
-         Kind.CLAIM_CHANGED, ""),
-        (claim("c", results=[_RESULT]), claim("c"), Kind.CLAIM_FREED, ""),
-        (claim("c", results=[_RESULT]), None, Kind.CLAIM_FREED, ""),
-        (None, device_class("k"), Kind.CLASS_CHANGED, ""),
-        (None, resource_slice("n", [device("d")]), Kind.SLICE_CHANGED, ""),
-        (resource_slice("n", [device("d")]), resource_slice("n", [device("e")]), Kind.SLICE_CHANGED, ""),
-        (resource_slice("n", [device("d")]), None, Kind.SLICE_CHANGED, ""),
-        (DeviceTaintRule(), None, Kind.TAINT_RULE_CHANGED, ""),
-        (Namespace(), Namespace(metadata=ObjectMeta(labels={"a": "b"})), Kind.NAMESPACE_CHANGED, ""),
-        (None, PersistentVolumeClaim(), Kind.VOLUME_CLAIM_CHANGED, ""),
-        (None, PersistentVolume(), Kind.VOLUME_CHANGED, ""),
-        (None, StorageClass(), Kind.STORAGE_CLASS_CHANGED, ""),
-        (None, CSINode(), Kind.CSI_NODE_CHANGED, ""),
-        (VolumeAttachment(), None, Kind.VOLUME_DETACHED, ""),
+         EventKind.CLAIM_CHANGED, ""),
+        (claim("c", results=[_RESULT]), claim("c"), EventKind.CLAIM_FREED, ""),
+        (claim("c", results=[_RESULT]), None, EventKind.CLAIM_FREED, ""),
+        (None, device_class("k"), EventKind.CLASS_CHANGED, ""),
+        (None, resource_slice("n", [device("d")]), EventKind.SLICE_CHANGED, ""),
+        (resource_slice("n", [device("d")]), resource_slice("n", [device("e")]), EventKind.SLICE_CHANGED, ""),
+        (resource_slice("n", [device("d")]), None, EventKind.SLICE_CHANGED, ""),
+        (DeviceTaintRule(), None, EventKind.TAINT_RULE_CHANGED, ""),
+        (Namespace(), Namespace(metadata=ObjectMeta(labels={"a": "b"})), EventKind.NAMESPACE_CHANGED, ""),
+        (None, PersistentVolumeClaim(), EventKind.VOLUME_CLAIM_CHANGED, ""),
+        (None, PersistentVolume(), EventKind.VOLUME_CHANGED, ""),
+        (None, StorageClass(), EventKind.STORAGE_CLASS_CHANGED, ""),
+        (None, CSINode(), EventKind.CSI_NODE_CHANGED, ""),
+        (VolumeAttachment(), None, EventKind.VOLUME_DETACHED, ""),
     ],
 )  # fmt: skip
-def test_what_a_change_comes_to(old: Any, new: Any, kind: Kind, aspects: str) -> None:
+def test_what_a_change_comes_to(old: Any, new: Any, kind: EventKind, updates: str) -> None:
     found = happened(old, new)
     assert found.kind is kind
-    assert {each.value for each in found.aspects} == ({aspects} if aspects else set())
+    assert {each.value for each in found.updates} == ({updates} if updates else set())
 
 
 # -- whom it helps
@@ -152,10 +166,10 @@ def test_what_a_change_comes_to(old: Any, new: Any, kind: Kind, aspects: str) ->
 ALL = frozenset(Rule)
 
 
-def helped(happening: Happening, **fields: Any) -> set[str]:
+def helped(event: ClusterEvent, **fields: Any) -> set[str]:
     """The rules (but those of volumes) a pod with these fields may wait for and be helped, each alone."""
     waiting = pod("waiting", **fields)
-    return {rule.name for rule in ALL - VOLUMES if can_help(happening, rule, waiting)}
+    return {rule.name for rule in ALL - VOLUMES if can_help(event, rule, waiting)}
 
 
 def test_a_node_that_comes_helps_pods_it_suits() -> None:
@@ -172,8 +186,8 @@ def test_other_rules_that_it_waits_for_speak_too() -> None:
     added = happened(None, node("n", taints=["t:NoSchedule"]))
     assert can_help(added, Rule.RESOURCES, pod("p"))
     assert not can_help(added, Rule.RESOURCES, pod("p"), frozenset({Rule.TAINTS}))
-    assert any_helps([added], frozenset({Rule.RESOURCES}), pod("p"))
-    assert not any_helps([added], frozenset({Rule.RESOURCES, Rule.TAINTS}), pod("p"))
+    assert any_event_helps([added], frozenset({Rule.RESOURCES}), pod("p"))
+    assert not any_event_helps([added], frozenset({Rule.RESOURCES, Rule.TAINTS}), pod("p"))
 
 
 @pytest.mark.parametrize(
@@ -192,8 +206,8 @@ def test_other_rules_that_it_waits_for_speak_too() -> None:
 def test_a_change_of_a_node_helps_rules_that_look_at_it(
     old: dict[str, Any], new: dict[str, Any], rules: set[str]
 ) -> None:
-    happening = happened(node("n", **old), node("n", **new))
-    found = helped(happening, requests={"cpu": "2"}, node_selector={"a": "b"})
+    event = happened(node("n", **old), node("n", **new))
+    found = helped(event, requests={"cpu": "2"}, node_selector={"a": "b"})
     assert found == rules
 
 
@@ -204,7 +218,9 @@ def test_pods_of_a_node_of_their_own_are_not_interested_in_others() -> None:
     assert "RESOURCES" in helped(happened(None, node("mine")), affinity=own)
     assert "RESOURCES" not in helped(happened(pod("p", node="else"), None), affinity=own)
     assert "DEVICES" not in helped(happened(pod("p", node="else", claims=["c"]), None), affinity=own)
-    assert "DEVICES" in helped(released(pod("p", claims=["c"])), affinity=own), "devices are given back"
+    assert "DEVICES" in helped(make_release_event(pod("p", claims=["c"])), affinity=own), (
+        "devices are given back"
+    )
     assert "DEVICES" not in helped(happened(None, resource_slice("else", [device("d")])), affinity=own)
 
 
@@ -214,24 +230,26 @@ def test_a_node_that_goes() -> None:
 
 def test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices() -> None:
     """What a claim charges may fit now, although no claim has changed."""
-    queue = PodQueue()
+    queue = SchedulingQueue()
     queue.add(pod("p", claims=["c"]), 0)
     queue.pop(0)
-    queue.fail("uid-p", frozenset({Rule.DEVICES}), 0)
-    assert queue.happen(happened(pod("plain", node="n", cpu="1"), None), 1) == 1
+    queue.mark_unschedulable("uid-p", frozenset({Rule.DEVICES}), 0)
+    assert queue.on_event(happened(pod("plain", node="n", cpu="1"), None), 1) == 1
 
 
 def test_a_pod_that_goes_brings_room_and_no_devices() -> None:
     """Its devices are held until its claims say otherwise; whoever lacks devices alone goes on waiting."""
     waiting, gone = pod("p", claims=["c"]), happened(pod("g", node="n", claims=["d"]), None)
     assert can_help(gone, Rule.DEVICES, waiting)
-    assert not can_help(gone, Rule.DEVICES, waiting, room=False)
-    assert can_help(released(pod("g", claims=["d"])), Rule.DEVICES, waiting, room=False)
+    assert not can_help(gone, Rule.DEVICES, waiting, needs_capacity=False)
+    assert can_help(make_release_event(pod("g", claims=["d"])), Rule.DEVICES, waiting, needs_capacity=False)
     more = happened(node("n", cpu="1"), node("n", cpu="2"))
     assert can_help(more, Rule.DEVICES, waiting)
-    assert not can_help(more, Rule.DEVICES, waiting, room=False)
+    assert not can_help(more, Rule.DEVICES, waiting, needs_capacity=False)
     label = happened(node("n"), node("n", labels={"a": "b"}))
-    assert can_help(label, Rule.DEVICES, waiting, room=False), "devices may be for nodes with that label"
+    assert can_help(label, Rule.DEVICES, waiting, needs_capacity=False), (
+        "devices may be for nodes with that label"
+    )
 
 
 def test_whether_room_was_short() -> None:
@@ -243,10 +261,10 @@ def test_whether_room_was_short() -> None:
         claim("many", exactly("r", count=3)),
     )
     for name, short in (("c", True), ("many", False)):
-        task = task_of(pod("p", claims=[name]), snapshot)
-        unplaced = schedule_one(task, snapshot, Settings.default(), lambda: "id")
-        assert isinstance(unplaced, Unplaced)
-        assert wants_room(unplaced) is short
+        pod_info = pod_info_of(pod("p", claims=[name]), snapshot)
+        fit_error = schedule_one(pod_info, snapshot, SchedulerProfile.default(), lambda: "id")
+        assert isinstance(fit_error, FitError)
+        assert needs_capacity(fit_error) is short
 
 
 def test_a_pod_that_goes() -> None:
@@ -287,11 +305,11 @@ def test_a_pod_that_changes() -> None:
 def test_how_much_room_there_is() -> None:
     line, gone = {"cpu": 4000, "memory": 1 << 30, "pods": 3}, pod("g", node="n")
 
-    def room(least: int | None = 0, **free: int) -> Room:
-        return Room(node("n", cpu="4"), line, line | free, least)
+    def room(least: int | None = 0, **free: int) -> NodeCapacity:
+        return NodeCapacity(node("n", cpu="4"), line, line | free, least)
 
-    def helps(happening: Happening, **fields: Any) -> bool:
-        return "RESOURCES" in helped(happening, **fields)
+    def helps(event: ClusterEvent, **fields: Any) -> bool:
+        return "RESOURCES" in helped(event, **fields)
 
     assert helps(happened(gone, None, room(cpu=1000)), cpu="1")
     assert not helps(happened(gone, None, room(cpu=999)), cpu="1")
@@ -302,15 +320,20 @@ def test_how_much_room_there_is() -> None:
     assert not helps(happened(gone, None, room(cpu=0)), cpu="5", priority=1), "the node is too small"
     assert helps(happened(gone, None, room(cpu=0)), cpu="1", claims=["c"]), "its claim may bring it"
     assert helps(happened(gone, None, room()), requests={"example.com/gpu": "1"}), "may come from a class"
-    assert not helps(released(pod("g"), room(cpu=0)), cpu="1")
+    assert not helps(make_release_event(pod("g"), room(cpu=0)), cpu="1")
 
 
 def test_the_room_on_a_node() -> None:
     snapshot = snapshot_of(node("n", cpu="4", pods="9"), pod("a", node="n", cpu="1", priority=3))
-    room = room_at(snapshot, "n")
+    room = node_capacity(snapshot, "n")
     assert room is not None
-    assert (room.line["cpu"], room.free["cpu"], room.free["pods"], room.least) == (4000, 3000, 8, 3)
-    assert room_at(snapshot, "else") is None
+    assert (room.allocatable["cpu"], room.free["cpu"], room.free["pods"], room.lowest_priority) == (
+        4000,
+        3000,
+        8,
+        3,
+    )
+    assert node_capacity(snapshot, "else") is None
 
 
 def test_a_claim_that_changes_helps_its_users() -> None:
@@ -333,16 +356,16 @@ def test_classes_and_slices() -> None:
     implied = {"deviceclass.resource.kubernetes.io/k": "1"}
     assert helped(changed, requests=implied) == {"DEVICES", "RESOURCES"}
     assert helped(happened(None, resource_slice("n", [device("d")]))) == {"DEVICES"}
-    assert helped(Happening(Kind.TAINT_RULE_CHANGED)) == {"DEVICES"}
-    assert helped(Happening(Kind.NAMESPACE_CHANGED)) == {"INTER_POD"}
+    assert helped(ClusterEvent(EventKind.TAINT_RULE_CHANGED)) == {"DEVICES"}
+    assert helped(ClusterEvent(EventKind.NAMESPACE_CHANGED)) == {"INTER_POD"}
 
 
 def test_volumes() -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "ephemeral": {}}]
     waiting = pod("p", volumes=volumes)
 
-    def asked(happening: Happening) -> set[Rule]:
-        return {rule for rule in VOLUMES if can_help(happening, rule, waiting)}
+    def asked(event: ClusterEvent) -> set[Rule]:
+        return {rule for rule in VOLUMES if can_help(event, rule, waiting)}
 
     for name, expected in (("data", VOLUMES), ("p-e", VOLUMES), ("else", set())):
         new = PersistentVolumeClaim(metadata=ObjectMeta(name=name, namespace="default"))
@@ -355,7 +378,7 @@ def test_volumes() -> None:
 
 
 def test_every_kind_of_happening_helps_some_rule() -> None:
-    for kind in Kind:
-        rules = rules_of(Happening(kind, aspects=frozenset(Aspect)))
+    for kind in EventKind:
+        rules = affected_rules(ClusterEvent(kind, updates=frozenset(UpdateType)))
         assert rules
         assert Rule.SCHEDULING_GATES not in rules

@@ -12,13 +12,13 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
-from plimsoll.scheduler.queue import PodQueue, QueueSettings, Where
-from plimsoll.scheduler.queue.events import classify, released, room_at
-from plimsoll.scheduler.queue.queueing_hints import wants_room
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
+from plimsoll.scheduler.queue.events import classify_change, make_release_event, node_capacity
+from plimsoll.scheduler.queue.queueing_hints import needs_capacity
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
     CLASS,
@@ -65,8 +65,8 @@ class Story:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.snapshot = Snapshot()
-        self.queue = PodQueue(QueueSettings(max_backoff_ms=0, flush_ms=10**9))
-        self.settings = Settings.default()
+        self.queue = SchedulingQueue(QueueSettings(max_backoff_ms=0, flush_ms=10**9))
+        self.settings = SchedulerProfile.default()
         self.objects: dict[tuple[str, str], Any] = {}
         self.placements: dict[str, Placement] = {}
         self.traits: dict[str, dict[int, Any]] = {}
@@ -94,9 +94,9 @@ class Story:
     def tell(self, old: Any, new: Any) -> None:
         # Sometimes the room is known, sometimes it is not.
         at = old.spec.node_name if isinstance(old, Pod) and self.dice.random() < 0.8 else ""
-        happening = classify(old, new, room_at(self.snapshot, at) if at else None)
-        if happening is not None:
-            self.queue.happen(happening, self.count)
+        event = classify_change(old, new, node_capacity(self.snapshot, at) if at else None)
+        if event is not None:
+            self.queue.on_event(event, self.count)
 
     def some(self, kind: type[Any]) -> Any:
         found = [each for each in self.objects.values() if type(each) is kind]
@@ -205,19 +205,19 @@ class Story:
         if self.placements:
             key, placement = self.placements.popitem()
             self.snapshot.forget(key)
-            room = room_at(self.snapshot, placement.node)
-            self.queue.happen(released(placement.task.pod, room), self.count)
+            room = node_capacity(self.snapshot, placement.node)
+            self.queue.on_event(make_release_event(placement.pod_info.pod, room), self.count)
             self.queue.remove(key)
             self.queue.done(key)
 
     # -- attempts
 
-    def attempt(self, each: Pod) -> Placement | Unplaced:
-        task = read_task(each, self.snapshot)
-        assert not isinstance(task, NodeReason) or task.rule is Rule.DEVICES
-        if isinstance(task, NodeReason):
-            return Unplaced(None, 0, ((task, 0),))  # type: ignore[arg-type]
-        return schedule_one(task, self.snapshot, self.settings, lambda: f"share-{self.count}")
+    def attempt(self, each: Pod) -> Placement | FitError:
+        pod_info = read_pod_info(each, self.snapshot)
+        assert not isinstance(pod_info, NodeReason) or pod_info.rule is Rule.DEVICES
+        if isinstance(pod_info, NodeReason):
+            return FitError(None, 0, ((pod_info, 0),))  # type: ignore[arg-type]
+        return schedule_one(pod_info, self.snapshot, self.settings, lambda: f"share-{self.count}")
 
     def try_all(self) -> None:
         """Everybody who is awake has an attempt; those with a place are bound, now or later."""
@@ -226,8 +226,10 @@ class Story:
             if found is None:
                 break
             outcome = self.attempt(found.pod)
-            if isinstance(outcome, Unplaced):
-                self.queue.fail(found.key, outcome.rules, self.count, room=wants_room(outcome))
+            if isinstance(outcome, FitError):
+                self.queue.mark_unschedulable(
+                    found.key, outcome.rules, self.count, needs_capacity=needs_capacity(outcome)
+                )
                 continue
             self.snapshot.assume(outcome)
             self.placements[found.key] = outcome
@@ -239,7 +241,7 @@ class Story:
         placement = self.placements.pop(key)
         for name, allocation in placement.allocations.items():
             old = self.objects[("ResourceClaim", name)]
-            user = {"resource": "pods", "name": placement.task.pod.metadata.name, "uid": key}
+            user = {"resource": "pods", "name": placement.pod_info.pod.metadata.name, "uid": key}
             results = [
                 {"request": r.request, "driver": r.driver, "pool": r.pool, "device": r.device}
                 for r in allocation.devices.results
@@ -247,7 +249,7 @@ class Story:
             bound = claim(name, exactly("r", count=len(results)), results=results, on=placement.node,
                           reserved=[user["name"]], uid=old.metadata.uid)  # fmt: skip
             self.set(bound)
-        whole = placement.task.pod
+        whole = placement.pod_info.pod
         self.queue.done(key)
         self.set(_bound(whole, placement.node))
 
@@ -256,9 +258,9 @@ class Story:
         for each in list(self.queue):
             if self.placements and (each.spec.affinity or each.spec.topology_spread_constraints):
                 continue  # pods that are assumed are company already; others hear of it when they are bound
-            if self.queue.where(pod_key(each)) is Where.UNSCHEDULABLE:
+            if self.queue.state_of(pod_key(each)) is QueueState.UNSCHEDULABLE:
                 outcome = self.attempt(each)
-                assert isinstance(outcome, Unplaced), f"{each.metadata.name} sleeps but fits {outcome.node}"
+                assert isinstance(outcome, FitError), f"{each.metadata.name} sleeps but fits {outcome.node}"
 
 
 def _bound(whole: Pod, name: str) -> Pod:

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings, Strategy
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores import SCORERS, score_nodes
 from plimsoll.scheduler.scores.node_affinity import AffinityScorer
 from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
 from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalise, normalise_one
 from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
-from plimsoll.scheduler.snapshot.node_answers import Answers
+from plimsoll.scheduler.snapshot.node_answers import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.samples import AMOUNTS, RESOURCES, SEEDS, Draws
 
 #: Scorer -> whether its raw scores are compared with those of the other nodes, and which way round.
@@ -27,8 +27,8 @@ KINDS: dict[type[Scorer], bool | None] = {
 }
 
 
-def drawn_settings(draws: Draws) -> Settings:
-    return Settings(
+def drawn_settings(draws: Draws) -> SchedulerProfile:
+    return SchedulerProfile(
         strategy=draws.one(*Strategy),
         resources={
             name: draws.one(1, 1, 2, 7) for name in draws.random.sample(RESOURCES, draws.one(1, 2, 3))
@@ -37,16 +37,18 @@ def drawn_settings(draws: Draws) -> Settings:
     )
 
 
-def check(kind: type[Scorer], task: Task, snapshot: Snapshot, settings: Settings, draws: Draws) -> None:
-    scorer = kind.read(task, snapshot, settings)
+def check(
+    kind: type[Scorer], pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, draws: Draws
+) -> None:
+    scorer = kind.read(pod_info, snapshot, settings)
     if scorer is None:
         return
     feasible = snapshot.alive & np.array([draws.one(True, True, False) for _ in range(snapshot.size)])
-    places = np.flatnonzero(feasible).tolist()
-    raw = [scorer.score(place) for place in places]
+    rows = np.flatnonzero(feasible).tolist()
+    raw = [scorer.score(row) for row in rows]
     reverse = KINDS[kind]
     wanted = raw if reverse is None else [normalise_one(each, max(raw), reverse) for each in raw]
-    assert scorer.scores(feasible)[places].tolist() == wanted
+    assert scorer.scores(feasible)[rows].tolist() == wanted
     assert all(0 <= each <= BEST for each in wanted)
 
 
@@ -58,7 +60,7 @@ def test_bulk_and_pointwise_agree(kind: type[Scorer], seed: int) -> None:
     wanting = [draws.pod(f"w{number}") for number in range(2)]
     for _ in range(4):
         for each in wanting:
-            check(kind, task_of(each, snapshot), snapshot, settings, draws)
+            check(kind, pod_info_of(each, snapshot), snapshot, settings, draws)
         draws.happen(snapshot, draws.one(1, 1, 3, 40))
 
 
@@ -67,20 +69,20 @@ def test_the_sum_is_weighted(seed: int) -> None:
     draws = Draws(seed)
     snapshot = draws.snapshot()
     weights = {kind.name: draws.one(0, 1, 2, 9) for kind in SCORERS}
-    settings = Settings(weights=weights)
-    task = task_of(draws.pod("w"), snapshot)
+    settings = SchedulerProfile(weights=weights)
+    pod_info = pod_info_of(draws.pod("w"), snapshot)
     wanted = np.zeros(snapshot.size, dtype=np.int64)
     for kind in SCORERS:
-        scorer = kind.read(task, snapshot, settings)
+        scorer = kind.read(pod_info, snapshot, settings)
         if scorer is not None:
             wanted += weights[kind.name] * scorer.scores(snapshot.alive)
-    total = score_nodes(task, snapshot, settings, snapshot.alive)
+    total = score_nodes(pod_info, snapshot, settings, snapshot.alive)
     assert total.dtype == np.int64
     assert total[snapshot.alive].tolist() == wanted[snapshot.alive].tolist()
 
 
 def test_every_scorer_has_a_weight() -> None:
-    assert {kind.name for kind in SCORERS} < Settings.default().weights.keys()
+    assert {kind.name for kind in SCORERS} < SchedulerProfile.default().weights.keys()
 
 
 def test_scores_grow_with_the_cluster() -> None:
@@ -88,27 +90,27 @@ def test_scores_grow_with_the_cluster() -> None:
     wanting = pod("w", cpu="1", memory="1Gi")
     for number in range(200):
         for kind in KINDS:
-            check(kind, task_of(wanting, snapshot), snapshot, Settings.default(), Draws(number))
+            check(kind, pod_info_of(wanting, snapshot), snapshot, SchedulerProfile.default(), Draws(number))
         snapshot.set(node(f"n{number}", cpu=str(1 + number % 7)))
 
 
 def test_the_number_of_kept_questions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Answers, "kept", 3)
+    monkeypatch.setattr(NodeQueryCache, "kept", 3)
     snapshot = snapshot_of(node("a"), node("b", cpu="3"))
     for _ in range(2):
         for amount in AMOUNTS[1:]:
-            task = task_of(pod("w", cpu=amount, memory="1"), snapshot)
-            check(AllocatedScorer, task, snapshot, Settings.default(), Draws(0))
-    assert len(snapshot.index(Answers)._known) == 3
+            pod_info = pod_info_of(pod("w", cpu=amount, memory="1"), snapshot)
+            check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
+    assert len(snapshot.index(NodeQueryCache)._known) == 3
 
 
 def test_more_changes_than_the_journal_keeps() -> None:
     snapshot = snapshot_of(node("a"), node("b"))
-    task = task_of(pod("w", cpu="1"), snapshot)
-    check(AllocatedScorer, task, snapshot, Settings.default(), Draws(0))
+    pod_info = pod_info_of(pod("w", cpu="1"), snapshot)
+    check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
     for number in range(10_000):
         snapshot.set(node("b", cpu=str(1 + number % 9)))
-    check(AllocatedScorer, task, snapshot, Settings.default(), Draws(0))
+    check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
 
 
 def test_amounts_near_the_end_of_numbers() -> None:
@@ -117,10 +119,10 @@ def test_amounts_near_the_end_of_numbers() -> None:
     for name in ("vast", "small"):
         snapshot.set(pod(f"on-{name}", cpu="5E", memory="6E", node=name))
     for strategy in Strategy:
-        settings = Settings(strategy=strategy)
+        settings = SchedulerProfile(strategy=strategy)
         for wanting in (pod("w", cpu="1", memory="1"), pod("w", cpu="4E", memory="6E")):
             for kind in (AllocatedScorer, BalancedScorer):
-                check(kind, task_of(wanting, snapshot), snapshot, settings, Draws(1))
+                check(kind, pod_info_of(wanting, snapshot), snapshot, settings, Draws(1))
 
 
 def test_normalising() -> None:

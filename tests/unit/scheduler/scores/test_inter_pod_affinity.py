@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
 
 A = {"app": "a"}
@@ -19,20 +19,20 @@ NODES = [node(f"n{number}", labels={"zone": f"z{number}", HOSTNAME: f"n{number}"
 
 
 def scores(snapshot: Snapshot, new: Pod, *feasible: int) -> list[int] | None:
-    scorer = InterPodScorer.read(task_of(new, snapshot), snapshot, Settings.default())
+    scorer = InterPodScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default())
     if scorer is None:
         return None
     mask = snapshot.alive.copy()
     if feasible:
         mask = np.zeros_like(mask)
         mask[list(feasible)] = True
-    return [int(scorer.scores(mask)[place]) for place in np.flatnonzero(mask)]
+    return [int(scorer.scores(mask)[row]) for row in np.flatnonzero(mask)]
 
 
 def raw(snapshot: Snapshot, new: Pod) -> list[int]:
-    scorer = InterPodScorer.read(task_of(new, snapshot), snapshot, Settings.default())
+    scorer = InterPodScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default())
     assert scorer is not None
-    return [scorer.score(place) for place in snapshot.places()]
+    return [scorer.score(row) for row in snapshot.rows()]
 
 
 def test_what_the_pod_likes_and_dislikes() -> None:

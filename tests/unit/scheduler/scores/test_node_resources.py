@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.scheduler.profile import Settings, Strategy
+from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -22,22 +22,22 @@ from tests.unit.scheduler.build import (
     exactly,
     node,
     pod,
+    pod_info_of,
     resource_slice,
     snapshot_of,
-    task_of,
 )
 
-LEAST = Settings.default()
-MOST = Settings(strategy=Strategy.MOST_ALLOCATED)
+LEAST = SchedulerProfile.default()
+MOST = SchedulerProfile(strategy=Strategy.MOST_ALLOCATED)
 
 
 def scores(
-    kind: type[Scorer], wanting: Any, snapshot: Snapshot, settings: Settings = LEAST
+    kind: type[Scorer], wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = LEAST
 ) -> dict[str, int]:
-    scorer = kind.read(task_of(wanting, snapshot), snapshot, settings)
+    scorer = kind.read(pod_info_of(wanting, snapshot), snapshot, settings)
     assert scorer is not None
     found = scorer.scores(snapshot.alive)
-    return {snapshot.node(place).metadata.name: int(found[place]) for place in snapshot.places()}
+    return {snapshot.node(row).metadata.name: int(found[row]) for row in snapshot.rows()}
 
 
 def test_least_and_most_allocated() -> None:
@@ -84,15 +84,15 @@ def test_scores_count_what_claims_charge() -> None:
 
 def test_resources_and_weights_of_a_profile() -> None:
     gpu = "example.com/gpu"
-    settings = Settings(resources={"cpu": 1, gpu: 3})
+    settings = SchedulerProfile(resources={"cpu": 1, gpu: 3})
     snapshot = snapshot_of(node("with", cpu="4", extended={gpu: "4"}), node("without", cpu="4"))
     # pods that do not ask for an extended resource are not scored by it; nodes without it neither
     assert scores(AllocatedScorer, pod("w", cpu="1"), snapshot, settings) == {"with": 75, "without": 75}
     asking = pod("w", cpu="1", requests={gpu: "2"})
     assert scores(AllocatedScorer, asking, snapshot, settings) == {"with": (75 + 3 * 50) // 4, "without": 75}
-    only_gpu = Settings(resources={gpu: 1})
-    task = task_of(pod("w", cpu="1"), snapshot)
-    assert AllocatedScorer.read(task, snapshot, only_gpu) is None
+    only_gpu = SchedulerProfile(resources={gpu: 1})
+    pod_info = pod_info_of(pod("w", cpu="1"), snapshot)
+    assert AllocatedScorer.read(pod_info, snapshot, only_gpu) is None
 
 
 # -- balance
@@ -111,9 +111,9 @@ def test_balance_prefers_what_evens_out() -> None:
 
 def test_pods_without_requests_do_not_balance() -> None:
     snapshot = snapshot_of(node("n"))
-    assert BalancedScorer.read(task_of(pod("w"), snapshot), snapshot, LEAST) is None
-    alone = Settings(balanced=("cpu",))
-    assert BalancedScorer.read(task_of(pod("w", cpu="1"), snapshot), snapshot, alone) is None
+    assert BalancedScorer.read(pod_info_of(pod("w"), snapshot), snapshot, LEAST) is None
+    alone = SchedulerProfile(balanced=("cpu",))
+    assert BalancedScorer.read(pod_info_of(pod("w", cpu="1"), snapshot), snapshot, alone) is None
 
 
 def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) -> int:
@@ -144,7 +144,7 @@ def test_balance_is_what_doubles_make_of_it(count: int, data: st.DataObject) -> 
         node("n", extended=line),
         pod("other", node="n", requests=held),
     )
-    settings = Settings(balanced=names)
+    settings = SchedulerProfile(balanced=names)
     found = scores(BalancedScorer, pod("w", requests=asked), snapshot, settings)["n"]
     assert abs(found - doubles(lines, used, wanted)) <= 1
 

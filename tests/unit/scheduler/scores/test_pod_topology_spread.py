@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer, logarithm
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.rules import HOSTNAME, spread
 
 A = {"app": "a"}
@@ -29,13 +29,13 @@ def pods_at(**counts: int) -> list[Pod]:
 
 def scores(snapshot: Snapshot, *constraints: Any, among: tuple[int, ...] = ()) -> list[int]:
     new = pod("new", labels=A, topology_spread_constraints=list(constraints))
-    scorer = SpreadScorer.read(task_of(new, snapshot), snapshot, Settings.default())
+    scorer = SpreadScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default())
     assert scorer is not None
     mask = snapshot.alive.copy()
     if among:
         mask = np.zeros_like(mask)
         mask[list(among)] = True
-    return [int(scorer.scores(mask)[place]) for place in np.flatnonzero(mask)]
+    return [int(scorer.scores(mask)[row]) for row in np.flatnonzero(mask)]
 
 
 def test_the_emptier_the_better() -> None:
@@ -88,7 +88,7 @@ def test_no_constraints_no_spreading() -> None:
         pod("new", labels=A, metadata={"ownerReferences": [owner]}),
         pod("new", labels=A, topology_spread_constraints=[spread(must=True)]),
     ):
-        assert SpreadScorer.read(task_of(new, snapshot), snapshot, Settings.default()) is None
+        assert SpreadScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()) is None
 
 
 def test_a_skew_beyond_all_numbers() -> None:

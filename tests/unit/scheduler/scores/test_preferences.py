@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.node_affinity import AffinityScorer
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 
 
 def scores(kind: type[Scorer], wanting: Any, snapshot: Snapshot, *without: str) -> dict[str, int] | None:
-    scorer = kind.read(task_of(wanting, snapshot), snapshot, Settings.default())
+    scorer = kind.read(pod_info_of(wanting, snapshot), snapshot, SchedulerProfile.default())
     if scorer is None:
         return None
     feasible = snapshot.alive.copy()
     for name in without:
-        feasible[snapshot.place_of(name)] = False
+        feasible[snapshot.row_of(name)] = False
     found = scorer.scores(feasible)
-    places = [place for place in snapshot.places() if feasible[place]]
-    return {snapshot.node(place).metadata.name: int(found[place]) for place in places}
+    rows = [row for row in snapshot.rows() if feasible[row]]
+    return {snapshot.node(row).metadata.name: int(found[row]) for row in rows}
 
 
 def prefers(*terms: tuple[int, dict[str, Any]]) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node import pod_key
 from plimsoll.ledger.profile import Profile
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import (
@@ -58,28 +58,28 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
     """Everything in a snapshot that does not depend on the order of events, nodes by name."""
     assert verify(snapshot) == []
     nodes = {}
-    for place in snapshot.places():
-        ledger, name = snapshot.ledger(place), snapshot.node(place).metadata.name
-        assert snapshot.place_of(name) == place
-        assert snapshot.alive[place]
+    for row in snapshot.rows():
+        ledger, name = snapshot.ledger(row), snapshot.node(row).metadata.name
+        assert snapshot.row_of(name) == row
+        assert snapshot.alive[row]
         nodes[name] = {
-            "node": snapshot.node(place),
+            "node": snapshot.node(row),
             "requested": {key: amount for key, amount in ledger.requested.items() if amount},
             "entries": {
                 key: (entry.pod, entry.assumed, {b.claim: b.charge.resources for b in entry.bills})
                 for key, entry in ledger.entries.items()
             },
-            "free": {key: int(snapshot.columns.free(key)[place]) for key in ledger.allocatable},
-            "line": {key: int(snapshot.columns.line(key)[place]) for key in ledger.allocatable},
+            "free": {key: int(snapshot.columns.free(key)[row]) for key in ledger.allocatable},
+            "line": {key: int(snapshot.columns.line(key)[row]) for key in ledger.allocatable},
         }
     assert int(snapshot.alive.sum()) == len(snapshot) == len(nodes)
     return {
         "nodes": nodes,
-        "booked": {key: pod for key, (_, pod) in snapshot._booked.items()},
-        "strays": {name: dict(pods) for name, pods in snapshot._strays.items() if pods},
-        "held": dict(snapshot._holdings._held),
+        "booked": {key: pod for key, (_, pod) in snapshot._pods.items()},
+        "strays": {name: dict(pods) for name, pods in snapshot._pods_of_unknown_nodes.items() if pods},
+        "held": dict(snapshot._allocations._allocations),
         "devices": dict(snapshot.state),
-        "pending": dict(snapshot._holdings._promised),
+        "pending": dict(snapshot._allocations._assumed),
         "users": {key: set(users) for key, users in snapshot._users._users.items() if users},
         "objects": {kind: dict(objects) for kind, objects in snapshot._objects.items() if objects},
         "assumed": set(snapshot.assumed),
@@ -88,17 +88,17 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
 
 def cpu(snapshot: Snapshot, name: str = "n0") -> int:
     """What is charged to a node, in thousandths of a CPU."""
-    place = snapshot.place_of(name)
-    assert place is not None
-    return snapshot.ledger(place).requested.get("cpu", 0)
+    row = snapshot.row_of(name)
+    assert row is not None
+    return snapshot.ledger(row).requested.get("cpu", 0)
 
 
 def placed(snapshot: Snapshot, new: Pod) -> Placement:
     """Where a pod goes; it is not assumed yet."""
-    task = read_task(new, snapshot)
-    assert isinstance(task, Task)
+    pod_info = read_pod_info(new, snapshot)
+    assert isinstance(pod_info, PodInfo)
     numbers = itertools.count()
-    found = schedule_one(task, snapshot, Settings.default(), lambda: f"share-{next(numbers)}")
+    found = schedule_one(pod_info, snapshot, SchedulerProfile.default(), lambda: f"share-{next(numbers)}")
     assert isinstance(found, Placement), found
     return found
 
@@ -209,10 +209,10 @@ def test_prices_follow_what_changes() -> None:
     snapshot.set(pod("p", "1", node="n0", claims=["c"]))
     snapshot.set(gpus("n0", cpu="3"))
     assert cpu(snapshot) == 4000
-    before = snapshot.stamp
+    before = snapshot.generation
     snapshot.set(gpus("n0", cpu="1"))
     assert cpu(snapshot) == 2000
-    assert snapshot.freed[0] > before
+    assert snapshot.node_generations[0] > before
     snapshot.remove(held)
     assert cpu(snapshot) == 1000
 
@@ -231,7 +231,7 @@ def test_a_pod_that_has_ended_is_off_the_books(phase: str) -> None:
     assert cpu(snapshot) == 1000
     snapshot.set(pod("p", "1", node="n0", status={"phase": phase}))
     assert cpu(snapshot) == 0
-    assert not snapshot.booked_keys()
+    assert not snapshot.pod_keys()
     assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
 
 
@@ -244,26 +244,26 @@ def test_a_pod_that_has_ended_is_not_waited_for() -> None:
 
 def test_a_pod_that_shrinks_makes_room() -> None:
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", "2", node="n0"))
-    before = snapshot.stamp
+    before = snapshot.generation
     snapshot.set(pod("p", "1", node="n0"))
     assert cpu(snapshot) == 1000
-    assert snapshot.freed[0] > before >= snapshot.freed[1]
-    before = snapshot.stamp
+    assert snapshot.node_generations[0] > before >= snapshot.node_generations[1]
+    before = snapshot.generation
     snapshot.set(pod("p", "2", node="n0"))
-    assert snapshot.stamp == before
+    assert snapshot.generation == before
 
 
 def test_other_labels_may_make_room_anywhere() -> None:
     """Pods that must be apart from it may be anywhere."""
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", node="n0", labels={"app": "a"}))
-    before = snapshot.stamp
+    before = snapshot.generation
     snapshot.set(pod("p", node="n0", labels={"app": "b"}))
-    assert snapshot.freed[1] > before
+    assert snapshot.node_generations[1] > before
 
 
 def test_a_pod_without_a_node_is_nowhere() -> None:
     snapshot = snapshot_of(node("n0"), pod("p", "1"))
-    assert not snapshot.booked_keys()
+    assert not snapshot.pod_keys()
     snapshot.remove(pod("p", "1"))
     snapshot.remove(pod("q", "1", node="n7"))
     assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
@@ -280,7 +280,7 @@ def test_a_node_gone_and_back() -> None:
     expected = cluster_state(snapshot)
     snapshot.remove(node("n0"))
     assert len(snapshot) == 1
-    assert not snapshot.booked_keys()
+    assert not snapshot.pod_keys()
     snapshot.remove(there[0])
     snapshot.set(there[0])
     snapshot.set(node("n0"))
@@ -315,25 +315,25 @@ def test_many_nodes() -> None:
 
 def test_a_heartbeat_makes_no_room() -> None:
     snapshot = snapshot_of(node("n0"))
-    before = snapshot.stamp
+    before = snapshot.generation
     beat = node("n0")
     beat = replace(beat, metadata=replace(beat.metadata, resource_version="8"))
     snapshot.set(beat)
-    assert snapshot.stamp == before
+    assert snapshot.generation == before
     snapshot.set(node("n0", cpu="9"))
-    assert snapshot.stamp > before
+    assert snapshot.generation > before
 
 
 def test_a_slice_makes_room_where_its_pool_is() -> None:
     """On its node; on all of them if the pool has several, which may be whole now."""
     snapshot = snapshot_of(node("n0"), node("n1"))
-    before = snapshot.stamp
+    before = snapshot.generation
     snapshot.set(gpus("n0"))
-    assert snapshot.freed[0] > before >= snapshot.freed[1]
-    before = snapshot.stamp
+    assert snapshot.node_generations[0] > before >= snapshot.node_generations[1]
+    before = snapshot.generation
     snapshot.set(resource_slice("n1", [], name="more", pool="n0"))
-    assert snapshot.freed[0] > before
-    assert snapshot.freed[1] > before
+    assert snapshot.node_generations[0] > before
+    assert snapshot.node_generations[1] > before
 
 
 # -- assuming
@@ -353,7 +353,7 @@ def test_assume_and_forget_are_inverses(cluster: Snapshot) -> None:
     assert cluster_state(cluster) == expected
     cluster.assume(placement)
     assert cpu(cluster) == 3000
-    assert cluster.pending("uid-c") == cluster.held("uid-c") == placement.allocations["c"]
+    assert cluster.assumed_allocation("uid-c") == cluster.allocation_of("uid-c") == placement.allocations["c"]
     assert set(cluster.assumed) == {"uid-new"}
     assert verify(cluster) == []
     cluster.forget("uid-new")
@@ -367,7 +367,7 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
     cluster.assume(placement)
     claimed = written(claim("c", exactly("r")), placement)
     cluster.set(claimed)
-    assert cluster.pending("uid-c") is None
+    assert cluster.assumed_allocation("uid-c") is None
     there = pod("new", "1", node="n0", claims=["c"], status=charges("c", "2"))
     cluster.set(there)
     assert not cluster.assumed
@@ -386,9 +386,9 @@ def test_bound_elsewhere(cluster: Snapshot) -> None:
     cluster.set(bound(NEW, "n1"))
     assert (cpu(cluster, "n0"), cpu(cluster, "n1")) == (0, 1000)
     assert not cluster.assumed
-    assert cluster.held("uid-c") is not None  # a write of it may be under way
+    assert cluster.allocation_of("uid-c") is not None  # a write of it may be under way
     cluster.forget("uid-new")
-    assert cluster.held("uid-c") is None
+    assert cluster.allocation_of("uid-c") is None
     assert verify(cluster) == []
 
 
@@ -407,7 +407,7 @@ def test_the_node_goes_while_a_pod_is_assumed(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
     cluster.remove(node("n0"))
     assert not cluster.assumed
-    assert cluster.held("uid-c") is not None
+    assert cluster.allocation_of("uid-c") is not None
     cluster.set(node("n0"))
     assert cpu(cluster) == 0
     cluster.forget("uid-new")
@@ -436,22 +436,22 @@ def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> 
 def test_a_claim_that_others_write(cluster: Snapshot) -> None:
     """They were quicker: what they wrote counts, and ours is not taken back from them."""
     cluster.assume(placed(cluster, NEW))
-    promised = cluster.held("uid-c")
+    promised = cluster.allocation_of("uid-c")
     theirs = claim("c", exactly("r"), results=[result("gpu1", "n0")])
     cluster.set(theirs)
-    assert cluster.held("uid-c") == theirs.status.allocation != promised
-    assert cluster.pending("uid-c") is None
+    assert cluster.allocation_of("uid-c") == theirs.status.allocation != promised
+    assert cluster.assumed_allocation("uid-c") is None
     cluster.forget("uid-new")
-    assert cluster.held("uid-c") == theirs.status.allocation
+    assert cluster.allocation_of("uid-c") == theirs.status.allocation
     assert verify(cluster) == []
 
 
 def test_a_promise_outlasts_news_that_do_not_know_of_it(cluster: Snapshot) -> None:
     """Our finalizer, say, or somebody's label."""
     cluster.assume(placed(cluster, NEW))
-    promised = cluster.held("uid-c")
+    promised = cluster.allocation_of("uid-c")
     cluster.set(claim("c", exactly("r"), metadata={"finalizers": ["x"], "resourceVersion": "5"}))
-    assert cluster.held("uid-c") == cluster.pending("uid-c") == promised
+    assert cluster.allocation_of("uid-c") == cluster.assumed_allocation("uid-c") == promised
 
 
 def test_a_claim_deleted_and_made_again(cluster: Snapshot) -> None:
@@ -460,8 +460,8 @@ def test_a_claim_deleted_and_made_again(cluster: Snapshot) -> None:
     cluster.set(written(claim("c", exactly("r")), placement))
     again = claim("c", exactly("r"), uid="another", metadata={"resourceVersion": "20"})
     cluster.set(again)
-    assert cluster.held("uid-c") is None
-    assert cluster.held("another") is None
+    assert cluster.allocation_of("uid-c") is None
+    assert cluster.allocation_of("another") is None
     cluster.forget("uid-new")
     assert verify(cluster) == []
     assert dict(cluster.state) == {}
@@ -471,7 +471,7 @@ def test_a_promise_is_not_passed_on_to_a_claim_of_the_same_name(cluster: Snapsho
     cluster.assume(placed(cluster, NEW))
     cluster.remove(claim("c", exactly("r")))
     cluster.set(claim("c", exactly("r"), uid="another"))
-    assert cluster.pending("another") is None
+    assert cluster.assumed_allocation("another") is None
     assert dict(cluster.state) == {}
     cluster.forget("uid-new")
     assert verify(cluster) == []
@@ -483,9 +483,9 @@ def test_stale_news_of_a_claim(cluster: Snapshot) -> None:
     cluster.set(new)
     cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "9"}))
     assert cluster.claim("default", "c") is new
-    assert cluster.held("uid-c") == new.status.allocation
+    assert cluster.allocation_of("uid-c") == new.status.allocation
     cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "11"}))
-    assert cluster.held("uid-c") is None
+    assert cluster.allocation_of("uid-c") is None
 
 
 def test_stale_news_of_a_claim_that_was_made_again(cluster: Snapshot) -> None:
@@ -503,17 +503,17 @@ def test_stale_news_of_a_claim_that_was_made_again(cluster: Snapshot) -> None:
 def test_who_uses_a_claim() -> None:
     snapshot = snapshot_of(node("n0"), claim("c", exactly("r")), pod("p", node="n0", claims=["c"]))
     snapshot.set(pod("q", node="n0", claims=["c"]))
-    assert snapshot.users("default", "c") == {"uid-p", "uid-q"}
+    assert snapshot.claim_users("default", "c") == {"uid-p", "uid-q"}
     snapshot.remove(pod("p", node="n0", claims=["c"]))
-    assert snapshot.users("default", "c") == {"uid-q"}
+    assert snapshot.claim_users("default", "c") == {"uid-q"}
     snapshot.set(pod("q", node="n0", claims=["c"], status={"phase": "Failed"}))
-    assert snapshot.users("default", "c") == set()
+    assert snapshot.claim_users("default", "c") == set()
 
 
 # -- what indexes are told
 
 
-class Ear(Index):
+class Ear(SnapshotIndex):
     """Remembers everything, to be compared."""
 
     def __init__(self) -> None:
@@ -526,23 +526,23 @@ class Ear(Index):
         assert size > self.size
         self.size = size
 
-    def node_set(self, place: int, node: Node, old: Node | None) -> None:
-        assert self.nodes.get(place) is old
-        assert place < self.size
-        self.nodes[place] = node
+    def node_set(self, row: int, node: Node, old: Node | None) -> None:
+        assert self.nodes.get(row) is old
+        assert row < self.size
+        self.nodes[row] = node
 
-    def node_removed(self, place: int, node: Node) -> None:
-        assert self.nodes.pop(place) is node
-        assert all(at != place for at, _ in self.pods.values())
+    def node_removed(self, row: int, node: Node) -> None:
+        assert self.nodes.pop(row) is node
+        assert all(at != row for at, _ in self.pods.values())
 
-    def pod_added(self, place: int, pod: Pod) -> None:
-        assert place in self.nodes
+    def pod_added(self, row: int, pod: Pod) -> None:
+        assert row in self.nodes
         assert pod_key(pod) not in self.pods
-        self.pods[pod_key(pod)] = (place, pod)
+        self.pods[pod_key(pod)] = (row, pod)
 
-    def pod_removed(self, place: int, pod: Pod) -> None:
+    def pod_removed(self, row: int, pod: Pod) -> None:
         at, known = self.pods.pop(pod_key(pod))
-        assert at == place
+        assert at == row
         assert known is pod
 
     def object_set(self, new: Any, old: Any) -> None:
@@ -577,5 +577,5 @@ def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -
 def test_a_stray_that_turns_up_elsewhere_is_a_stray_no_longer() -> None:
     snapshot = snapshot_of(node("b"), pod("p", node="a"), pod("p", node="b"))
     snapshot.set(node("a"))
-    assert [each.metadata.name for each in snapshot.pods_at(snapshot.place_of("b") or 0)] == ["p"]
+    assert [each.metadata.name for each in snapshot.pods_at(snapshot.row_of("b") or 0)] == ["p"]
     assert verify(snapshot) == []

@@ -106,13 +106,13 @@ def node(random: Random, name: str) -> Node:
     return build.node(name, labels=labels, taints=taints)
 
 
-def pod(random: Random, name: str, places: tuple[str, ...] = ("",)) -> Pod:
+def pod(random: Random, name: str, rows: tuple[str, ...] = ("",)) -> Pod:
     """A pod, bound to one of these nodes."""
     return build.pod(
         name,
         labels=_labels(random),
         namespace=random.choice(NAMESPACES),
-        node=random.choice(places),
+        node=random.choice(rows),
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"} if random.random() < 0.2 else None,
         **_spec(random),
     )

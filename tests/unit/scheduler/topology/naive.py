@@ -74,12 +74,12 @@ def _neighbours(snapshot: Snapshot, node: Node, key: str) -> list[tuple[Node, Po
 
 
 def everyone(snapshot: Snapshot) -> list[tuple[Node, Pod]]:
-    return [(snapshot.node(place), pod) for place in snapshot.places() for pod in snapshot.pods_at(place)]
+    return [(snapshot.node(row), pod) for row in snapshot.rows() for pod in snapshot.pods_at(row)]
 
 
-def why_apart(pod: Pod, snapshot: Snapshot, place: int) -> str:
+def why_apart(pod: Pod, snapshot: Snapshot, row: int) -> str:
     """Why affinity keeps a pod from a node, or ""."""
-    node = snapshot.node(place)
+    node = snapshot.node(row)
     labels, wanted = node.metadata.labels, _affinity(pod).required
     if wanted:
         if any(term.topology_key not in labels for term in wanted):
@@ -113,9 +113,9 @@ def why_apart(pod: Pod, snapshot: Snapshot, place: int) -> str:
     return ""
 
 
-def affinity_score(pod: Pod, snapshot: Snapshot, place: int) -> int:
+def affinity_score(pod: Pod, snapshot: Snapshot, row: int) -> int:
     """The weights of all pods that count for or against a node."""
-    score, labels = 0, snapshot.node(place).metadata.labels
+    score, labels = 0, snapshot.node(row).metadata.labels
     for at, other in everyone(snapshot):
         for owner, target in ((pod, other), (other, pod)):
             terms = [(each.pod_affinity_term, each.weight) for each in _affinity(owner).preferred]
@@ -147,7 +147,7 @@ def _asks_nothing(constraint: TopologySpreadConstraint, pod: Pod) -> bool:
     return constraint.label_selector == LabelSelector() and not keys
 
 
-def counted(constraint: TopologySpreadConstraint, pod: Pod, snapshot: Snapshot, place: int) -> int:
+def counted(constraint: TopologySpreadConstraint, pod: Pod, snapshot: Snapshot, row: int) -> int:
     """How many pods a constraint counts on one node."""
     if _asks_nothing(constraint, pod):
         return 0
@@ -155,7 +155,7 @@ def counted(constraint: TopologySpreadConstraint, pod: Pod, snapshot: Snapshot, 
         other.metadata.deletion_timestamp is None
         and other.metadata.namespace == pod.metadata.namespace
         and _counts(constraint, pod, other.metadata.labels)
-        for other in snapshot.pods_at(place)
+        for other in snapshot.pods_at(row)
     )
 
 
@@ -177,20 +177,20 @@ def domain_counts(
 ) -> dict[str, int]:
     """The pods in each domain of the nodes that count."""
     found: dict[str, int] = {}
-    for place in snapshot.places():
-        node = snapshot.node(place)
+    for row in snapshot.rows():
+        node = snapshot.node(row)
         labels = node.metadata.labels
         if all(each.topology_key in labels for each in beside) and _included(constraint, pod, node):
             value = labels[constraint.topology_key]
-            found[value] = found.get(value, 0) + counted(constraint, pod, snapshot, place)
+            found[value] = found.get(value, 0) + counted(constraint, pod, snapshot, row)
     return found
 
 
-def why_skewed(pod: Pod, snapshot: Snapshot, place: int) -> str:
+def why_skewed(pod: Pod, snapshot: Snapshot, row: int) -> str:
     """Why spread constraints keep a pod from a node, or ""."""
     constraints = constraints_of(pod, "DoNotSchedule")
     for each in constraints:
-        value = snapshot.node(place).metadata.labels.get(each.topology_key)
+        value = snapshot.node(row).metadata.labels.get(each.topology_key)
         if value is None:
             return UNLABELLED
         counts = domain_counts(each, constraints, pod, snapshot)
@@ -206,23 +206,23 @@ def why_skewed(pod: Pod, snapshot: Snapshot, place: int) -> str:
 def spread_scores(pod: Pod, snapshot: Snapshot, feasible: list[int]) -> dict[int, int]:
     """The score of each feasible node, 0 to 100."""
     constraints = constraints_of(pod, "ScheduleAnyway")
-    labels = {place: snapshot.node(place).metadata.labels for place in feasible}
-    scored = [place for place in feasible if all(each.topology_key in labels[place] for each in constraints)]
+    labels = {row: snapshot.node(row).metadata.labels for row in feasible}
+    scored = [row for row in feasible if all(each.topology_key in labels[row] for each in constraints)]
     raw: dict[int, int] = {}
-    for place in scored:
+    for row in scored:
         total = 0.0
         for each in constraints:
             key = each.topology_key
             if key == "kubernetes.io/hostname":
-                size, pods = len(scored), counted(each, pod, snapshot, place)
+                size, pods = len(scored), counted(each, pod, snapshot, row)
             else:
                 size = len({labels[other][key] for other in scored})
                 counts = domain_counts(each, constraints, pod, snapshot)
-                pods = counts.get(labels[place][key], 0)
+                pods = counts.get(labels[row][key], 0)
             total += pods * math.log(size + 2) + each.max_skew - 1
-        raw[place] = math.floor(total + 0.5)
+        raw[row] = math.floor(total + 0.5)
     most, least = max(raw.values(), default=0), min(raw.values(), default=0)
     return {
-        place: 0 if place not in raw else 100 if not most else 100 * (most + least - raw[place]) // most
-        for place in feasible
+        row: 0 if row not in raw else 100 if not most else 100 * (most + least - raw[row]) // most
+        for row in feasible
     }

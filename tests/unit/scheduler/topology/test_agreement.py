@@ -10,71 +10,71 @@ from hypothesis import given, settings
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
-from plimsoll.scheduler.filters.pod_topology_spread import SpreadFilter
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
+from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
 from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import Holders
 from plimsoll.scheduler.topology.match_counts import Tallies
-from tests.unit.scheduler.build import snapshot_of, task_of
+from tests.unit.scheduler.build import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology import clusters, naive
 
-DEFAULT = Settings.default()
+DEFAULT = SchedulerProfile.default()
 
 
 def agree(snapshot: Snapshot, pod: Pod, rule: type[Filter], why: Any) -> None:
-    found = rule.read(task_of(pod, snapshot), snapshot)
+    found = rule.pre_filter(pod_info_of(pod, snapshot), snapshot)
     assert not isinstance(found, NodeReason)
-    expected = {place: why(pod, snapshot, place) for place in snapshot.places()}
+    expected = {row: why(pod, snapshot, row) for row in snapshot.rows()}
     if found is None:
         assert not any(expected.values())
         return
-    told = {place: "".join(map(render, found.why_not(place))) for place in snapshot.places()}
+    told = {row: "".join(map(render, found.filter_node(row))) for row in snapshot.rows()}
     assert told == expected
-    feasible = found.feasible()
-    assert {place: bool(feasible[place]) for place in snapshot.places()} == {
-        place: not text for place, text in expected.items()
+    feasible = found.filter()
+    assert {row: bool(feasible[row]) for row in snapshot.rows()} == {
+        row: not text for row, text in expected.items()
     }
     removed = snapshot.alive & ~feasible
-    assert sorted((render(r), n) for r, n in found.tally(removed)) == sorted(
-        (render(r), n) for r, n in Filter.tally(found, removed)
+    assert sorted((render(r), n) for r, n in found.count_reasons(removed)) == sorted(
+        (render(r), n) for r, n in Filter.count_reasons(found, removed)
     )
-    assert (found.resolvable(removed) == Filter.resolvable(found, removed)).all()
+    assert (found.resolvable_nodes(removed) == Filter.resolvable_nodes(found, removed)).all()
 
 
 def all_agree(snapshot: Snapshot, pod: Pod) -> None:
-    agree(snapshot, pod, InterPodFilter, naive.why_apart)
-    agree(snapshot, pod, SpreadFilter, naive.why_skewed)
+    agree(snapshot, pod, InterPodAffinityFilter, naive.why_apart)
+    agree(snapshot, pod, PodTopologySpreadFilter, naive.why_skewed)
 
 
 def scores_agree(snapshot: Snapshot, pod: Pod, among: list[int]) -> None:
     feasible = np.zeros(snapshot.size, dtype=np.bool_)
     feasible[among] = True
-    raw = {place: naive.affinity_score(pod, snapshot, place) for place in snapshot.places()}
-    liking = InterPodScorer.read(task_of(pod, snapshot), snapshot, DEFAULT)
+    raw = {row: naive.affinity_score(pod, snapshot, row) for row in snapshot.rows()}
+    liking = InterPodScorer.read(pod_info_of(pod, snapshot), snapshot, DEFAULT)
     if liking is None:
         assert not any(raw.values())
     else:
-        assert {place: liking.score(place) for place in raw} == raw
+        assert {row: liking.score(row) for row in raw} == raw
         scores = liking.scores(feasible)
-        best, worst = max(raw[place] for place in among), min(raw[place] for place in among)
-        for place in among:
-            share = 100 * (raw[place] - worst) // (best - worst) if best > worst else 0
-            assert scores[place] == share
-    spread = SpreadScorer.read(task_of(pod, snapshot), snapshot, DEFAULT)
+        best, worst = max(raw[row] for row in among), min(raw[row] for row in among)
+        for row in among:
+            share = 100 * (raw[row] - worst) // (best - worst) if best > worst else 0
+            assert scores[row] == share
+    spread = SpreadScorer.read(pod_info_of(pod, snapshot), snapshot, DEFAULT)
     if spread is None:
         assert not naive.constraints_of(pod, "ScheduleAnyway")
     else:
         scores = spread.scores(feasible)
-        assert {place: int(scores[place]) for place in among} == naive.spread_scores(pod, snapshot, among)
-        most = max((spread.score(place) for place in among if spread._spread.labelled[place]), default=0)
-        least = min((spread.score(place) for place in among if spread._spread.labelled[place]), default=0)
-        for place in among:
-            if spread._spread.labelled[place] and most:
-                assert scores[place] == 100 * (most + least - spread.score(place)) // most
+        assert {row: int(scores[row]) for row in among} == naive.spread_scores(pod, snapshot, among)
+        most = max((spread.score(row) for row in among if spread._spread.labelled[row]), default=0)
+        least = min((spread.score(row) for row in among if spread._spread.labelled[row]), default=0)
+        for row in among:
+            if spread._spread.labelled[row] and most:
+                assert scores[row] == 100 * (most + least - spread.score(row)) // most
 
 
 @settings(max_examples=300)
@@ -87,8 +87,8 @@ def test_filters(random: Random) -> None:
 @given(clusters.seeds)
 def test_scores(random: Random) -> None:
     snapshot = snapshot_of(*clusters.cluster(random))
-    places = list(snapshot.places())
-    scores_agree(snapshot, clusters.pod(random, "new"), random.sample(places, random.randint(1, len(places))))
+    rows = list(snapshot.rows())
+    scores_agree(snapshot, clusters.pod(random, "new"), random.sample(rows, random.randint(1, len(rows))))
 
 
 @settings(max_examples=100)
@@ -120,33 +120,33 @@ def test_as_things_come_and_go(random: Random) -> None:
     fresh = snapshot_of(*known.values())
     for pod in newcomers:
         all_agree(snapshot, pod)
-        for rule in (InterPodFilter, SpreadFilter):
+        for rule in (InterPodAffinityFilter, PodTopologySpreadFilter):
             assert answers(snapshot, pod, rule) == answers(fresh, pod, rule)
     assert_alike(snapshot, fresh)
 
 
 def assert_alike(snapshot: Snapshot, fresh: Snapshot) -> None:
     """The indexes that have been kept up to date are those that are made anew."""
-    names = {place: snapshot.node(place).metadata.name for place in snapshot.places()}
-    others = {place: fresh.node(place).metadata.name for place in fresh.places()}
+    names = {row: snapshot.node(row).metadata.name for row in snapshot.rows()}
+    others = {row: fresh.node(row).metadata.name for row in fresh.rows()}
     kept, anew = snapshot.index(Tallies), fresh.index(Tallies)
     assert kept.namespaces == anew.namespaces
     for census in [*kept.kept()]:
         counts, again = kept.count(census).as_dict(), anew.count(census).as_dict()
-        assert {names[place]: count for place, count in counts.items()} == {
-            others[place]: count for place, count in again.items()
+        assert {names[row]: count for row, count in counts.items()} == {
+            others[row]: count for row, count in again.items()
         }
     for book in ("affinity", "anti_affinity", "preferred"):
         held = getattr(snapshot.index(Holders), book).as_dict()
         made = getattr(fresh.index(Holders), book).as_dict()
-        assert {term: {names[place]: n for place, n in counts.items()} for term, counts in held.items()} == {
-            term: {others[place]: n for place, n in counts.items()} for term, counts in made.items()
+        assert {term: {names[row]: n for row, n in counts.items()} for term, counts in held.items()} == {
+            term: {others[row]: n for row, n in counts.items()} for term, counts in made.items()
         }
 
 
 def answers(snapshot: Snapshot, pod: Pod, rule: type[Filter]) -> dict[str, bool]:
-    found = rule.read(task_of(pod, snapshot), snapshot)
+    found = rule.pre_filter(pod_info_of(pod, snapshot), snapshot)
     assert not isinstance(found, NodeReason)
-    nodes: list[Node] = [snapshot.node(place) for place in snapshot.places()]
-    mask = snapshot.alive if found is None else found.feasible()
-    return {node.metadata.name: bool(mask[snapshot.place_of(node.metadata.name)]) for node in nodes}
+    nodes: list[Node] = [snapshot.node(row) for row in snapshot.rows()]
+    mask = snapshot.alive if found is None else found.filter()
+    return {node.metadata.name: bool(mask[snapshot.row_of(node.metadata.name)]) for node in nodes}

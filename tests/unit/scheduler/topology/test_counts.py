@@ -8,15 +8,15 @@ import numpy as np
 from hypothesis import given, settings
 
 from plimsoll.api.label_selection import Requirement, Selector
-from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
-from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
+from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.topology import match_counts as tallies
 from plimsoll.scheduler.topology.affinity_index import Holders
 from plimsoll.scheduler.topology.affinity_terms import Crowd
 from plimsoll.scheduler.topology.counts import NOWHERE, DomainColumn, PlaceCounts
 from plimsoll.scheduler.topology.domains import Domains
 from plimsoll.scheduler.topology.match_counts import Census, Tallies
-from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.clusters import seeds
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
 
@@ -26,21 +26,21 @@ from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
 def test_counts_and_sums(random: Random) -> None:
     """Counts are those of a dictionary, and sums those of counting, while nodes move between domains."""
     size = random.choice([5, 100])
-    zones = {place: random.choice(["a", "b", None]) for place in range(size)}
+    zones = {row: random.choice(["a", "b", None]) for row in range(size)}
 
-    def labelled(place: int) -> dict[str, str]:
-        zone = zones[place]
+    def labelled(row: int) -> dict[str, str]:
+        zone = zones[row]
         return {} if zone is None else {"zone": zone}
 
     column = DomainColumn("zone", size, {p: node(f"n{p}", labels=labelled(p)) for p in zones})
     counts, expected = PlaceCounts(), dict.fromkeys(range(size), 0)
     for _ in range(200):
-        place, amount = random.randrange(size), random.randint(-3, 5)
-        counts.add(place, amount)
-        expected[place] += amount
+        row, amount = random.randrange(size), random.randint(-3, 5)
+        counts.add(row, amount)
+        expected[row] += amount
         if random.random() < 0.1:
-            zones[place] = random.choice(["a", "b", "c", None])
-            column.note(place, node(f"n{place}", labels=labelled(place)))
+            zones[row] = random.choice(["a", "b", "c", None])
+            column.note(row, node(f"n{row}", labels=labelled(row)))
         if random.random() < 0.2:
             sums = counts.sums(column)
             for each in range(size):
@@ -48,8 +48,8 @@ def test_counts_and_sums(random: Random) -> None:
                 assert counts.sum_at(column, each) == sums[column.ids[each]] == sum(expected[p] for p in same)
             assert sums[NOWHERE] == 0
             assert (sums == counts.sums_among(column, np.ones(size, dtype=np.bool_))).all()
-    assert counts.as_dict() == {place: amount for place, amount in expected.items() if amount}
-    assert [counts.at(place) for place in range(size + 5)] == [*expected.values(), 0, 0, 0, 0, 0]
+    assert counts.as_dict() == {row: amount for row, amount in expected.items() if amount}
+    assert [counts.at(row) for row in range(size + 5)] == [*expected.values(), 0, 0, 0, 0, 0]
     assert counts.spread_over(size).tolist() == [*expected.values()]
 
 
@@ -112,7 +112,7 @@ def test_nothing_is_left_of_pods_that_are_gone() -> None:
 def test_pods_without_rules_make_no_tallies() -> None:
     """Who asks for nothing costs nothing: the counts are not even begun."""
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
-    assert InterPodFilter.read(task_of(pod("new"), snapshot), snapshot) is None
-    kinds: dict[type[Index], Index] = snapshot._indexes
+    assert InterPodAffinityFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None
+    kinds: dict[type[SnapshotIndex], SnapshotIndex] = snapshot._indexes
     assert Holders in kinds
     assert Tallies not in kinds

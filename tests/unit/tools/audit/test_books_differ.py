@@ -14,7 +14,7 @@ from tests.unit.tools.audit.build import node, pod
 def test_wrong_books_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "_VERIFIED", most)
     cluster_state = make_cluster_state([node("n1"), node("n2"), node("n3"), pod("p", on="n1")])
-    place = cluster_state.snapshot.place_of("n1")
+    place = cluster_state.snapshot.row_of("n1")
     assert place is not None
     assert audit(cluster_state, checks=choose_checks(["PLM008"])).findings == ()
     cluster_state.snapshot.ledger(place).requested["cpu"] += 1

@@ -31,7 +31,7 @@ def bodies(objects: Objects) -> list[Any]:
 
 def requested(objects: Objects) -> list[dict[str, int]]:
     snapshot = ClusterState(objects).snapshot
-    return [snapshot.ledger(place).requested for place in snapshot.places()]
+    return [snapshot.ledger(place).requested for place in snapshot.rows()]
 
 
 def test_everything_is_read_and_nothing_is_missing() -> None:
@@ -198,13 +198,13 @@ def test_changes_come_in_and_reconnect_by_themselves() -> None:
         assert changes == [1]  # what was read before is not news; everything listed is
         world.tell("ADDED", fresh)
         await until(lambda: cluster_state.objects.find(Node, "", "fresh") is not None)
-        assert cluster_state.snapshot.place_of("fresh") is not None
+        assert cluster_state.snapshot.row_of("fresh") is not None
         before = world.streams
         world.cut()
         await until(lambda: world.streams > before)
         world.tell("DELETED", fresh)
         await until(lambda: cluster_state.objects.find(Node, "", "fresh") is None)
-        assert cluster_state.snapshot.place_of("fresh") is None
+        assert cluster_state.snapshot.row_of("fresh") is None
 
     follow(world, cluster_state, story)
 

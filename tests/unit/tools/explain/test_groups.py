@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from plimsoll.scheduler.cycle import read_rules
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.colors import PLAIN
@@ -28,14 +28,14 @@ QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCh
 
 def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:
     """Node by node, by the first rule that says no; None if there is a place, or no node is looked at."""
-    snapshot, default = cluster_state.snapshot, Settings.default()
-    task = read_task(cluster_state.pod(SUBJECT), snapshot)
+    snapshot, default = cluster_state.snapshot, SchedulerProfile.default()
+    task = read_pod_info(cluster_state.pod(SUBJECT), snapshot)
     assert not isinstance(task, NodeReason)
-    rules = read_rules(task, snapshot, default, lambda: "share")
+    rules = build_filters(task, snapshot, default, lambda: "share")
     assert not isinstance(rules, NodeReason)
     counts: Counter[str] = Counter()
-    for place in snapshot.places():
-        reasons = next(filter(None, (rule.why_not(place) for rule in rules)), ())
+    for place in snapshot.rows():
+        reasons = next(filter(None, (rule.filter_node(place) for rule in rules)), ())
         if not reasons:
             return None
         counts[", ".join(map(render, reasons))] += 1
@@ -70,7 +70,7 @@ def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
 
 def test_too_many_states_are_told_by_their_sentence() -> None:
     cluster_state = make_cluster_state([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
-    task = read_task(cluster_state.pod(SUBJECT), cluster_state.snapshot)
+    task = read_pod_info(cluster_state.pod(SUBJECT), cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
     view = View(cluster_state, task)
     trial = try_pod(task, cluster_state.snapshot, view.settings)

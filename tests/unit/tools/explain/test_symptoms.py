@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
 from tests.outputs import check_output
@@ -84,6 +84,6 @@ def test_a_search_that_gave_up_is_no_refusal() -> None:
     wanted = claim("c", exactly("a"), exactly("b"), constraints=[constraint])
     devices = gpu_node("n1", gpu("g0"), gpu("g1"), gpu("g3"))
     cluster_state = make_cluster_state([*devices, GPUS, wanted, pod("p", claims=["c"])])
-    report = explain_pod(cluster_state, cluster_state.pod(SUBJECT), settings=Settings(search_steps=1))
+    report = explain_pod(cluster_state, cluster_state.pod(SUBJECT), settings=SchedulerProfile(search_steps=1))
     text = "\n".join(report.lines(PLAIN))
     check_output("explain/symptoms/gave-up.txt", text + "\n")

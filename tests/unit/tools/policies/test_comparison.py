@@ -49,13 +49,13 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
     for policy in POLICIES:
         changed = [with_policy(e, policy.value) if isinstance(e, ResourceSlice) else e for e in objects]
         snapshot = ClusterState(Objects(changed)).snapshot
-        place = snapshot.place_of("node-1")
+        place = snapshot.row_of("node-1")
         assert place is not None
         booked = snapshot.ledger(place).requested
         for row in report.nodes:
             assert row.charged[policy.value] == booked.get(row.resource, 0), (policy, row)
     snapshot = ClusterState(Objects(objects)).snapshot
-    place = snapshot.place_of("node-1")
+    place = snapshot.row_of("node-1")
     assert place is not None
     for row in report.nodes:
         assert row.charged[AS_IS] == snapshot.ledger(place).requested.get(row.resource, 0)
@@ -67,7 +67,7 @@ def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
     """What pods with claims, pools of several and pods without claims take is what the node is charged."""
     cluster_state = ClusterState(Objects(objects))
     report = compare_policies(cluster_state)
-    place = cluster_state.snapshot.place_of("node-1")
+    place = cluster_state.snapshot.row_of("node-1")
     assert place is not None
     for row in report.nodes:
         for column in COLUMNS:

@@ -51,7 +51,7 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
 @given(cluster_states())
 def test_rows_come_to_what_is_booked(cluster_state: ClusterState) -> None:
     (book,) = node_books(cluster_state)
-    place = cluster_state.snapshot.place_of("node-1")
+    place = cluster_state.snapshot.row_of("node-1")
     assert place is not None
     ledger = cluster_state.snapshot.ledger(place)
     assert {row.resource: row.used for row in book.rows if row.used} == {

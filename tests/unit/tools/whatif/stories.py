@@ -19,7 +19,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.whatif import STOCK, Whatif
 
@@ -54,7 +54,7 @@ class Play:
     @staticmethod
     def _new(objects: Objects) -> Whatif:
         return Whatif(
-            _STOCK.cluster_state(ClusterState(objects)), settings=_STOCK.settings(Settings.default())
+            _STOCK.cluster_state(ClusterState(objects)), settings=_STOCK.settings(SchedulerProfile.default())
         )
 
     def run(self) -> list[Wrong]:

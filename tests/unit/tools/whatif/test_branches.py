@@ -74,7 +74,7 @@ def books(moves: Moves) -> dict[str, Any]:
             sorted(snapshot.ledger(place).entries),
             snapshot.ledger(place).headroom(),
         )
-        for place in snapshot.places()
+        for place in snapshot.rows()
     }
 
 

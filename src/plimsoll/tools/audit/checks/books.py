@@ -44,7 +44,7 @@ _VERIFIED = 500
 def find_nodes_past_line(facts: Facts) -> Iterator[Trouble]:
     snapshot = facts.cluster_state.snapshot
     for name in facts.nodes:
-        place = snapshot.place_of(name)
+        place = snapshot.row_of(name)
         if place is None:
             continue
         ledger = snapshot.ledger(place)
@@ -119,7 +119,7 @@ def find_nodes_past_line_uncounted(facts: Facts) -> Iterator[Trouble]:
         by_node.setdefault((hole.node, hole.resource), []).append(hole)
     snapshot = facts.cluster_state.snapshot
     for (name, resource), found in sorted(by_node.items()):
-        place = snapshot.place_of(name)
+        place = snapshot.row_of(name)
         if place is None:
             continue
         ledger = snapshot.ledger(place)
@@ -305,7 +305,7 @@ def _differences(facts: Facts) -> Iterator[Discrepancy]:
         return
     names = list(facts.nodes)
     for name in names[:: -(-len(names) // _VERIFIED)]:
-        place = snapshot.place_of(name)
+        place = snapshot.row_of(name)
         for each in snapshot.ledger(place).verify() if place is not None else ():
             yield Discrepancy(f"node {name}: {each.where}", each.booked, each.computed)
 

@@ -152,7 +152,7 @@ def is_of_other_driver(facts: Facts, each: Charged) -> str:
     if all(len(drivers) == 1 for drivers in choices):
         return ""
     snapshot = facts.cluster_state.snapshot
-    place = snapshot.place_of(each.pod.spec.node_name)
+    place = snapshot.row_of(each.pod.spec.node_name)
     pricing = snapshot.pricing(place)
     containers = each.recorded.charge.containers
     for drivers in islice(product(*choices), _COMBINATIONS):

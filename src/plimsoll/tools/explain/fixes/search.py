@@ -20,8 +20,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.units import CPU, MEMORY, quantity_of
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.scheduler.devices import DevicesFilter, Fit
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
@@ -72,7 +72,7 @@ def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
 def _candidates(view: View, groups: Sequence[Group]) -> list[int]:
     names = [name for group in groups for name in group.nodes[:1]]
     names += [name for group in groups for name in group.nodes[1:OF_GROUP]]
-    places = (view.snapshot.place_of(name) for name in names[:TRIED])
+    places = (view.snapshot.row_of(name) for name in names[:TRIED])
     return [place for place in places if place is not None]
 
 
@@ -85,7 +85,7 @@ def _ways_on(view: View, place: int) -> Iterator[Fix]:
     for _ in range(_ROUNDS):
         examination = Examination(task, view.snapshot, view.settings)
         answer = examination.ask(place)
-        if isinstance(answer, Fit):
+        if isinstance(answer, NodeFit):
             yield Fix(tuple(steps), node, proven=True)
             return
         reasons = _explained(view, task, place, answer)
@@ -107,11 +107,13 @@ def _ways_on(view: View, place: int) -> Iterator[Fix]:
         task = mended.task
 
 
-def _explained(view: View, task: Task, place: int, reasons: tuple[NodeReason, ...]) -> tuple[NodeReason, ...]:
+def _explained(
+    view: View, task: PodInfo, place: int, reasons: tuple[NodeReason, ...]
+) -> tuple[NodeReason, ...]:
     """The reasons with their numbers: devices are asked again, this time for the tree."""
     if reasons[0].rule is not Rule.DEVICES:
         return reasons
-    return DevicesFilter(task, view.snapshot, settings=view.settings).why_not(place) or reasons
+    return DynamicResourcesFilter(task, view.snapshot, settings=view.settings).filter_node(place) or reasons
 
 
 def _removal(view: View, examination: Examination, place: int, reasons: Sequence[NodeReason]) -> Step | None:
@@ -122,7 +124,7 @@ def _removal(view: View, examination: Examination, place: int, reasons: Sequence
     victims = select_victims_quickly(examination, place, budgets)
     if not isinstance(victims, Victims) or not victims.pods:
         return None
-    lack = next((r.because for r in reasons if isinstance(r.because, Reason)), None)
+    lack = next((r.cause for r in reasons if isinstance(r.cause, Reason)), None)
     facts = {
         "node": view.name(place),
         "pods": tuple(f"pod {full_name(pod)}" for pod in victims.pods),
@@ -134,15 +136,15 @@ def _removal(view: View, examination: Examination, place: int, reasons: Sequence
 
 def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
     node = view.name(place)
-    lacks = [reason.because for reason in reasons if isinstance(reason.because, Reason)]
+    lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
     amounts = [_lack_text(view, place, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
     if amounts:
         return f"{' and '.join(amounts)} short on {node}; "
     requests = [
         request
         for reason in reasons
-        if isinstance(reason.because, Refusal)
-        for request in reason.because.requests
+        if isinstance(reason.cause, Refusal)
+        for request in reason.cause.requests
         if not request.served
     ]
     shares = [each.detail for request in requests for each in request.removals]
@@ -154,7 +156,7 @@ def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
 
 
 def _lack_text(view: View, place: int, lack: Reason) -> str:
-    least = lack.wanted == view.task.demand.get(lack.resource, 0) and may_add(view, place, lack.resource)
+    least = lack.wanted == view.task.requests.get(lack.resource, 0) and may_add(view, place, lack.resource)
     amount = text_of(lack.resource, (lack.wanted or 0) - (lack.had or 0))
     return f"{'at least ' if least else ''}{amount} {lack.resource}"
 
@@ -178,10 +180,10 @@ def _holder_text(holder: Holder) -> str:
 
 
 def _shrink(
-    view: View, task: Task, place: int, reasons: Sequence[NodeReason], examination: Examination
+    view: View, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: Examination
 ) -> Step | None:
     """A smaller request of the only container that would fit as things are; for plain shortages."""
-    lacks = [reason.because for reason in reasons if isinstance(reason.because, Reason)]
+    lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
     spec = task.pod.spec
     if len(lacks) != 1 or len(lacks) != len(reasons) or len(spec.containers) != 1 or spec.init_containers:
         return None
@@ -189,7 +191,7 @@ def _shrink(
     name = lack.resource
     if lack.cause is not Cause.INSUFFICIENT or name not in (CPU, MEMORY) or spec.resources is not None:
         return None
-    own = task.demand.get(name, 0)
+    own = task.requests.get(name, 0)
     left = own - ((lack.wanted or 0) - (lack.had or 0))
     if left <= 0 or name not in container.resources.requests or spec.overhead:
         return None
@@ -197,7 +199,7 @@ def _shrink(
     changed = replace(container, resources=replace(container.resources, requests=smaller))
     smaller_pod = replace(task.pod, spec=replace(spec, containers=(changed,)))
     answer = Examination(with_pod(task, smaller_pod), view.snapshot, view.settings).ask(place)
-    if not isinstance(answer, Fit):
+    if not isinstance(answer, NodeFit):
         return None
     facts = {
         "had": text_of(name, left),
@@ -213,20 +215,22 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
 
     None where more room would not help: what is wrong is in the pod or its claims.
     """
-    amounts = {name: amount for name, amount in view.task.demand.items() if amount > 0}
+    amounts = {name: amount for name, amount in view.task.requests.items() if amount > 0}
     small, unpriced = 0, False
     for group in groups:
         if group.rule is Rule.DEVICES and not all(map(_is_lack, group.reasons)):
             return None
-        lacks = [reason.because for reason in group.reasons if isinstance(reason.because, Reason)]
+        lacks = [reason.cause for reason in group.reasons if isinstance(reason.cause, Reason)]
         small += bool(lacks) and not group.resolvable
         for lack in lacks:
             if lack.cause is Cause.INSUFFICIENT:
                 amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
-                unpriced |= lack.wanted == view.task.demand.get(lack.resource, 0)  # claims were not looked at
+                unpriced |= lack.wanted == view.task.requests.get(
+                    lack.resource, 0
+                )  # claims were not looked at
     texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
-    if view.task.waiting:
+    if view.task.unallocated_claims:
         texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
     kind = Do.ADD_NODE if groups and small == len(groups) else Do.ADD_ANOTHER
     return Fix((Step(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
@@ -234,7 +238,7 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
 
 def _is_lack(reason: NodeReason) -> bool:
     """Whether there is too little of something, of which another node might have enough."""
-    because = reason.because
+    because = reason.cause
     if isinstance(because, Reason):
         return because.cause in (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
     if not isinstance(because, Refusal) or because.together or because.pools:

@@ -36,8 +36,8 @@ from plimsoll.ledger.units import quantity_of
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.topology.affinity_terms import read_terms
 from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
 from plimsoll.tools.explain.fixes.fix import Step
@@ -67,10 +67,10 @@ class Mended:
     """Some steps, and the task after them; None if nothing in pod or claims would change it."""
 
     steps: tuple[Step, ...]
-    task: Task | None = None
+    task: PodInfo | None = None
 
 
-def mend(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+def mend(view: View, task: PodInfo, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
     """What to change about the first rule that a node breaks; None where nothing comes to mind."""
     rule = reasons[0].rule
     if rule is Rule.UNSCHEDULABLE:
@@ -87,17 +87,17 @@ def mend(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> M
         missing = needed_features(task.pod).difference(view.node(place).status.declared_features)
         wanted = {"node": view.name(place), "wanted": tuple(sorted(missing))}
         return Mended((Step(Do.UPGRADE_NODE, wanted),))
-    if reasons[0].sentence is Sentence.POD_AFFINITY:
+    if reasons[0].message is ReasonMessage.POD_AFFINITY:
         return _mend_company(view, task, place)
-    if reasons[0].sentence in (Sentence.VOLUME_AFFINITY, Sentence.VOLUME_ZONE):
+    if reasons[0].message in (ReasonMessage.VOLUME_AFFINITY, ReasonMessage.VOLUME_ZONE):
         return Mended(
             (Step(Do.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
         )
     return None
 
 
-def with_pod(task: Task, pod: Pod) -> Task:
-    return Task(pod, task.claims, task.options)
+def with_pod(task: PodInfo, pod: Pod) -> PodInfo:
+    return PodInfo(pod, task.claims, task.options)
 
 
 def _with_spec(pod: Pod, spec: PodSpec) -> Pod:
@@ -115,7 +115,7 @@ def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
     return _with_spec(pod, replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
 
 
-def _mend_taints(view: View, task: Task, place: int) -> Mended:
+def _mend_taints(view: View, task: PodInfo, place: int) -> Mended:
     node = view.node(place)
     taints = hard_taints(task.pod, node)
     steps = tuple(
@@ -130,7 +130,7 @@ def _mend_taints(view: View, task: Task, place: int) -> Mended:
     return Mended(steps, with_pod(task, _tolerating(task.pod, taints)))
 
 
-def _mend_labels(view: View, task: Task, place: int) -> Mended:
+def _mend_labels(view: View, task: PodInfo, place: int) -> Mended:
     node = view.node(place)
     wishes = unmet(task.pod, node)
     steps = tuple(
@@ -152,7 +152,7 @@ def _mend_labels(view: View, task: Task, place: int) -> Mended:
     )
 
 
-def _mend_company(view: View, task: Task, place: int) -> Mended:
+def _mend_company(view: View, task: PodInfo, place: int) -> Mended:
     """The pods that it wants to be near are not."""
     spec, node = task.pod.spec, view.name(place)
     steps = tuple(
@@ -170,7 +170,7 @@ def _mend_company(view: View, task: Task, place: int) -> Mended:
 # -- books
 
 
-def _mend_charge(view: View, task: Task, place: int, reason: Reason) -> Mended | None:
+def _mend_charge(view: View, task: PodInfo, place: int, reason: Reason) -> Mended | None:
     name = reason.resource
     match reason.cause:
         case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
@@ -192,7 +192,7 @@ def _mend_charge(view: View, task: Task, place: int, reason: Reason) -> Mended |
     return None
 
 
-def _raised(task: Task, reason: Reason) -> Task | None:
+def _raised(task: PodInfo, reason: Reason) -> PodInfo | None:
     resources = task.pod.spec.resources
     if resources is None:
         return None
@@ -209,9 +209,9 @@ def _raised(task: Task, reason: Reason) -> Task | None:
 # -- devices
 
 
-def _mend_devices(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+def _mend_devices(view: View, task: PodInfo, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
     for reason in reasons:
-        because = reason.because
+        because = reason.cause
         if isinstance(because, Reason):
             found = _mend_charge(view, task, place, because)
         elif isinstance(because, Refusal):
@@ -227,7 +227,7 @@ def _mend_devices(view: View, task: Task, place: int, reasons: Sequence[NodeReas
     return None
 
 
-def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mended | None:
+def _mend_refusal(view: View, task: PodInfo, place: int, refusal: Refusal) -> Mended | None:
     unserved = [request for request in refusal.requests if not request.served]
     if unserved and not refusal.together:
         if refusal.pools:
@@ -253,7 +253,7 @@ def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mende
     return None
 
 
-def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -> Mended:
+def _mend_request(view: View, task: PodInfo, place: int, request: RequestRefusal) -> Mended:
     if not request.devices and not any(each.spec.devices for each in view.snapshot.all(ResourceSlice)):
         return Mended((Step(Do.NO_DRIVER, {"request": request.request}),))
     if not request.devices or not request.removals:
@@ -267,7 +267,7 @@ def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -
     return _mend_removal(view, task, place, request, last)
 
 
-def _mend_removal(view: View, task: Task, place: int, request: RequestRefusal, last: Removal) -> Mended:
+def _mend_removal(view: View, task: PodInfo, place: int, request: RequestRefusal, last: Removal) -> Mended:
     name, detail = request.request, last.detail
     facts: dict[str, object] = {"request": name, "device": last.device}
     match detail:
@@ -316,7 +316,7 @@ def _lack(view: View, request: RequestRefusal, place: int) -> dict[str, object]:
     }
 
 
-def _mend_selector(view: View, task: Task, place: int, request: RequestRefusal, last: Removal) -> Mended:
+def _mend_selector(view: View, task: PodInfo, place: int, request: RequestRefusal, last: Removal) -> Mended:
     asked = asked_for(view, request)
     devices = view.snapshot.inventory.devices_for(view.node(place))
     of_class = last.rule is DeviceRule.CLASS_SELECTOR
@@ -348,7 +348,7 @@ def _mend_selector(view: View, task: Task, place: int, request: RequestRefusal, 
     return Mended((Step(Do.RELAX_SELECTOR, facts, changed.claims),), changed)
 
 
-def _changed(task: Task, request: RequestRefusal, change: object) -> Task:
+def _changed(task: PodInfo, request: RequestRefusal, change: object) -> PodInfo:
     """The task with one request of one claim changed."""
     assert callable(change), "a change"
     head, _, tail = request.request.partition("/")
@@ -367,10 +367,10 @@ def _changed(task: Task, request: RequestRefusal, change: object) -> Task:
         devices = replace(claim.spec.devices, requests=tuple(requests))
         return replace(claim, spec=replace(claim.spec, devices=devices))
 
-    return Task(task.pod, tuple(map(claim_with, task.claims)), task.options)
+    return PodInfo(task.pod, tuple(map(claim_with, task.claims)), task.options)
 
 
-def _unconstrained(task: Task, attribute: str) -> Task:
+def _unconstrained(task: PodInfo, attribute: str) -> PodInfo:
     def claim_with(claim: ResourceClaim) -> ResourceClaim:
         kept = tuple(
             each
@@ -380,4 +380,4 @@ def _unconstrained(task: Task, attribute: str) -> Task:
         devices = replace(claim.spec.devices, constraints=kept)
         return replace(claim, spec=replace(claim.spec, devices=devices))
 
-    return Task(task.pod, tuple(map(claim_with, task.claims)), task.options)
+    return PodInfo(task.pod, tuple(map(claim_with, task.claims)), task.options)

@@ -21,14 +21,14 @@ from plimsoll.allocator.search.symmetry import group_devices
 from plimsoll.allocator.search.usage import Pick, Tally, Undo
 from plimsoll.api.forms import read_device
 from plimsoll.api.resource import RESULTS_MAX, AllocationResult, ResourceClaim
-from plimsoll.scheduler.devices import NO_CLAIMS, Fit, NewId, charges_node, is_usable_on, judge_devices
-from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.devices import NO_CLAIMS, NewId, NodeFit, charges_node, check_charges, is_usable_on
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def fits_on(
-    task: Task, place: int, snapshot: Snapshot, batch: Sequence[ResourceClaim], new_id: NewId
-) -> Iterator[Fit]:
+    task: PodInfo, place: int, snapshot: Snapshot, batch: Sequence[ResourceClaim], new_id: NewId
+) -> Iterator[NodeFit]:
     """All essentially different ways to place a pod on a node; `batch` are the claims of all pods.
 
     Only where `can_list` says so.
@@ -42,13 +42,13 @@ def fits_on(
     ledger = snapshot.ledger(place)
     charged = snapshot.options.count_claims and charges_node(snapshot, place)
 
-    def judged(allocations: dict[str, AllocationResult]) -> Fit | None:
+    def judged(allocations: dict[str, AllocationResult]) -> NodeFit | None:
         if not charged:
-            return Fit(allocations)
-        found = judge_devices(task, allocations, place, snapshot, ledger)
-        return found if isinstance(found, Fit) else None
+            return NodeFit(allocations)
+        found = check_charges(task, allocations, place, snapshot, ledger)
+        return found if isinstance(found, NodeFit) else None
 
-    if not task.waiting:
+    if not task.unallocated_claims:
         found = judged({})
         if found is not None:
             yield found
@@ -57,7 +57,7 @@ def fits_on(
     if isinstance(devices, Fault):
         return
     usage = Usage(devices, snapshot.state)
-    order = read_order(task.waiting, snapshot.classes, devices, usage)
+    order = read_order(task.unallocated_claims, snapshot.classes, devices, usage)
     if isinstance(order, Fault):
         return
     groups = _groups(batch, snapshot, devices, usage)
@@ -65,18 +65,18 @@ def fits_on(
         results = build_results(order, solution.picks, solution.plans, devices, new_id)
         if isinstance(results, Fault):
             continue
-        names = [claim.metadata.name for claim in task.waiting]
+        names = [claim.metadata.name for claim in task.unallocated_claims]
         found = judged(dict(zip(names, results, strict=True)))
         if found is not None:
             yield found
 
 
-def can_list(task: Task, place: int, snapshot: Snapshot) -> bool:
+def can_list(task: PodInfo, place: int, snapshot: Snapshot) -> bool:
     """Whether choices can be listed: not where a selector fails on a device, which ends an allocation."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
-    if not task.waiting or isinstance(devices, Fault):
+    if not task.unallocated_claims or isinstance(devices, Fault):
         return True
-    order = read_order(task.waiting, snapshot.classes, devices, Usage(devices, snapshot.state))
+    order = read_order(task.unallocated_claims, snapshot.classes, devices, Usage(devices, snapshot.state))
     return isinstance(order, Fault) or not any(p.fault_mask for step in order.steps for p in step.plans)
 
 

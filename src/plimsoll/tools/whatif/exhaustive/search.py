@@ -22,13 +22,13 @@ from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Mask
-from plimsoll.scheduler.cycle import read_rules
-from plimsoll.scheduler.devices import DevicesFilter, Fit
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.pod_info import Task
-from plimsoll.scheduler.reasons import NodeReason, Sentence, render
+from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
 from plimsoll.scheduler.result import Placement
-from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
 from plimsoll.tools.whatif.memory_cluster import World
@@ -131,15 +131,15 @@ class _Proving:
         waiting: dict[str, ResourceClaim] = {}
         self._stuck: list[Pod] = []
         for pod in self._pods:
-            task = read_task(pod, self._snapshot)
+            task = read_pod_info(pod, self._snapshot)
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             if isinstance(task, NodeReason) or gates:
                 why = f"scheduling gates: {gates}" if gates else render(task)  # type: ignore[arg-type]
                 self._hopeless = self._hopeless or f"{full_name(name_of(pod))}: {why}"
                 self._stuck.append(pod)
                 continue
-            waiting |= {claim.metadata.uid: claim for claim in task.waiting}
-            groups.setdefault(likeness(task), []).append(pod)
+            waiting |= {claim.metadata.uid: claim for claim in task.unallocated_claims}
+            groups.setdefault(pod_signature(task), []).append(pod)
         self._batch = list(waiting.values())
         placeable = [pod for group in groups.values() for pod in group]
         everybody = [*placeable, *self._world.bound()]
@@ -209,19 +209,19 @@ class _Proving:
     ) -> bool:
         """Place one pod wherever it fits, and the rest behind it."""
         world, snapshot = self._world, self._snapshot
-        task = read_task(pod, snapshot)
+        task = read_pod_info(pod, snapshot)
         if isinstance(task, NodeReason):
             return False
-        rules = read_rules(task, snapshot, world.settings, world.changes.new_id)
+        rules = build_filters(task, snapshot, world.settings, world.changes.new_id)
         if isinstance(rules, NodeReason):
             return False
         mask: Mask = snapshot.alive.copy()
-        devices: DevicesFilter | None = None
+        devices: DynamicResourcesFilter | None = None
         for rule in rules:
-            if isinstance(rule, DevicesFilter):
+            if isinstance(rule, DynamicResourcesFilter):
                 devices = rule
             else:
-                mask &= rule.feasible()
+                mask &= rule.filter()
         seen: set[object] = set()
         for place in np.flatnonzero(mask).tolist():
             if place < first and not self._in_turns:
@@ -236,9 +236,9 @@ class _Proving:
 
     def _on(
         self,
-        task: Task,
+        task: PodInfo,
         place: int,
-        devices: DevicesFilter | None,
+        devices: DynamicResourcesFilter | None,
         rest: tuple[tuple[Pod, ...], ...],
         skips: int,
         first: int,
@@ -252,7 +252,7 @@ class _Proving:
             self._unsure = True
             return False
         node = self._snapshot.node(place).metadata.name
-        fits: list[Fit] = []
+        fits: list[NodeFit] = []
         for fit in fits_on(task, place, self._snapshot, self._batch, world.changes.new_id):
             fits.append(fit)
             if self._step():
@@ -270,13 +270,13 @@ class _Proving:
             world.undo(mark)
         return False
 
-    def _is_refused(self, devices: DevicesFilter, place: int) -> bool:
+    def _is_refused(self, devices: DynamicResourcesFilter, place: int) -> bool:
         """Whether the scheduler's own search proves that there are no devices, whatever they would charge."""
-        answer = devices.answer(place)
-        if isinstance(answer, Fit):
+        answer = devices.search_uncached(place)
+        if isinstance(answer, NodeFit):
             return False
-        sentences = {reason.sentence for reason in answer}
-        return sentences <= {Sentence.CANNOT_ALLOCATE, Sentence.CLAIM_ELSEWHERE}
+        sentences = {reason.message for reason in answer}
+        return sentences <= {ReasonMessage.CANNOT_ALLOCATE, ReasonMessage.CLAIM_ELSEWHERE}
 
     def _step(self) -> bool:
         """Count a step; whether there are none left."""
@@ -298,7 +298,7 @@ class _Proving:
         wanted: dict[str, int] = {}
         for kind in kinds:
             if kind:
-                demand = Task(kind[0], (), self._snapshot.options).demand
+                demand = PodInfo(kind[0], (), self._snapshot.options).requests
                 for name, amount in demand.items():
                     wanted[name] = wanted.get(name, 0) + amount * len(kind)
         alive = self._snapshot.alive

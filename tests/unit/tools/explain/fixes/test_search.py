@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 
 from plimsoll.errors import InputError
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_task
-from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain import Verdict, explain_pod
@@ -47,11 +47,11 @@ OTHERS = {
 NOTHING_TO_DO = ("placed", "placed-plain", "fits", "node-gone", "ended")
 
 
-def place(cluster_state: ClusterState, pod: Any) -> Placement | Unplaced | NodeReason:
-    task = read_task(pod, cluster_state.snapshot)
+def place(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeReason:
+    task = read_pod_info(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return task
-    return schedule_one(task, cluster_state.snapshot, Settings.default(), lambda: "share")
+    return schedule_one(task, cluster_state.snapshot, SchedulerProfile.default(), lambda: "share")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
