@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from plimsoll.api.quantity import Quantity
     from plimsoll.api.record import Record
     from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
-    from plimsoll.apiserver.validation import Prepared, Problem, Write, prepare
+    from plimsoll.apiserver.validation import FieldError, PreparedObject, Write, prepare
     from plimsoll.cel import Environment, Selector, compile_selector, flatten
     from plimsoll.client import Client, ClientConfig, Endpoint
     from plimsoll.client.informer import Informer
@@ -82,6 +82,7 @@ __all__ = [
     "Environment",
     "Fault",
     "Features",
+    "FieldError",
     "FitError",
     "Form",
     "Gates",
@@ -100,9 +101,8 @@ __all__ = [
     "PodInfo",
     "Policy",
     "Preference",
-    "Prepared",
+    "PreparedObject",
     "Pricing",
-    "Problem",
     "Profile",
     "Quantity",
     "Reason",
@@ -208,7 +208,7 @@ _HOMES = {
         "plimsoll.tools.report": ["as_text"],
         "plimsoll.tools.top": ["claim_rows", "device_rows", "holders", "node_books"],
         "plimsoll.tools.whatif": ["Plan", "Whatif", "run_whatif"],
-        "plimsoll.apiserver.validation": ["Prepared", "Problem", "Write", "prepare"],
+        "plimsoll.apiserver.validation": ["FieldError", "PreparedObject", "Write", "prepare"],
     }.items()
     for name in names
 }
@@ -217,6 +217,8 @@ _HOMES = {
 #: Old names that keep working for one release, with a DeprecationWarning: old -> new.
 _RENAMED = {
     "Picture": "ClusterState",
+    "Prepared": "PreparedObject",
+    "Problem": "FieldError",
     "Settings": "SchedulerProfile",
     "Task": "PodInfo",
     "Unplaced": "FitError",

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation import Prepared, Write, prepare
+from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 
 #: The moment of every write; field-dropping rows write it as `<now>`.
 NOW = datetime(2025, 7, 1, 9, 30, tzinfo=UTC)
 NOW_TEXT = "2025-07-01T09:30:00Z"
 
 
-def prepare_row(row: dict[str, Any]) -> Prepared:
+def prepare_row(row: dict[str, Any]) -> PreparedObject:
     """Run a row through the pipeline, with exactly the gates it says.
 
     Rows name the DRA gates only; for the others the defaults of Kubernetes 1.36 hold. The set is made

@@ -46,8 +46,8 @@ def check(row: dict[str, Any]) -> str | None:
     difference = _differ("", _settle(wanted), _settle(stored))
     if difference is not None:
         return difference
-    if (not prepared.problems) != row["valid"]:
-        return f"valid {not prepared.problems}, wanted {row['valid']}: {list(map(str, prepared.problems))}"
+    if (not prepared.errors) != row["valid"]:
+        return f"valid {not prepared.errors}, wanted {row['valid']}: {list(map(str, prepared.errors))}"
     return None
 
 

@@ -16,7 +16,7 @@ from tests.conformance.api_rows import prepare_row
 
 def check(row: dict[str, Any]) -> str | None:
     prepared = prepare_row(row)
-    found = Counter((problem.field, problem.type.value) for problem in prepared.problems)
+    found = Counter((problem.field, problem.type.value) for problem in prepared.errors)
     wanted = Counter((error["field"], error["type"]) for error in row["expect"])
     for step in _negative_steps(prepared.tree):
         wanted = Counter({key: count for key, count in wanted.items() if key[0] != step})

@@ -57,7 +57,7 @@ from plimsoll.apiserver.status import (
 )
 from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.time_slices import EventLoopShare
-from plimsoll.apiserver.validation.timestamps import write_time
+from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.apiserver.workers.dispatcher import WorkerDispatcher
 from plimsoll.apiserver.workers.pool import WorkerPool
 from plimsoll.errors import ApiError, PlimsollError, StoreError
@@ -295,7 +295,7 @@ class Api:
         body = decode_body(call.body, call.header("content-type"))
         if route.plural == "bindings":
             return await self._bind(route, call, query, accepted, body)
-        now = write_time(self.context.now())
+        now = format_datetime(self.context.now())
         review = self._reviews.answer(route.plural, call.user, body, namespace=route.namespace, now=now)
         return build_tree_response(review, accepted, 201)
 

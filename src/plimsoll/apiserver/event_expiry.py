@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.storage import StoredObject
-from plimsoll.apiserver.validation.timestamps import write_time
+from plimsoll.apiserver.validation.timestamps import format_datetime
 
 EVENT_TTL = timedelta(hours=1)
 EXPIRY_INTERVAL_SECONDS = 60.0
@@ -21,7 +21,7 @@ _AT_ONCE = 200
 
 async def expire_events(context: ApiContext, life: timedelta = EVENT_TTL) -> int:
     """Delete the events that nobody has seen for so long; how many there were."""
-    store, before, gone = context.store, write_time(context.now() - life), 0
+    store, before, gone = context.store, format_datetime(context.now() - life), 0
     after = None
     while True:
         page = store.list("events", after=after, limit=_AT_ONCE)

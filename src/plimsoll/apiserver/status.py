@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from plimsoll.apiserver.validation.field_errors import Problem
+from plimsoll.apiserver.validation.field_errors import FieldError
 from plimsoll.errors import ApiError
 
 
@@ -105,7 +105,7 @@ def unsupported_media_type(offered: Iterable[str]) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> ApiError:
+def invalid(group: str, kind: str, name: str, problems: Iterable[FieldError]) -> ApiError:
     """An object that breaks rules: every one of them is a cause with the field's path."""
     listed = list(problems)
     causes = [
@@ -166,7 +166,7 @@ _PREFIXES = {
 }
 
 
-def _message(problem: Problem) -> str:
+def _message(problem: FieldError) -> str:
     prefix = _PREFIXES[str(problem.type)]
     if problem.value is None:
         return f"{prefix}: {problem.detail}" if problem.detail else prefix

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation import Prepared, Write, prepare
+from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state.manifests import Found
 from plimsoll.tools.colors import PLAIN, Paint
@@ -58,10 +58,10 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
         given["metadata"] = {**metadata, "namespace": "default"}
     write = Write(kind, "create", given, now, gates=gates or Gates.all_on(), namespace_labels=_ADMIN_ACCESS)
     try:
-        prepared: Prepared = prepare(write)
+        prepared: PreparedObject = prepare(write)
     except DecodeError as error:
         return Checked(True, (str(error),))
-    return Checked(True, tuple(str(problem) for problem in prepared.problems), prepared.warnings)
+    return Checked(True, tuple(str(problem) for problem in prepared.errors), prepared.warnings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from plimsoll.api.forms import (
 from plimsoll.api.meta import Wire
 from plimsoll.api.record import carry
 from plimsoll.api.resource import DeviceClass, ResourceSlice
-from plimsoll.apiserver.validation.field_errors import Path
-from plimsoll.apiserver.validation.node_allocatable import check_device_forms
+from plimsoll.apiserver.validation.field_errors import FieldPath
+from plimsoll.apiserver.validation.node_allocatable import validate_device_forms
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.manifests import Found
@@ -85,7 +85,7 @@ def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:
         devices = []
         for place, device in enumerate(view.spec.devices):
             if device_forms(device):
-                for problem in check_device_forms(device, Path("spec").child("devices").index(place)):
+                for problem in validate_device_forms(device, FieldPath("spec").child("devices").index(place)):
                     raise InputError(f"cannot be converted, it contradicts itself: {problem}")
                 written = write_device(device, read_device(device), form)
                 losses += written.losses

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.meta import Wire
-from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.write import settle
+from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.errors import DecodeError
 from plimsoll.tools.cluster_state.manifests import Found
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Wire)
 
 def views_of(objects: Iterable[Found], view: type[T], now: datetime | None = None) -> list[T]:
     """The objects of one kind; with a time `now` as the API reads them, defaults filled in."""
-    moment = None if now is None else write_time(now)
+    moment = None if now is None else format_datetime(now)
     views = []
     for found in objects:
         if found.kind != view.__name__:
@@ -30,7 +30,7 @@ def views_of(objects: Iterable[Found], view: type[T], now: datetime | None = Non
         tree: Any = found.tree
         try:
             if moment is not None:
-                tree = settle(found.kind, tree, view, moment)
+                tree = decode_with_defaults(found.kind, tree, view, moment)
             views.append(codec.convert(tree, view))
         except DecodeError as error:
             raise DecodeError(f"{found.where}: {error}") from None

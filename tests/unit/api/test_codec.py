@@ -24,7 +24,7 @@ from plimsoll.api.policy import PodDisruptionBudgetStatus
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
 from plimsoll.api.shape import members, strip_optional
-from plimsoll.apiserver.validation.generic_kinds.service_view import ServicePort
+from plimsoll.apiserver.validation.generic_kinds.service_view import FullServicePort
 from plimsoll.errors import DecodeError
 from tests.unit.api.trees import VIEWS, objects
 
@@ -168,7 +168,7 @@ def all_views() -> list[type[Wire]]:
 def test_null_is_the_default_in_every_field_of_every_view() -> None:
     """As in Go: null leaves a field at its zero value; in lists and maps it is the zero value of the item."""
     views = all_views()
-    assert {Pod, HttpGet, TcpSocket, PodDisruptionBudgetStatus, ServicePort} <= set(views)
+    assert {Pod, HttpGet, TcpSocket, PodDisruptionBudgetStatus, FullServicePort} <= set(views)
     for view in views:
         for member in members(view):
             assert check_agreement({member.wire: None}, view) == view(), (view, member.wire)

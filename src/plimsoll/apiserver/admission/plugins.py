@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.equality import same_under
+from plimsoll.apiserver.validation.equality import trees_equal_as
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
 from plimsoll.errors import QuantityError
@@ -236,7 +236,7 @@ def _same_amounts(one: Any, other: Any) -> bool:
     if not isinstance(other, dict):
         return False
     try:
-        return same_under(dict[str, Quantity], _texts(one), _texts(other))
+        return trees_equal_as(dict[str, Quantity], _texts(one), _texts(other))
     except QuantityError:
         return False
 

@@ -14,8 +14,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Object, Wire
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.quota import CountedPod, ResourceQuota
-from plimsoll.apiserver.validation.object_trees import Tree, part
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.ledger.amounts import add_to
 from plimsoll.ledger.quota_scopes import (
     UNCOUNTED,
@@ -57,7 +57,7 @@ def charge_quotas(
     item, before = _see(resource, tree), None if old is None else _see(resource, old)
     if not _is_charged(resource, item, before, subresource):
         return QuotaCharge()
-    views = ((quota, look(quota, ResourceQuota)) for quota in quotas)
+    views = ((quota, decode_view(quota, ResourceQuota)) for quota in quotas)
     found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, around)]
     for _, quota in found:
         refusal = _refuse_unknown(quota, resource, item, around)
@@ -86,14 +86,14 @@ def charge_quotas(
             total = dict(used)
             add_to(total, asked)
             texts = {name: str(amount) for name, amount in total.items()}
-            charged.append({**stored, "status": {**part(stored, "status"), "used": texts}})
+            charged.append({**stored, "status": {**subtree(stored, "status"), "used": texts}})
     return QuotaCharge(tuple(charged))
 
 
 def _see(resource: str, tree: Tree) -> Wire:
     """What counts of an object; of most kinds, that it is there."""
     view = MEASURED.get(resource)
-    return Object() if view is None else look(tree, view)
+    return Object() if view is None else decode_view(tree, view)
 
 
 def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str) -> bool:

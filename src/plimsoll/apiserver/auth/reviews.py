@@ -16,7 +16,7 @@ from plimsoll.apiserver.auth.authentication import Authenticator
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.pod_references import items, mapping, text
 from plimsoll.apiserver.auth.users import User, node_name_of
-from plimsoll.apiserver.validation.field_errors import Path, Problem, invalid
+from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, invalid
 from plimsoll.errors import ApiError
 
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
@@ -29,7 +29,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "selfsubjectreviews": (AUTHENTICATION, "SelfSubjectReview"),
     "tokenreviews": (AUTHENTICATION, "TokenReview"),
 }
-_SPEC, _RESOURCE, _PATH = Path("spec"), "resourceAttributes", "nonResourceAttributes"
+_SPEC, _RESOURCE, _PATH = FieldPath("spec"), "resourceAttributes", "nonResourceAttributes"
 _TEXTS = {
     _RESOURCE: ("namespace", "verb", "group", "version", "resource", "subresource", "name"),
     _PATH: ("path", "verb"),
@@ -205,5 +205,5 @@ def _subject(spec: Mapping[str, Any]) -> User:
     return User(text(name), text(uid), tuple(groups or ()), extra)
 
 
-def _invalid(problems: list[Problem]) -> ApiError:
+def _invalid(problems: list[FieldError]) -> ApiError:
     return status.invalid(AUTHORIZATION, "", "", problems)

@@ -29,7 +29,7 @@ from plimsoll.apiserver.auth.users import (
     service_account_user,
 )
 from plimsoll.apiserver.storage.records import ObjectKey
-from plimsoll.apiserver.validation.field_errors import Path, invalid
+from plimsoll.apiserver.validation.field_errors import FieldPath, invalid
 from plimsoll.errors import DecodeError
 
 ISSUER = "https://kubernetes.default.svc"
@@ -249,8 +249,8 @@ def _check_request(namespace: str, name: str, tree: Any) -> Mapping[str, Any]:
         said = metadata.get(field)
         if said and said != wanted:
             detail = f"must match the service account {field} if specified"
-            problems.append(invalid(Path("metadata").child(field), said, detail))
-    place = Path("spec").child("expirationSeconds")
+            problems.append(invalid(FieldPath("metadata").child(field), said, detail))
+    place = FieldPath("spec").child("expirationSeconds")
     if seconds is not None and seconds < MIN_EXPIRATION_SECONDS:
         problems.append(invalid(place, seconds, "may not specify a duration less than 10 minutes"))
     if seconds is not None and seconds > MAX_EXPIRATION_SECONDS:

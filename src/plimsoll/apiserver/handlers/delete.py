@@ -17,7 +17,7 @@ from plimsoll.apiserver.handlers.options import DeletionOptions
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import conflict, forbidden, success_status
 from plimsoll.apiserver.storage import StoredObject
-from plimsoll.apiserver.validation.timestamps import write_time
+from plimsoll.apiserver.validation.timestamps import format_datetime
 
 Tree = dict[str, Any]
 
@@ -105,7 +105,7 @@ class DeleteHandler:
                 metadata["generation"] += 1
         elif before is None or grace >= before:
             return changed  # a grace period is only ever shortened
-        metadata["deletionTimestamp"] = write_time(self._context.now() + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = format_datetime(self._context.now() + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if tree["kind"] == "Namespace":
             del metadata["deletionGracePeriodSeconds"]

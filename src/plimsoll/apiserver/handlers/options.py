@@ -13,8 +13,8 @@ from typing import Any
 from plimsoll.apiserver.status import bad_request
 from plimsoll.apiserver.status import invalid as invalid_object
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problem,
+    FieldError,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
@@ -102,10 +102,10 @@ def _check_list(options: ListOptions, has_version: bool) -> None:
     match = options.match
 
     def refuse(field: str, why: str) -> ApiError:
-        return _refuse("ListOptions", forbidden(Path(field), why))
+        return _refuse("ListOptions", forbidden(FieldPath(field), why))
 
     if match not in _MATCHES:
-        raise _refuse("ListOptions", not_supported(Path("resourceVersionMatch"), match, _MATCHES[1:]))
+        raise _refuse("ListOptions", not_supported(FieldPath("resourceVersionMatch"), match, _MATCHES[1:]))
     if options.watch:
         if options.token:
             raise refuse("continue", "may not be set on a watch")
@@ -142,9 +142,9 @@ def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: b
     force = _boolean(query, "force")
     validation = query.get("fieldValidation", "") or "Warn"
     kind = "PatchOptions" if applies or force is not None else "CreateOptions"
-    path = Path("fieldManager")
+    path = FieldPath("fieldManager")
     if validation not in _VALIDATIONS:
-        raise _refuse(kind, not_supported(Path("fieldValidation"), validation, _VALIDATIONS[1:]))
+        raise _refuse(kind, not_supported(FieldPath("fieldValidation"), validation, _VALIDATIONS[1:]))
     if len(manager.encode()) > 128:
         raise _refuse(kind, too_long(path, 128))
     if not manager.isprintable():
@@ -152,7 +152,7 @@ def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: b
     if applies and not manager:
         raise _refuse(kind, required(path, "is required for apply patch"))
     if not applies and force is not None:
-        raise _refuse(kind, forbidden(Path("force"), "may not be specified for non-apply patch"))
+        raise _refuse(kind, forbidden(FieldPath("force"), "may not be specified for non-apply patch"))
     return WriteOptions(_dry_run(query.get("dryRun")), manager or _agent(user_agent), validation, force)
 
 
@@ -181,9 +181,9 @@ def parse_delete_options(query: Mapping[str, str], body: Any) -> DeletionOptions
         raise bad_request("gracePeriodSeconds must be an integer")
     if orphan is not None and propagation:
         why = "orphanDependents and propagationPolicy cannot be both set"
-        raise _refuse("DeleteOptions", invalid(Path("propagationPolicy"), propagation, why))
+        raise _refuse("DeleteOptions", invalid(FieldPath("propagationPolicy"), propagation, why))
     if propagation and propagation not in _PROPAGATIONS:
-        problem = not_supported(Path("propagationPolicy"), propagation, _PROPAGATIONS)
+        problem = not_supported(FieldPath("propagationPolicy"), propagation, _PROPAGATIONS)
         raise _refuse("DeleteOptions", problem)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
@@ -200,7 +200,7 @@ def _dry_run(value: Any) -> bool:
     if value in (None, ""):
         return False
     if value != "All":
-        raise _refuse("CreateOptions", not_supported(Path("dryRun"), value, ("All",)))
+        raise _refuse("CreateOptions", not_supported(FieldPath("dryRun"), value, ("All",)))
     return True
 
 
@@ -234,5 +234,5 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     return True if value is None else value
 
 
-def _refuse(kind: str, problem: Problem) -> ApiError:
+def _refuse(kind: str, problem: FieldError) -> ApiError:
     return invalid_object("meta.k8s.io", kind, "", [problem])

@@ -20,7 +20,7 @@ from plimsoll.apiserver.selectors import read_selector
 from plimsoll.apiserver.status import bad_request, conflict, forbidden, invalid, not_found, too_many_requests
 from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.pod.binding import bind_pod, read_binding
-from plimsoll.apiserver.validation.pod.eviction import BUDGET_CAUSE, Refusal, judge_eviction
+from plimsoll.apiserver.validation.pod.eviction import BUDGET_CAUSE, EvictionRefusal, evaluate_eviction
 from plimsoll.errors import ApiError, DecodeError
 
 Tree = dict[str, Any]
@@ -47,9 +47,9 @@ class EvictionHandler:
         stored = get_stored(self._store, route)
         pod = codec.decode_tree(stored.raw)
         budgets = self._budgets(pod, route)
-        verdict = judge_eviction(pod, body, [tree for _, tree in budgets], self._context.now())
-        if verdict.problems:
-            raise invalid("policy", "Eviction", route.name, verdict.problems)
+        verdict = evaluate_eviction(pod, body, [tree for _, tree in budgets], self._context.now())
+        if verdict.errors:
+            raise invalid("policy", "Eviction", route.name, verdict.errors)
         if verdict.refusal is not None:
             raise _refuse(route, verdict.refusal)
         if wish.dry_run or options.dry_run:
@@ -71,7 +71,7 @@ class EvictionHandler:
         ]
 
 
-def _refuse(route: RequestInfo, refusal: Refusal) -> ApiError:
+def _refuse(route: RequestInfo, refusal: EvictionRefusal) -> ApiError:
     if refusal.code == 409:
         return conflict("", "pods", route.name, refusal.message)
     if refusal.code == 403:
@@ -112,8 +112,8 @@ class BindingHandler:
             bound = bind_pod(codec.decode_tree(stored.raw), body, self._context.now(), labels)
         except DecodeError as error:
             raise bad_request(f"the body is no Binding: {error}") from None
-        if bound.problems:
-            raise invalid("", "Binding", key.name, bound.problems)
+        if bound.errors:
+            raise invalid("", "Binding", key.name, bound.errors)
         if bound.conflict:
             raise conflict("", "pods/binding", key.name, bound.conflict)
         if options.dry_run:

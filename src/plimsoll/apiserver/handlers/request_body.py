@@ -14,7 +14,7 @@ from plimsoll.apiserver.registry.schema import check_fields, check_text, schema_
 from plimsoll.apiserver.registry.schema_match import fits
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import bad_request, invalid
-from plimsoll.apiserver.validation.field_errors import Path
+from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
 from plimsoll.errors import ApiError
 
@@ -116,7 +116,7 @@ def _refuse(why: str, current: Any) -> ApiError:
     """The sender's mistake, or that of a patch."""
     if current is None:
         return bad_request(why)
-    return invalid("", "", "", [invalid_value(Path("patch"), None, why)])
+    return invalid("", "", "", [invalid_value(FieldPath("patch"), None, why)])
 
 
 def _cannot_be(route: RequestInfo, why: str) -> str:

@@ -17,7 +17,7 @@ from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_t
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import bad_request
 from plimsoll.apiserver.storage import ObjectKey
-from plimsoll.apiserver.validation.write import Prepared, Write, prepare, prepare_generic
+from plimsoll.apiserver.validation.write import PreparedObject, Write, prepare, prepare_generic
 from plimsoll.errors import DecodeError
 
 Tree = dict[str, Any]
@@ -27,7 +27,7 @@ _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 
 def prepare_write(
     context: ApiContext, route: RequestInfo, tree: Tree, old: Tree | None, user: User
-) -> Prepared:
+) -> PreparedObject:
     """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
     resource = route.resource
     if resource.key == _REQUESTS and old is None:
@@ -45,7 +45,7 @@ def prepare_write(
         context.gates,
         _namespace_labels(context, route),
         caller_for(user, context.authorizer, route.verb) if _is_claim_status(route) else None,
-        old_settled=True,
+        old_is_canonical=True,
     )
     try:
         if resource.stored_as:

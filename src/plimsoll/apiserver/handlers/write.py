@@ -47,10 +47,10 @@ from plimsoll.apiserver.status import (
     unsupported_media_type,
 )
 from plimsoll.apiserver.storage import StoredObject
-from plimsoll.apiserver.validation.field_errors import Path, Problem, required
+from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, required
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
 from plimsoll.apiserver.validation.generic_kinds.generic_strategy import path_segment
-from plimsoll.apiserver.validation.timestamps import write_time
+from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.errors import ApiError, PatchError
 
 Tree = dict[str, Any]
@@ -181,7 +181,7 @@ class WriteHandler:
             metadata.pop(name, None)
         metadata.pop("resourceVersion", None)
         metadata["uid"] = self._context.new_uid()
-        metadata["creationTimestamp"] = write_time(now)
+        metadata["creationTimestamp"] = format_datetime(now)
         generated = not metadata.get("name") and metadata.get("generateName")
         for _ in range(_NAME_ATTEMPTS):
             if generated:
@@ -220,7 +220,7 @@ class WriteHandler:
             raise conflict(route.group, route.plural, stored.key.name, OPTIMISTIC_LOCK_MESSAGE)
         uid = metadata.get("uid", "")
         if uid and uid != before.get("uid") and route.verb == "patch":
-            problem = invalid_value(Path("metadata").child("uid"), uid, "field is immutable")
+            problem = invalid_value(FieldPath("metadata").child("uid"), uid, "field is immutable")
             raise invalid(route.group, route.resource.kind, stored.key.name, [problem])
         if uid and uid != before.get("uid"):
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.get('uid')}"
@@ -289,7 +289,7 @@ class WriteHandler:
                 api_version=route.api_version,
                 subresource=route.subresource,
                 force=bool(job.options.force),
-                now=write_time(self._context.now()),
+                now=format_datetime(self._context.now()),
             )
         except PatchError as error:
             raise _bad_patch(error) from None
@@ -314,7 +314,7 @@ class WriteHandler:
         prepared = prepare_write(self._context, job.route, tree, old, job.user)
         job.warnings += prepared.warnings
         name = tree["metadata"].get("name", "")
-        problems = prepared.problems or (_check_name(name) if old is None else ())
+        problems = prepared.errors or (_check_name(name) if old is None else ())
         if problems:
             raise invalid(job.route.group, job.route.resource.kind, name, problems)
         return prepared.tree
@@ -334,7 +334,7 @@ class WriteHandler:
             manager=job.options.manager,
             api_version=resource.api_version(version),
             subresource=job.route.subresource,
-            now=write_time(self._context.now()),
+            now=format_datetime(self._context.now()),
         )
 
 
@@ -351,14 +351,14 @@ def _has_version(metadata: Tree) -> bool:
 
 def _version_needed(route: RequestInfo, name: str) -> ApiError:
     """The refusal of an unconditional update; upstream names the resource here instead of the kind."""
-    path = Path("metadata").child("resourceVersion")
+    path = FieldPath("metadata").child("resourceVersion")
     problem = invalid_value(path, 0, "must be specified for an update")
     return invalid(route.group, route.plural, name, [problem])
 
 
-def _check_name(name: str) -> list[Problem]:
+def _check_name(name: str) -> list[FieldError]:
     """What every name must be, whatever its kind allows: a part of a path."""
-    path = Path("metadata").child("name")
+    path = FieldPath("metadata").child("name")
     if not name:
         return [required(path, "name or generateName is required")]
     return [invalid_value(path, name, detail) for detail in path_segment(name)]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
+from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
 from plimsoll.errors import DecodeError, QuantityError
 
 _SHOWN = 64
@@ -88,9 +88,9 @@ _ZONE = (re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}"), "Z07:00")
 def is_time(text: str, *, micro: bool) -> bool:
     try:
         if micro:
-            normalise_micro_time(text, "")
+            normalize_micro_time(text, "")
         else:
-            normalise_time(text, "")
+            normalize_time(text, "")
     except DecodeError:
         return False
     return True

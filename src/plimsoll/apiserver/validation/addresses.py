@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, invalid
+from plimsoll.apiserver.validation.field_errors import FieldError, FieldErrors, FieldPath, invalid
 
 _LONGEST = 64
 _ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
@@ -29,7 +29,7 @@ def parse_address(text: str) -> str | None:
         return None
 
 
-def check_address(text: str, path: Path) -> Problems:
+def validate_address(text: str, path: FieldPath) -> FieldErrors:
     if parse_address(text) is None:
         yield invalid(path, text, _NO_ADDRESS)
         return
@@ -53,17 +53,17 @@ def parse_network(text: str) -> IPv4Network | IPv6Network | None:
         return None
 
 
-def check_network(text: str, path: Path) -> Problems:
+def validate_network(text: str, path: FieldPath) -> FieldErrors:
     found = parse_network(text)
     if found is None:
         yield invalid(path, text, _NO_NETWORK)
     else:
-        problem = _find_looseness(text, path)
-        if problem is not None:
-            yield problem
+        error = _find_format_error(text, path)
+        if error is not None:
+            yield error
 
 
-def _find_looseness(text: str, path: Path) -> Problem | None:
+def _find_format_error(text: str, path: FieldPath) -> FieldError | None:
     address, _, length = text.partition("/")
     try:
         ip = ip_address(address)

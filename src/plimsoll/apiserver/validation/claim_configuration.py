@@ -7,8 +7,15 @@ from typing import Any, TypeAlias
 
 from plimsoll.api import codec
 from plimsoll.api.resource import DeviceClaim, OpaqueDeviceConfiguration
-from plimsoll.apiserver.validation.field_errors import Path, Problems, check_set, invalid, required, too_long
-from plimsoll.apiserver.validation.name_formats import check_driver, check_label
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    invalid,
+    required,
+    too_long,
+    validate_set,
+)
+from plimsoll.apiserver.validation.name_formats import validate_driver, validate_label
 
 REQUESTS_MAX = 32
 CONFIGURATIONS_MAX = 32
@@ -18,23 +25,25 @@ RAW_MAX = 10 * 1024
 RequestNames: TypeAlias = Mapping[str, frozenset[str]]
 
 
-def gather_request_names(claim: DeviceClaim) -> RequestNames:
+def collect_request_names(claim: DeviceClaim) -> RequestNames:
     return {
         request.name: frozenset(alternative.name for alternative in request.first_available)
         for request in claim.requests
     }
 
 
-def check_request_references(references: Sequence[str], names: RequestNames, path: Path) -> Problems:
+def validate_request_references(
+    references: Sequence[str], names: RequestNames, path: FieldPath
+) -> FieldErrors:
     """A list of requests that something applies to."""
 
-    def check_one(reference: str, at: Path) -> Problems:
-        return check_request_reference(reference, names, at)
+    def validate_one(reference: str, at: FieldPath) -> FieldErrors:
+        return validate_request_reference(reference, names, at)
 
-    return check_set(references, REQUESTS_MAX, check_one, lambda reference: reference, path)
+    return validate_set(references, REQUESTS_MAX, validate_one, lambda reference: reference, path)
 
 
-def check_request_reference(reference: str, names: RequestNames, path: Path) -> Problems:
+def validate_request_reference(reference: str, names: RequestNames, path: FieldPath) -> FieldErrors:
     """`request`, or `request/alternative`."""
     detail = "must be the name of a request of the claim, or request/alternative"
     parts = reference.split("/", 2)
@@ -42,28 +51,28 @@ def check_request_reference(reference: str, names: RequestNames, path: Path) -> 
         yield invalid(path, reference, detail)
         return
     for part in parts:
-        yield from check_label(part, path)
+        yield from validate_label(part, path)
     request, alternative = parts[0], parts[1:]
     if request not in names or (alternative and alternative[0] not in names[request]):
         yield invalid(path, reference, detail)
 
 
-def check_configuration(
-    opaque: OpaqueDeviceConfiguration | None, path: Path, *, stored: bool = False
-) -> Problems:
+def validate_configuration(
+    opaque: OpaqueDeviceConfiguration | None, path: FieldPath, *, stored: bool = False
+) -> FieldErrors:
     """The configuration for one driver; `stored` ones may be larger than today's limit."""
     if opaque is None:
         yield required(path.child("opaque"), "must be the configuration for a driver")
         return
     at = path.child("opaque")
-    yield from check_driver(opaque.driver, at.child("driver"))
+    yield from validate_driver(opaque.driver, at.child("driver"))
     if opaque.parameters is None:
         yield required(at.child("parameters"), "must be a JSON object for the driver")
     else:
-        yield from check_raw_object(opaque.parameters, at.child("parameters"), limited=not stored)
+        yield from validate_raw_object(opaque.parameters, at.child("parameters"), limited=not stored)
 
 
-def check_raw_object(value: Any, path: Path, *, limited: bool = True) -> Problems:
+def validate_raw_object(value: Any, path: FieldPath, *, limited: bool = True) -> FieldErrors:
     """Free-form JSON, which must be an object of limited size."""
     if limited and raw_size(value) > RAW_MAX:
         yield too_long(path, RAW_MAX)

@@ -15,11 +15,11 @@ from typing import TypeAlias
 from plimsoll.api.gates import Gates
 from plimsoll.api.names import dns_subdomain
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
-from plimsoll.apiserver.validation.equality import same
-from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden
+from plimsoll.apiserver.validation.equality import semantic_equal
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden
 
 _GATE = "DRAResourceClaimGranularStatusAuthorization"
-_STATUS = Path("status")
+_STATUS = FieldPath("status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Permission:
         return f"{self.verb} on resourceclaims/{self.subresource}" + (f" {self.name}" if self.name else "")
 
 
-Permit: TypeAlias = Callable[[Permission], bool]
+PermissionCheck: TypeAlias = Callable[[Permission], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,21 @@ class Caller:
     """Who writes: how (update or patch), from which node (of a bound service account), and with what
     rights."""
 
-    permits: Permit
+    permits: PermissionCheck
     verb: str = "update"
     node: str = ""
 
 
-def check_permissions(claim: ResourceClaim, old: ResourceClaim, caller: Caller, gates: Gates) -> Problems:
+def validate_permissions(
+    claim: ResourceClaim, old: ResourceClaim, caller: Caller, gates: Gates
+) -> FieldErrors:
     """The parts of the status that this caller may not change."""
     if not gates.enabled(_GATE):
         return
     status, before = claim.status, old.status
-    if not same(before.allocation, status.allocation) or not same(before.reserved_for, status.reserved_for):
+    if not semantic_equal(before.allocation, status.allocation) or not semantic_equal(
+        before.reserved_for, status.reserved_for
+    ):
         binding = Permission(caller.verb, "binding")
         if not caller.permits(binding):
             detail = f"changing status.allocation or status.reservedFor needs the right to {binding}"
@@ -81,7 +85,7 @@ def _touched_drivers(status: ResourceClaimStatus, old: ResourceClaimStatus) -> s
         return {(d.driver, d.pool, d.device, d.share_id or ""): d for d in of.devices}
 
     now, before = entries(status), entries(old)
-    return {key[0] for key in now.keys() | before.keys() if not same(before.get(key), now.get(key))}
+    return {key[0] for key in now.keys() | before.keys() if not semantic_equal(before.get(key), now.get(key))}
 
 
 def _is_local(caller: Caller, allocation: AllocationResult) -> bool:

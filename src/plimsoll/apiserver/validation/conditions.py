@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from plimsoll.api.meta import Condition
 from plimsoll.api.names import byte_length
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     duplicate,
     invalid,
     not_supported,
@@ -16,7 +16,7 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
     too_many,
 )
-from plimsoll.apiserver.validation.name_formats import check_format, check_label_key, condition_reason
+from plimsoll.apiserver.validation.name_formats import condition_reason, validate_format, validate_label_key
 from plimsoll.apiserver.validation.timestamps import ZERO
 
 REASON_MAX = 1024
@@ -24,22 +24,22 @@ MESSAGE_MAX = 32 * 1024
 _STATUSES = ("True", "False", "Unknown")
 
 
-def check_conditions(conditions: Sequence[Condition], limit: int, path: Path) -> Problems:
+def validate_conditions(conditions: Sequence[Condition], limit: int, path: FieldPath) -> FieldErrors:
     """Conditions of one object: at most `limit`, one of each type; looked into even when there are too
     many."""
     if len(conditions) > limit:
         yield too_many(path, len(conditions), limit)
     seen: set[str] = set()
-    for place, condition in enumerate(conditions):
-        at = path.index(place)
+    for index, condition in enumerate(conditions):
+        at = path.index(index)
         if condition.type in seen:
             yield duplicate(at.child("type"), condition.type)
         seen.add(condition.type)
-        yield from _check_condition(condition, at)
+        yield from _validate_condition(condition, at)
 
 
-def _check_condition(condition: Condition, path: Path) -> Problems:
-    yield from check_label_key(condition.type, path.child("type"))
+def _validate_condition(condition: Condition, path: FieldPath) -> FieldErrors:
+    yield from validate_label_key(condition.type, path.child("type"))
     if condition.status not in _STATUSES:
         yield not_supported(path.child("status"), condition.status, _STATUSES)
     if condition.observed_generation < 0:
@@ -49,7 +49,7 @@ def _check_condition(condition: Condition, path: Path) -> Problems:
     if not condition.reason:
         yield required(path.child("reason"), "must be a word for why, such as NetworkReady")
     else:
-        yield from check_format(condition.reason, path.child("reason"), condition_reason)
+        yield from validate_format(condition.reason, path.child("reason"), condition_reason)
         if byte_length(condition.reason) > REASON_MAX:
             yield too_long(path.child("reason"), REASON_MAX)
     if byte_length(condition.message) > MESSAGE_MAX:

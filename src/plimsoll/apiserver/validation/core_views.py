@@ -15,25 +15,25 @@ from plimsoll.api.meta import Condition, Int, Int32, ObjectMeta, ObjectReference
 # -- Namespace
 
 
-class NamespaceSpec(Wire, frozen=True):
+class FullNamespaceSpec(Wire, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
-class NamespaceStatus(Wire, frozen=True):
+class FullNamespaceStatus(Wire, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
-class Namespace(Wire, frozen=True):
+class FullNamespace(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: NamespaceSpec = NamespaceSpec()
-    status: NamespaceStatus = NamespaceStatus()
+    spec: FullNamespaceSpec = FullNamespaceSpec()
+    status: FullNamespaceStatus = FullNamespaceStatus()
 
 
 # -- Node
 
 
-class WholeNodeSpec(NodeSpec, frozen=True):
+class FullNodeSpec(NodeSpec, frozen=True):
     pod_cidr: str = msgspec.field(name="podCIDR", default="")
     pod_cidrs: tuple[str, ...] = msgspec.field(name="podCIDRs", default=())
     external_id: str = msgspec.field(name="externalID", default="")
@@ -47,14 +47,14 @@ class NodeSystemInfo(Wire, frozen=True):
     swap: NodeSwap | None = None
 
 
-class WholeNodeStatus(NodeStatus, frozen=True):
+class FullNodeStatus(NodeStatus, frozen=True):
     phase: str = ""
     node_info: NodeSystemInfo = NodeSystemInfo()
 
 
-class WholeNode(Node, frozen=True):
-    spec: WholeNodeSpec = WholeNodeSpec()
-    status: WholeNodeStatus = WholeNodeStatus()
+class FullNode(Node, frozen=True):
+    spec: FullNodeSpec = FullNodeSpec()
+    status: FullNodeStatus = FullNodeStatus()
 
 
 # -- Event, in the shape of core/v1
@@ -91,7 +91,7 @@ class Event(Wire, frozen=True):
 # -- Lease
 
 
-class LeaseSpec(Wire, frozen=True):
+class FullLeaseSpec(Wire, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
@@ -101,9 +101,9 @@ class LeaseSpec(Wire, frozen=True):
     preferred_holder: str | None = None
 
 
-class Lease(Wire, frozen=True):
+class FullLease(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: LeaseSpec = LeaseSpec()
+    spec: FullLeaseSpec = FullLeaseSpec()
 
 
 # -- PriorityClass

@@ -1,6 +1,6 @@
 """Taking an object in: its tree in the stored spelling, checked against the types of its view.
 
-Owns the fast way of what `trees.canonicalise` does the plain way. The object goes through msgspec as text,
+Owns the fast way of what `trees.canonicalize` does the plain way. The object goes through msgspec as text,
 which copies it and checks every type at once; then only the places are visited where the stored spelling can
 differ: quantities, times and nulls. Whatever is out of the ordinary (a wrong type, a null in a list, great
 depth) is left to the plain way, which also knows how to name the field. Both give the same tree; a property
@@ -19,16 +19,16 @@ from plimsoll.api import codec
 from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.shape import strip_optional, wire_types
-from plimsoll.apiserver.validation.metadata_view import Head, WholeObjectMeta
+from plimsoll.apiserver.validation.metadata_view import FullObjectMeta, PartialObjectMetadata
 from plimsoll.apiserver.validation.object_trees import (
     ALWAYS_STORED,
     MAX_DEPTH,
     MICRO_TIMES,
     TIMES,
     Tree,
-    canonicalise,
+    canonicalize,
 )
-from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
+from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
 from plimsoll.errors import DecodeError, PlimsollError, QuantityError
 
 Visit: TypeAlias = Callable[[Any], None]
@@ -38,21 +38,21 @@ _BIG_NUMBER = b"0" * 19
 _NOT_BRACKETS = bytes(letter for letter in range(256) if letter not in b"[]{}")
 
 
-def take_in(tree: Any, view: type[Wire]) -> Tree:
+def decode_canonical(tree: Any, view: type[Wire]) -> Tree:
     """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
     if not isinstance(tree, dict):
         raise DecodeError("must be an object")
     try:
-        return _take_in(tree, view)
+        return _decode_fast(tree, view)
     except (msgspec.MsgspecError, PlimsollError, LookupError, TypeError, ValueError, RuntimeError):
-        return _take_in_carefully(tree, view)
+        return _decode_slow(tree, view)
 
 
-def _take_in(tree: Tree, view: type[Wire]) -> Tree:
+def _decode_fast(tree: Tree, view: type[Wire]) -> Tree:
     raw = codec.encode(tree)
     if not _is_shallow(raw) or _BIG_NUMBER in raw.translate(_DIGITS):
         raise DecodeError("takes the plain way")
-    for wanted in (view, Head):
+    for wanted in (view, PartialObjectMetadata):
         msgspec.convert(tree, wanted, dec_hook=_read_quantity)
     copied = cast(Tree, codec.decode_tree(raw))
     if copied != tree:  # something that is no JSON was written as if it were
@@ -63,10 +63,10 @@ def _take_in(tree: Tree, view: type[Wire]) -> Tree:
     return copied
 
 
-def _take_in_carefully(tree: Tree, view: type[Wire]) -> Tree:
-    copied = canonicalise(tree, view)
+def _decode_slow(tree: Tree, view: type[Wire]) -> Tree:
+    copied = canonicalize(tree, view)
     raw = codec.encode(copied)
-    for wanted in (view, Head):
+    for wanted in (view, PartialObjectMetadata):
         codec.decode(raw, wanted)  # names the field of a wrong type
         try:
             _decoder(wanted).decode(raw)
@@ -106,7 +106,7 @@ def _is_shallow(raw: bytes) -> bool:
 def _visitor(view: type[msgspec.Struct], nulls: bool) -> Visit | None:
     """What puts an object into its stored spelling in place; None where there is never anything to do."""
     if view is ObjectMeta:
-        view = WholeObjectMeta
+        view = FullObjectMeta
     known = wire_types(view)
     steps = [(name, step) for name, wanted in known.items() if (step := _step(name, wanted, nulls))]
     always = view in ALWAYS_STORED
@@ -199,8 +199,8 @@ def _set_quantity(holder: Any, place: Any) -> None:
 
 
 def _set_time(holder: Any, place: Any) -> None:
-    holder[place] = normalise_time(holder[place], "")
+    holder[place] = normalize_time(holder[place], "")
 
 
 def _set_micro_time(holder: Any, place: Any) -> None:
-    holder[place] = normalise_micro_time(holder[place], "")
+    holder[place] = normalize_micro_time(holder[place], "")

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from plimsoll.api.names import byte_length
 from plimsoll.api.resource import DeviceAttribute
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, too_long
-from plimsoll.apiserver.validation.name_formats import ATTRIBUTE_VALUE_MAX, check_format, semantic_version
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, too_long
+from plimsoll.apiserver.validation.name_formats import ATTRIBUTE_VALUE_MAX, semantic_version, validate_format
 
 
 def count_values(attributes: Iterable[DeviceAttribute]) -> int:
@@ -51,18 +51,18 @@ def _is_short_version(text: str) -> bool:
     return len(text) <= ATTRIBUTE_VALUE_MAX and not semantic_version(text)
 
 
-def check_attribute(attribute: DeviceAttribute, path: Path) -> Problems:
+def validate_attribute(attribute: DeviceAttribute, path: FieldPath) -> FieldErrors:
     if attribute.string_value is not None:
-        yield from _check_text(attribute.string_value, path.child("string"))
+        yield from _validate_text(attribute.string_value, path.child("string"))
     if attribute.version_value is not None:
-        yield from _check_version(attribute.version_value, path.child("version"))
+        yield from _validate_version(attribute.version_value, path.child("version"))
     for name, values in zip(("bools", "ints", "strings", "versions"), _lists(attribute), strict=True):
         if values is not None and not values:
             yield invalid(path.child(name), None, "must not be an empty list; leave it out instead")
-    for place, text in enumerate(attribute.string_values or ()):
-        yield from _check_text(text, path.child("strings").index(place))
-    for place, text in enumerate(attribute.version_values or ()):
-        yield from _check_version(text, path.child("versions").index(place))
+    for index, text in enumerate(attribute.string_values or ()):
+        yield from _validate_text(text, path.child("strings").index(index))
+    for index, text in enumerate(attribute.version_values or ()):
+        yield from _validate_version(text, path.child("versions").index(index))
 
     scalars = (
         attribute.bool_value,
@@ -76,11 +76,11 @@ def check_attribute(attribute: DeviceAttribute, path: Path) -> Problems:
         yield invalid(path, f"{given} values", detail)
 
 
-def _check_text(text: str, path: Path) -> Problems:
+def _validate_text(text: str, path: FieldPath) -> FieldErrors:
     if byte_length(text) > ATTRIBUTE_VALUE_MAX:
         yield too_long(path, ATTRIBUTE_VALUE_MAX)
 
 
-def _check_version(text: str, path: Path) -> Problems:
-    yield from check_format(text, path, semantic_version)
-    yield from _check_text(text, path)
+def _validate_version(text: str, path: FieldPath) -> FieldErrors:
+    yield from validate_format(text, path, semantic_version)
+    yield from _validate_text(text, path)

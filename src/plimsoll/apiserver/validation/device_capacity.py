@@ -8,55 +8,64 @@ from __future__ import annotations
 
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from plimsoll.apiserver.validation.field_errors import Path, Problems, check_set, forbidden, invalid, required
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    forbidden,
+    invalid,
+    required,
+    validate_set,
+)
 
 VALUES_MAX = 10
 
 
-def check_exclusive_capacity(capacity: DeviceCapacity, path: Path) -> Problems:
+def validate_exclusive_capacity(capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
     """A capacity of a device that goes to one claim as a whole."""
     if capacity.request_policy is not None:
         yield forbidden(path.child("requestPolicy"), "needs allowMultipleAllocations: true on the device")
 
 
-def check_shared_capacity(capacity: DeviceCapacity, path: Path) -> Problems:
+def validate_shared_capacity(capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
     """A capacity of which claims take parts."""
     if capacity.request_policy is not None:
         at = path.child("requestPolicy")
-        yield from _check_policy(capacity.request_policy, capacity.value or ZERO, at)
+        yield from _validate_policy(capacity.request_policy, capacity.value or ZERO, at)
 
 
-def _check_policy(policy: CapacityRequestPolicy, value: Quantity, at: Path) -> Problems:
+def _validate_policy(policy: CapacityRequestPolicy, value: Quantity, at: FieldPath) -> FieldErrors:
     if policy.valid_values and policy.valid_range is not None:
         yield forbidden(at, "must have validValues or validRange, not both")
     elif policy.valid_values or policy.valid_range is not None:
         if policy.default is None:
             yield required(at.child("default"), "must be given along with validValues or validRange")
         elif policy.valid_range is not None:
-            yield from _check_range(policy.default, value, policy.valid_range, at.child("validRange"))
+            yield from _validate_range(policy.default, value, policy.valid_range, at.child("validRange"))
         else:
-            yield from _check_values(policy.default, value, policy, at.child("validValues"))
+            yield from _validate_values(policy.default, value, policy, at.child("validValues"))
 
 
-def _check_values(default: Quantity, whole: Quantity, policy: CapacityRequestPolicy, path: Path) -> Problems:
+def _validate_values(
+    default: Quantity, whole: Quantity, policy: CapacityRequestPolicy, path: FieldPath
+) -> FieldErrors:
     values = policy.valid_values
-    for place in range(1, len(values)):
-        if values[place - 1] > values[place]:
-            yield invalid(path.index(place), values[place], "must not be smaller than the value before it")
+    for index in range(1, len(values)):
+        if values[index - 1] > values[index]:
+            yield invalid(path.index(index), values[index], "must not be smaller than the value before it")
 
-    def check_value(value: Quantity, at: Path) -> Problems:
+    def validate_value(value: Quantity, at: FieldPath) -> FieldErrors:
         if value > whole:
             yield invalid(at, value, f"must not be larger than the capacity, {whole}")
 
     # Values are told apart by their whole part rounded up, so 500m and 600m are the same value here.
-    yield from check_set(values, VALUES_MAX, check_value, Quantity.value, path)
+    yield from validate_set(values, VALUES_MAX, validate_value, Quantity.value, path)
     if len(values) > VALUES_MAX or default not in values:
         yield invalid(path, default, "must contain the default")
 
 
-def _check_range(
-    default: Quantity, whole: Quantity, given: CapacityRequestPolicyRange, path: Path
-) -> Problems:
+def _validate_range(
+    default: Quantity, whole: Quantity, given: CapacityRequestPolicyRange, path: FieldPath
+) -> FieldErrors:
     low, high, step = given.min, given.max, given.step
     if low is None:
         yield required(path.child("min"), "must be given in a validRange")
@@ -73,12 +82,12 @@ def _check_range(
         if default > high:
             yield invalid(path.child("max"), high, f"must not be smaller than the default, {default}")
     if step is not None:
-        yield from _check_step(default, whole, low, high, step, path.child("step"))
+        yield from _validate_step(default, whole, low, high, step, path.child("step"))
 
 
-def _check_step(
-    default: Quantity, whole: Quantity, low: Quantity, high: Quantity | None, step: Quantity, path: Path
-) -> Problems:
+def _validate_step(
+    default: Quantity, whole: Quantity, low: Quantity, high: Quantity | None, step: Quantity, path: FieldPath
+) -> FieldErrors:
     if step.sign() <= 0:
         yield invalid(path, step, "must be larger than zero")
         return

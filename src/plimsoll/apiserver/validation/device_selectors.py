@@ -13,13 +13,13 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.names import byte_length
 from plimsoll.api.resource import DeviceSelector
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
-    check_list,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     required,
     too_long,
+    validate_list,
 )
 from plimsoll.cel.check import check
 from plimsoll.cel.static.environment import Environment
@@ -30,23 +30,23 @@ EXPRESSION_MAX = 10 * 1024
 COST_MAX = 1_000_000
 
 
-def check_selectors(
-    selectors: Sequence[DeviceSelector], path: Path, gates: Gates, *, stored: bool = False
-) -> Problems:
+def validate_selectors(
+    selectors: Sequence[DeviceSelector], path: FieldPath, gates: Gates, *, stored: bool = False
+) -> FieldErrors:
     """A list of selectors; `stored` ones are taken as they were when they were written."""
 
-    def check_selector(selector: DeviceSelector, at: Path) -> Problems:
+    def validate_selector(selector: DeviceSelector, at: FieldPath) -> FieldErrors:
         if selector.cel is None:
             yield required(at.child("cel"), "must be a CEL expression about a device")
         else:
-            yield from check_expression(
+            yield from validate_expression(
                 selector.cel.expression, at.child("cel", "expression"), gates, stored=stored
             )
 
-    return check_list(selectors, SELECTORS_MAX, check_selector, path)
+    return validate_list(selectors, SELECTORS_MAX, validate_selector, path)
 
 
-def check_expression(source: str, path: Path, gates: Gates, *, stored: bool) -> Problems:
+def validate_expression(source: str, path: FieldPath, gates: Gates, *, stored: bool) -> FieldErrors:
     """One expression: it must compile, give a truth value, and not be able to cost too much."""
     if byte_length(source) > EXPRESSION_MAX:
         yield too_long(path, EXPRESSION_MAX)
@@ -56,7 +56,7 @@ def check_expression(source: str, path: Path, gates: Gates, *, stored: bool) -> 
         consumable_capacity=gates.enabled("DRAConsumableCapacity"),
         list_attributes=gates.enabled("DRAListTypeAttributes"),
     )
-    error, cost = _judge(source, environment)
+    error, cost = _compile(source, environment)
     if error:
         yield invalid(path, source, error)
     elif cost > COST_MAX:
@@ -64,7 +64,7 @@ def check_expression(source: str, path: Path, gates: Gates, *, stored: bool) -> 
 
 
 @lru_cache(maxsize=1024)
-def _judge(source: str, environment: Environment) -> tuple[str, int]:
+def _compile(source: str, environment: Environment) -> tuple[str, int]:
     """Why an expression does not compile (or nothing), and its estimated cost; equal ones are judged once."""
     try:
         return "", check(source, environment).estimated_cost

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from plimsoll.api.names import label_value
 from plimsoll.api.resource import DeviceTaint, DeviceToleration
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_supported, required
-from plimsoll.apiserver.validation.name_formats import check_format, check_label_key
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    invalid,
+    not_supported,
+    required,
+)
+from plimsoll.apiserver.validation.name_formats import validate_format, validate_label_key
 
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _OPERATORS = ("Equal", "Exists")
 
 
-def check_taint(taint: DeviceTaint, path: Path, old: DeviceTaint | None = None) -> Problems:
+def validate_taint(taint: DeviceTaint, path: FieldPath, old: DeviceTaint | None = None) -> FieldErrors:
     """A taint; an effect that is stored already is not looked at again."""
-    yield from check_label_key(taint.key, path.child("key"))
+    yield from validate_label_key(taint.key, path.child("key"))
     if taint.value:
-        yield from check_format(taint.value, path.child("value"), label_value)
+        yield from validate_format(taint.value, path.child("value"), label_value)
     if old is not None and old.effect == taint.effect:
         return
     if not taint.effect:
@@ -27,13 +33,13 @@ def check_taint(taint: DeviceTaint, path: Path, old: DeviceTaint | None = None) 
         yield not_supported(path.child("effect"), taint.effect, _EFFECTS)
 
 
-def check_toleration(toleration: DeviceToleration, path: Path) -> Problems:
+def validate_toleration(toleration: DeviceToleration, path: FieldPath) -> FieldErrors:
     if toleration.key:
-        yield from check_label_key(toleration.key, path.child("key"))
+        yield from validate_label_key(toleration.key, path.child("key"))
     if not toleration.operator:
         yield required(path.child("operator"), f"must be one of {', '.join(_OPERATORS)}")
     elif toleration.operator == "Equal":
-        yield from check_format(toleration.value, path.child("value"), label_value)
+        yield from validate_format(toleration.value, path.child("value"), label_value)
     elif toleration.operator == "Exists":
         if toleration.value:
             yield invalid(path.child("value"), toleration.value, "must be empty with operator Exists")

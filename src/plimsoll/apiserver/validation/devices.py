@@ -6,23 +6,30 @@ from collections.abc import Sequence
 
 from plimsoll.api.names import LABEL_MAX
 from plimsoll.api.resource import Counter, Device, DeviceCounterConsumption
-from plimsoll.apiserver.validation.device_attributes import check_attribute, count_values, is_plain
-from plimsoll.apiserver.validation.device_capacity import check_exclusive_capacity, check_shared_capacity
-from plimsoll.apiserver.validation.device_taints import check_taint
-from plimsoll.apiserver.validation.equality import same
+from plimsoll.apiserver.validation.device_attributes import count_values, is_plain, validate_attribute
+from plimsoll.apiserver.validation.device_capacity import (
+    validate_exclusive_capacity,
+    validate_shared_capacity,
+)
+from plimsoll.apiserver.validation.device_taints import validate_taint
+from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
-    check_list,
-    check_map,
-    check_set,
-    check_unique,
+    FieldErrors,
+    FieldPath,
     invalid,
     required,
+    validate_list,
+    validate_map,
+    validate_set,
+    validate_unique,
 )
-from plimsoll.apiserver.validation.name_formats import check_label, check_label_key, check_qualified_name
-from plimsoll.apiserver.validation.node_allocatable import check_device_forms
-from plimsoll.apiserver.validation.node_selectors import check_node_name, check_node_selector
+from plimsoll.apiserver.validation.name_formats import (
+    validate_label,
+    validate_label_key,
+    validate_qualified_name,
+)
+from plimsoll.apiserver.validation.node_allocatable import validate_device_forms
+from plimsoll.apiserver.validation.node_selectors import validate_node_name, validate_node_selector
 
 KEYS_MAX = 32
 VALUES_MAX = 48
@@ -33,55 +40,57 @@ CONDITIONS_MAX = 4
 _LONGEST_KEY = 63 + 1 + 32
 
 
-def check_device(device: Device, old: Device | None, path: Path, *, selects_nodes: bool) -> Problems:
+def validate_device(
+    device: Device, old: Device | None, path: FieldPath, *, selects_nodes: bool
+) -> FieldErrors:
     """A device; `old` is the one of the same name before the update.
 
     `selects_nodes` says that each device of the slice names its own nodes (perDeviceNodeSelection).
     """
-    yield from check_label(device.name, path.child("name"))
+    yield from validate_label(device.name, path.child("name"))
     keys = len(device.attributes) + len(device.capacity)
     if keys > KEYS_MAX:
         yield invalid(path, keys, f"must have at most {KEYS_MAX} attributes and capacities together")
     values = count_values(device.attributes.values())
     if values > VALUES_MAX:
         yield invalid(path, values, f"must have at most {VALUES_MAX} attribute values, list items included")
-    yield from check_map(
+    yield from validate_map(
         device.attributes,
         None,
         _LONGEST_KEY,
-        check_qualified_name,
-        check_attribute,
+        validate_qualified_name,
+        validate_attribute,
         path.child("attributes"),
         is_plain,
     )
-    yield from check_map(
+    yield from validate_map(
         device.capacity,
         None,
         _LONGEST_KEY,
-        check_qualified_name,
-        check_shared_capacity if device.allow_multiple_allocations else check_exclusive_capacity,
+        validate_qualified_name,
+        validate_shared_capacity if device.allow_multiple_allocations else validate_exclusive_capacity,
         path.child("capacity"),
         lambda capacity: capacity.request_policy is None,
     )
-    if device.taints and (old is None or not same(old.taints, device.taints)):
-        yield from check_list(device.taints, TAINTS_MAX, check_taint, path.child("taints"))
+    if device.taints and (old is None or not semantic_equal(old.taints, device.taints)):
+        yield from validate_list(device.taints, TAINTS_MAX, validate_taint, path.child("taints"))
     if device.consumes_counters:
-        yield from check_set(
+        yield from validate_set(
             device.consumes_counters,
             CONSUMPTIONS_MAX,
-            _check_consumption,
+            _validate_consumption,
             lambda consumption: consumption.counter_set,
             path.child("consumesCounters"),
         )
-    yield from _check_nodes(device, path, selects_nodes)
+    yield from _validate_nodes(device, path, selects_nodes)
     if device.binding_conditions or device.binding_failure_conditions:
-        yield from check_binding_conditions(
+        yield from validate_binding_conditions(
             device.binding_conditions, device.binding_failure_conditions, path
         )
-    yield from check_device_forms(device, path)
+    yield from validate_device_forms(device, path)
 
 
-def _check_nodes(device: Device, path: Path, selects_nodes: bool) -> Problems:
+def _validate_nodes(device: Device, path: FieldPath, selects_nodes: bool) -> FieldErrors:
     """With per-device selection exactly one way to name nodes, otherwise none."""
     given = [
         name
@@ -100,9 +109,9 @@ def _check_nodes(device: Device, path: Path, selects_nodes: bool) -> Problems:
     if device.node_name == "":
         yield invalid(path.child("nodeName"), "", "must not be empty; leave it out instead")
     elif device.node_name is not None:
-        yield from check_node_name(device.node_name, path.child("nodeName"))
+        yield from validate_node_name(device.node_name, path.child("nodeName"))
     if device.node_selector is not None:
-        yield from check_node_selector(device.node_selector, path.child("nodeSelector"))
+        yield from validate_node_selector(device.node_selector, path.child("nodeSelector"))
     if device.all_nodes is False:
         yield invalid(path.child("allNodes"), False, "must be true or left out")
     count = sum((bool(device.node_name), device.node_selector is not None, bool(device.all_nodes)))
@@ -113,34 +122,36 @@ def _check_nodes(device: Device, path: Path, selects_nodes: bool) -> Problems:
         yield invalid(path, ", ".join(given), detail)
 
 
-def _check_consumption(consumption: DeviceCounterConsumption, path: Path) -> Problems:
+def _validate_consumption(consumption: DeviceCounterConsumption, path: FieldPath) -> FieldErrors:
     at = path.child("counterSet")
     if consumption.counter_set:
-        yield from check_label(consumption.counter_set, at)
+        yield from validate_label(consumption.counter_set, at)
     else:
         yield required(at, "must be the name of a counter set")
     if consumption.counters:
-        yield from check_counters(consumption.counters, path.child("counters"))
+        yield from validate_counters(consumption.counters, path.child("counters"))
     else:
         yield required(path.child("counters"), "must have at least one counter")
 
 
-def check_counters(counters: dict[str, Counter], path: Path) -> Problems:
+def validate_counters(counters: dict[str, Counter], path: FieldPath) -> FieldErrors:
     """Counters by name; any amount is taken, and whether a consumed counter exists is not asked."""
-    return check_map(counters, COUNTERS_MAX, LABEL_MAX, check_label, lambda counter, at: (), path)
+    return validate_map(counters, COUNTERS_MAX, LABEL_MAX, validate_label, lambda counter, at: (), path)
 
 
-def check_binding_conditions(conditions: Sequence[str], failures: Sequence[str], path: Path) -> Problems:
+def validate_binding_conditions(
+    conditions: Sequence[str], failures: Sequence[str], path: FieldPath
+) -> FieldErrors:
     """Conditions to wait for before binding: both lists or neither, nothing twice, nothing in both."""
     at, failures_at = path.child("bindingConditions"), path.child("bindingFailureConditions")
-    yield from check_list(conditions, CONDITIONS_MAX, check_label_key, at)
-    yield from check_list(failures, CONDITIONS_MAX, check_label_key, failures_at)
-    yield from check_unique(conditions, at)
-    yield from check_unique(failures, failures_at)
+    yield from validate_list(conditions, CONDITIONS_MAX, validate_label_key, at)
+    yield from validate_list(failures, CONDITIONS_MAX, validate_label_key, failures_at)
+    yield from validate_unique(conditions, at)
+    yield from validate_unique(failures, failures_at)
     awaited = frozenset(conditions)
-    for place, failure in enumerate(failures):
+    for index, failure in enumerate(failures):
         if failure in awaited:
-            yield invalid(failures_at.index(place), failure, "must not also be in bindingConditions")
+            yield invalid(failures_at.index(index), failure, "must not also be in bindingConditions")
     if failures and not conditions:
         yield invalid(at, None, "must not be empty when bindingFailureConditions are given")
     if conditions and not failures:

@@ -2,7 +2,7 @@
 
 Owns one table: for each gate the fields it controls and what counts as using the feature. A field of a
 gate that is off is taken out of the new object, unless the stored object already uses the feature
-somewhere. Works in place on canonical trees (`trees.canonicalise`).
+somewhere. Works in place on canonical trees (`trees.canonicalize`).
 
 DIFF: beside the fields of Kubernetes 1.36, DRANodeAllocatableResources controls the 1.37 and draft forms
 and the accounting policies (test_node_allocatable_gate_controls_every_form,
@@ -15,48 +15,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation.object_trees import Tree, find, holds
+from plimsoll.apiserver.validation.object_trees import Tree, find_fields, has_field
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class GatedFields:
     """The fields of a gate, as paths, and the fields whose use in the stored object keeps them.
 
-    `if_present` counts a field that is given at all, `if_filled` one that is also not empty. All `gates`
+    `if_present` counts a field that is given at all, `if_nonempty` one that is also not empty. All `gates`
     must be on for the feature to be on.
     """
 
     gates: tuple[str, ...]
     fields: tuple[str, ...]
     if_present: tuple[str, ...] = ()
-    if_filled: tuple[str, ...] = ()
+    if_nonempty: tuple[str, ...] = ()
     always_off: bool = False
 
-    def is_on(self, gates: Gates) -> bool:
+    def is_enabled(self, gates: Gates) -> bool:
         return not self.always_off and all(gates.enabled(gate) for gate in self.gates)
 
-    def is_used(self, tree: Tree) -> bool:
-        return any(True for path in self.if_present for _ in find(tree, path)) or any(
-            holder[name] for path in self.if_filled for holder, name in find(tree, path)
+    def is_in_use(self, tree: Tree) -> bool:
+        return any(True for path in self.if_present for _ in find_fields(tree, path)) or any(
+            holder[name] for path in self.if_nonempty for holder, name in find_fields(tree, path)
         )
 
-    def is_mentioned(self, tree: Tree) -> bool:
+    def appears_in(self, tree: Tree) -> bool:
         """Whether there is anything to take out."""
-        return any(holds(tree, path) for path in self.fields)
+        return any(has_field(tree, path) for path in self.fields)
 
-    def take_out(self, tree: Tree) -> None:
+    def drop_from(self, tree: Tree) -> None:
         for path in self.fields:
-            for holder, name in list(find(tree, path)):
+            for holder, name in list(find_fields(tree, path)):
                 del holder[name]
 
 
-def drop_disabled(endpoint: tuple[str, str], tree: Tree, old: Tree | None, gates: Gates) -> None:
+def drop_disabled_fields(endpoint: tuple[str, str], tree: Tree, old: Tree | None, gates: Gates) -> None:
     """Take the fields of switched-off gates out of the tree; `endpoint` is (kind, subresource)."""
-    for feature in FEATURES.get(endpoint, ()):
-        if feature.is_on(gates) or not feature.is_mentioned(tree):
+    for feature in GATED_FIELDS.get(endpoint, ()):
+        if feature.is_enabled(gates) or not feature.appears_in(tree):
             continue
-        if old is None or not feature.is_used(old):
-            feature.take_out(tree)
+        if old is None or not feature.is_in_use(old):
+            feature.drop_from(tree)
 
 
 _DEVICE_FORMS = tuple(
@@ -69,12 +69,12 @@ _SHARING = ("spec.devices[].allowMultipleAllocations", "spec.devices[].capacity{
 _BINDING = ("spec.devices[].bindingConditions", "spec.devices[].bindingFailureConditions")
 
 _SLICE = (
-    Feature(
+    GatedFields(
         ("DRADeviceTaints",),
         ("spec.devices[].taints",),
-        if_filled=("spec.devices[].taints",),
+        if_nonempty=("spec.devices[].taints",),
     ),
-    Feature(
+    GatedFields(
         ("DRAPartitionableDevices",),
         (
             "spec.sharedCounters",
@@ -83,21 +83,21 @@ _SLICE = (
             *_PER_DEVICE_NODES,
         ),
         if_present=("spec.perDeviceNodeSelection", *_PER_DEVICE_NODES),
-        if_filled=("spec.sharedCounters", "spec.devices[].consumesCounters"),
+        if_nonempty=("spec.sharedCounters", "spec.devices[].consumesCounters"),
     ),
-    Feature(
+    GatedFields(
         ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"),
         (*_BINDING, "spec.devices[].bindsToNode"),
         if_present=("spec.devices[].bindsToNode",),
-        if_filled=_BINDING,
+        if_nonempty=_BINDING,
     ),
-    Feature(("DRAConsumableCapacity",), _SHARING, if_present=_SHARING),
-    Feature(("DRANodeAllocatableResources",), _DEVICE_FORMS, if_filled=_DEVICE_FORMS),
-    Feature(("DRAListTypeAttributes",), _LISTS, if_present=_LISTS),
+    GatedFields(("DRAConsumableCapacity",), _SHARING, if_present=_SHARING),
+    GatedFields(("DRANodeAllocatableResources",), _DEVICE_FORMS, if_nonempty=_DEVICE_FORMS),
+    GatedFields(("DRAListTypeAttributes",), _LISTS, if_present=_LISTS),
 )
 
 
-def _claim_spec(spec: str) -> tuple[Feature, ...]:
+def _claim_spec(spec: str) -> tuple[GatedFields, ...]:
     """The features of a claim's spec, which a template holds one level deeper."""
     request = f"{spec}.devices.requests[]"
     forms = (f"{request}.exactly", f"{request}.firstAvailable[]")
@@ -106,10 +106,10 @@ def _claim_spec(spec: str) -> tuple[Feature, ...]:
     alternatives = (f"{request}.firstAvailable",)
     admin = (f"{request}.exactly.adminAccess",)
     return (
-        Feature(("DRAPrioritizedList",), alternatives, if_filled=alternatives),
-        Feature(("DRADeviceTaints",), tolerations, if_filled=tolerations),
-        Feature(("DRAAdminAccess",), admin, if_present=admin),
-        Feature(("DRAConsumableCapacity",), capacity, if_present=capacity),
+        GatedFields(("DRAPrioritizedList",), alternatives, if_nonempty=alternatives),
+        GatedFields(("DRADeviceTaints",), tolerations, if_nonempty=tolerations),
+        GatedFields(("DRAAdminAccess",), admin, if_present=admin),
+        GatedFields(("DRAConsumableCapacity",), capacity, if_present=capacity),
     )
 
 
@@ -123,29 +123,29 @@ _RESULT_BINDING = (f"{_RESULT}.bindingConditions", f"{_RESULT}.bindingFailureCon
 _RESULT_SHARES = (f"{_RESULT}.shareID", f"{_RESULT}.consumedCapacity", "status.devices[].shareID")
 
 _CLAIM_STATUS = (
-    Feature(("DRAResourceClaimDeviceStatus",), ("status.devices",), if_filled=("status.devices",)),
-    Feature(
+    GatedFields(("DRAResourceClaimDeviceStatus",), ("status.devices",), if_nonempty=("status.devices",)),
+    GatedFields(
         ("DRAAdminAccess",),
         (f"{_RESULT}.adminAccess",),
         if_present=(*_used_in_spec("DRAAdminAccess"), f"{_RESULT}.adminAccess"),
     ),
-    Feature(
+    GatedFields(
         ("DRAConsumableCapacity",),
         _RESULT_SHARES,
         if_present=(*_used_in_spec("DRAConsumableCapacity"), *_RESULT_SHARES),
     ),
-    Feature(("DRADeviceBindingConditions",), _RESULT_BINDING, if_present=_RESULT_BINDING),
+    GatedFields(("DRADeviceBindingConditions",), _RESULT_BINDING, if_present=_RESULT_BINDING),
 )
 
 _POLICIES = ("spec.nodeAllocatableResourceAccountingPolicies", "spec.nativeResourceAccountingPolicies")
 _MANAGES = ("spec.managesNodeAllocatableResources", "spec.managesNativeResources")
 
 _CLASS = (
-    Feature(
+    GatedFields(
         ("DRAExtendedResource",), ("spec.extendedResourceName",), if_present=("spec.extendedResourceName",)
     ),
-    Feature(
-        ("DRANodeAllocatableResources",), (*_POLICIES, *_MANAGES), if_present=_MANAGES, if_filled=_POLICIES
+    GatedFields(
+        ("DRANodeAllocatableResources",), (*_POLICIES, *_MANAGES), if_present=_MANAGES, if_nonempty=_POLICIES
     ),
 )
 
@@ -168,13 +168,13 @@ _ALPHA_FIELDS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _dropped(fields: tuple[str, ...]) -> Feature:
+def _dropped(fields: tuple[str, ...]) -> GatedFields:
     """Fields that are taken out unless the stored object has one of them."""
-    return Feature((), fields, if_present=fields, always_off=True)
+    return GatedFields((), fields, if_present=fields, always_off=True)
 
 
 _POD = (
-    Feature(
+    GatedFields(
         ("DynamicResourceAllocation",),
         (
             "spec.resourceClaims",
@@ -183,20 +183,20 @@ _POD = (
             "spec.ephemeralContainers[].resources.claims",
             "status.resourceClaimStatuses",
         ),
-        if_filled=("spec.resourceClaims",),
+        if_nonempty=("spec.resourceClaims",),
     ),
-    Feature(
+    GatedFields(
         ("DRAExtendedResource",),
         ("status.extendedResourceClaimStatus",),
         if_present=("status.extendedResourceClaimStatus",),
     ),
-    Feature(("DRANodeAllocatableResources",), _CHARGES, if_filled=_CHARGES),
-    Feature(
+    GatedFields(("DRANodeAllocatableResources",), _CHARGES, if_nonempty=_CHARGES),
+    GatedFields(
         ("PodLevelResources",),
         ("spec.resources",),
-        if_filled=("spec.resources.requests", "spec.resources.limits"),
+        if_nonempty=("spec.resources.requests", "spec.resources.limits"),
     ),
-    Feature(
+    GatedFields(
         ("InPlacePodLevelResourcesVerticalScaling",),
         ("status.resources", "status.allocatedResources"),
         if_present=("status.resources", "status.allocatedResources"),
@@ -205,7 +205,7 @@ _POD = (
 )
 
 #: What each endpoint drops, by (kind, subresource).
-FEATURES: Mapping[tuple[str, str], tuple[Feature, ...]] = {
+GATED_FIELDS: Mapping[tuple[str, str], tuple[GatedFields, ...]] = {
     ("ResourceSlice", ""): _SLICE,
     ("ResourceClaim", ""): _claim_spec("spec"),
     ("ResourceClaim", "status"): _CLAIM_STATUS,

@@ -2,7 +2,7 @@
 
 Owns the comparison behind "immutable" and "unchanged": an absent list or map equals an empty one, amounts are
 compared by value, and free-form JSON (`parameters`, `data`) by its text, key order included, as it is stored.
-Fields that no view knows play no part in `same`; in `same_under` they do.
+Fields that no view knows play no part in `semantic_equal`; in `trees_equal_as` they do.
 """
 
 from __future__ import annotations
@@ -16,43 +16,41 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.shape import is_union, members, strip_optional, wire_types, zero
 
 
-def same(old: Any, new: Any) -> bool:
+def semantic_equal(old: Any, new: Any) -> bool:
     """Whether two views say the same, which those of one text do."""
-    return codec.encode(old) == codec.encode(new) or differs_in_nothing(old, new)
+    return codec.encode(old) == codec.encode(new) or fields_equal(old, new)
 
 
-def differs_in_nothing(old: Any, new: Any) -> bool:
+def fields_equal(old: Any, new: Any) -> bool:
     """The same, member by member."""
     if isinstance(old, msgspec.Struct) and type(old) is type(new):
         return all(
-            _same_member(getattr(old, member.attribute), getattr(new, member.attribute), member.type)
+            _members_equal(getattr(old, member.attribute), getattr(new, member.attribute), member.type)
             for member in members(type(old))
         )
     if isinstance(old, tuple) and isinstance(new, tuple):
-        return len(old) == len(new) and all(map(differs_in_nothing, old, new))
+        return len(old) == len(new) and all(map(fields_equal, old, new))
     if isinstance(old, dict) and isinstance(new, dict):
-        return old.keys() == new.keys() and all(
-            differs_in_nothing(value, new[key]) for key, value in old.items()
-        )
+        return old.keys() == new.keys() and all(fields_equal(value, new[key]) for key, value in old.items())
     if isinstance(old, Quantity) or isinstance(new, Quantity):
         return bool(old == new)
     return type(old) is type(new) and bool(old == new)
 
 
-def _same_member(old: Any, new: Any, wanted: Any) -> bool:
+def _members_equal(old: Any, new: Any, wanted: Any) -> bool:
     if strip_optional(wanted) is Any:
         return codec.encode(old) == codec.encode(new)
     if old is None or new is None:
         return not old and not new and (old is new or old == () or new == ())
-    return differs_in_nothing(old, new)
+    return fields_equal(old, new)
 
 
-def same_tree(old: Any, new: Any) -> bool:
+def trees_equal(old: Any, new: Any) -> bool:
     """Whether two plain trees say the same; null, absent and an empty list or text are one."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return all(same_tree(old.get(key), new.get(key)) for key in old.keys() | new.keys())
+        return all(trees_equal(old.get(key), new.get(key)) for key in old.keys() | new.keys())
     if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(map(same_tree, old, new))
+        return len(old) == len(new) and all(map(trees_equal, old, new))
     if _is_nothing(old) or _is_nothing(new):
         return _is_nothing(old) and _is_nothing(new)
     return type(old) is type(new) and bool(old == new)
@@ -62,7 +60,7 @@ def _is_nothing(value: Any) -> bool:
     return value is None or value == [] or value == ""
 
 
-def same_under(view: Any, old: Any, new: Any) -> bool:
+def trees_equal_as(view: Any, old: Any, new: Any) -> bool:
     """Whether two canonical trees of this view say the same.
 
     What the view leaves no choice in is one: an absent text, number, list or map and an empty one. Where it
@@ -75,28 +73,30 @@ def same_under(view: Any, old: Any, new: Any) -> bool:
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         if optional and (old is None) != (new is None):
             return False
-        return _same_struct(wanted, old or {}, new or {})
+        return _structs_equal(wanted, old or {}, new or {})
     origin = get_origin(wanted)
     if origin is tuple:
         item, old, new = get_args(wanted)[0], old or [], new or []
-        return len(old) == len(new) and all(same_under(item, *pair) for pair in zip(old, new, strict=True))
+        return len(old) == len(new) and all(
+            trees_equal_as(item, *pair) for pair in zip(old, new, strict=True)
+        )
     if origin is dict:
         item, old, new = get_args(wanted)[1], old or {}, new or {}
-        return old.keys() == new.keys() and all(same_under(item, old[key], new[key]) for key in old)
+        return old.keys() == new.keys() and all(trees_equal_as(item, old[key], new[key]) for key in old)
     if wanted is Quantity and isinstance(old, str) and isinstance(new, str):
         return Quantity.parse(old) == Quantity.parse(new)
     if wanted is Any or optional or wanted is Quantity:
-        return same_tree(old, new) if wanted is Any else False
+        return trees_equal(old, new) if wanted is Any else False
     if is_union(wanted):  # an IntOrString: 0 and "" differ
         return bool((zero(wanted) if old is None else old) == (zero(wanted) if new is None else new))
     return not old and not new
 
 
-def _same_struct(view: type[msgspec.Struct], old: dict[str, Any], new: dict[str, Any]) -> bool:
+def _structs_equal(view: type[msgspec.Struct], old: dict[str, Any], new: dict[str, Any]) -> bool:
     known = wire_types(view)
     return all(
-        same_under(known[key], old.get(key), new.get(key))
+        trees_equal_as(known[key], old.get(key), new.get(key))
         if key in known
-        else same_tree(old.get(key), new.get(key))
+        else trees_equal(old.get(key), new.get(key))
         for key in old.keys() | new.keys()
     )

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 from plimsoll.api.names import byte_length, dns_subdomain, label_key
 from plimsoll.apiserver.validation.core_views import Event
-from plimsoll.apiserver.validation.equality import same
+from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, required
-from plimsoll.apiserver.validation.metadata import IMMUTABLE, check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.name_formats import check_format
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, required
+from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
+from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.timestamps import MICRO_ZERO, ZERO
-from plimsoll.apiserver.validation.write_context import Endpoint, Job
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
 
 SHORT_MAX = 128
 NOTE_MAX = 1024
@@ -25,25 +25,25 @@ _NO_MATCH = "does not match event.namespace"
 _UNSET = (None, ZERO, MICRO_ZERO)
 
 
-def _prepare(job: Job[Event]) -> None:
+def _prepare(write: WriteContext[Event]) -> None:
     """Nothing of an event belongs to the server."""
 
 
-def _is_strict(job: Job[Event]) -> bool:
-    return job.api_version == "events.k8s.io/v1"
+def _is_strict(write: WriteContext[Event]) -> bool:
+    return write.api_version == "events.k8s.io/v1"
 
 
-def _check_create(job: Job[Event]) -> Problems:
-    event = job.decode()
-    yield from _check_any(event, strict=_is_strict(job))
-    if not _is_strict(job):
+def _validate_create(write: WriteContext[Event]) -> FieldErrors:
+    event = write.new
+    yield from _validate_any(event, strict=_is_strict(write))
+    if not _is_strict(write):
         return
-    yield from check_metadata(job.metadata(), namespaced=True)
-    yield from _check_series(event)
+    yield from validate_metadata(write.metadata, namespaced=True)
+    yield from _validate_series(event)
     if event.event_time in _UNSET:
-        yield required(Path("eventTime"))
+        yield required(FieldPath("eventTime"))
     if event.type not in ("Normal", "Warning"):
-        yield invalid(Path("type"), "", f"has invalid value: {event.type}")
+        yield invalid(FieldPath("type"), "", f"has invalid value: {event.type}")
     for name, is_set in (
         ("firstTimestamp", event.first_timestamp not in _UNSET),
         ("lastTimestamp", event.last_timestamp not in _UNSET),
@@ -51,17 +51,17 @@ def _check_create(job: Job[Event]) -> Problems:
         ("source", bool(event.source.component or event.source.host)),
     ):
         if is_set:
-            yield invalid(Path(name), "", "needs to be unset")
+            yield invalid(FieldPath(name), "", "needs to be unset")
 
 
-def _check_update(job: Job[Event]) -> Problems:
-    event, old = job.decode(), job.old
-    yield from _check_any(event, strict=_is_strict(job))
-    if not _is_strict(job):
+def _validate_update(write: WriteContext[Event]) -> FieldErrors:
+    event, old = write.new, write.old
+    yield from _validate_any(event, strict=_is_strict(write))
+    if not _is_strict(write):
         return
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    if not same(old.series, event.series):
-        yield from _check_series(event)
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    if not semantic_equal(old.series, event.series):
+        yield from _validate_series(event)
     for name, before, now in (
         ("involvedObject", old.involved_object, event.involved_object),
         ("reason", old.reason, event.reason),
@@ -78,61 +78,63 @@ def _check_update(job: Job[Event]) -> Problems:
         ("reportingController", old.reporting_component, event.reporting_component),
         ("reportingInstance", old.reporting_instance, event.reporting_instance),
     ):
-        if not same(before, now):
-            yield invalid(Path(name), now if isinstance(now, (str, int)) else None, IMMUTABLE)
+        if not semantic_equal(before, now):
+            yield invalid(FieldPath(name), now if isinstance(now, (str, int)) else None, IMMUTABLE)
 
 
 def _moment(time: str | None) -> str | None:
     return None if time in _UNSET else time
 
 
-def _check_series(event: Event) -> Problems:
+def _validate_series(event: Event) -> FieldErrors:
     if event.series is None:
         return
     if event.series.count < 2:
-        yield invalid(Path("series.count"), "", "should be at least 2")
+        yield invalid(FieldPath("series.count"), "", "should be at least 2")
     if event.series.last_observed_time in _UNSET:
-        yield required(Path("series.lastObservedTime"))
+        yield required(FieldPath("series.lastObservedTime"))
 
 
-def _check_any(event: Event, *, strict: bool) -> Problems:
+def _validate_any(event: Event, *, strict: bool) -> FieldErrors:
     """What every event must be like, whichever way it comes."""
     namespace, about = event.metadata.namespace, event.involved_object.namespace
-    mismatch = invalid(Path("involvedObject").child("namespace"), about, _NO_MATCH)
+    mismatch = invalid(FieldPath("involvedObject").child("namespace"), about, _NO_MATCH)
     if event.event_time in _UNSET:
         if namespace not in ((about,) if about else ("", "default")):
             yield mismatch
     else:
         if not about and namespace not in ("default", "kube-system"):
             yield mismatch
-        yield from _check_reporter(event, Path("reportingController" if strict else "reportingComponent"))
+        yield from _validate_reporter(
+            event, FieldPath("reportingController" if strict else "reportingComponent")
+        )
         for name, text, limit in (
             ("reportingInstance", event.reporting_instance, SHORT_MAX),
             ("action", event.action, SHORT_MAX),
             ("reason", event.reason, SHORT_MAX),
         ):
             if not text:
-                yield required(Path(name))
-            yield from _check_length(name, text, limit)
-        yield from _check_length("message", event.message, NOTE_MAX)
-    yield from check_format(namespace, Path("namespace"), dns_subdomain)
+                yield required(FieldPath(name))
+            yield from _validate_length(name, text, limit)
+        yield from _validate_length("message", event.message, NOTE_MAX)
+    yield from validate_format(namespace, FieldPath("namespace"), dns_subdomain)
 
 
-def _check_reporter(event: Event, path: Path) -> Problems:
+def _validate_reporter(event: Event, path: FieldPath) -> FieldErrors:
     if not event.reporting_component:
         yield required(path)
-    yield from check_format(event.reporting_component, path, label_key)
+    yield from validate_format(event.reporting_component, path, label_key)
 
 
-def _check_length(name: str, text: str, limit: int) -> Problems:
+def _validate_length(name: str, text: str, limit: int) -> FieldErrors:
     if byte_length(text) > limit:
-        yield invalid(Path(name), "", f"can have at most {limit} characters")
+        yield invalid(FieldPath(name), "", f"can have at most {limit} characters")
 
 
 _IN = event_to_core
 _OUT = event_to_events
 
-EVENT_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
-    ("create", "Event", ""): Endpoint(Event, _prepare, _check_create, inward=_IN, outward=_OUT),
-    ("update", "Event", ""): Endpoint(Event, _prepare, _check_update, inward=_IN, outward=_OUT),
+EVENT_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+    ("create", "Event", ""): Strategy(Event, _prepare, _validate_create, to_internal=_IN, from_internal=_OUT),
+    ("update", "Event", ""): Strategy(Event, _prepare, _validate_update, to_internal=_IN, from_internal=_OUT),
 }

@@ -1,6 +1,6 @@
 """What validation finds: problems, each with the path of a field, a type and a text.
 
-Owns `Path` and `Problem`, and the checks that every list, set and map of the API shares. Promises the
+Owns `FieldPath` and `FieldError`, and the checks that every list, set and map of the API shares. Promises the
 path style and the wire names of section 1 of the API semantics:
 `spec.devices[0].capacity[vendor.io/x].value`, bad map keys reported on the map, a list over its limit
 reported once and not looked into.
@@ -19,7 +19,7 @@ _SHORTEST_KEY = 16
 _SHOWN = 120
 
 
-class ProblemType(StrEnum):
+class FieldErrorType(StrEnum):
     """The reasons of a Kubernetes status cause."""
 
     REQUIRED = "FieldValueRequired"
@@ -33,30 +33,30 @@ class ProblemType(StrEnum):
     INTERNAL = "InternalError"
 
 
-class Path:
-    """Where a field is: `Path("spec").child("devices").index(0).key("vendor.io/x")`."""
+class FieldPath:
+    """Where a field is: `FieldPath("spec").child("devices").index(0).key("vendor.io/x")`."""
 
     __slots__ = ("_parent", "_step")
 
-    def __init__(self, step: str, parent: Path | None = None) -> None:
+    def __init__(self, step: str, parent: FieldPath | None = None) -> None:
         self._step = step
         self._parent = parent
 
-    def child(self, *names: str) -> Path:
+    def child(self, *names: str) -> FieldPath:
         path = self
         for name in names:
-            path = Path(f".{name}", path)
+            path = FieldPath(f".{name}", path)
         return path
 
-    def index(self, index: int) -> Path:
-        return Path(f"[{index}]", self)
+    def index(self, index: int) -> FieldPath:
+        return FieldPath(f"[{index}]", self)
 
-    def key(self, key: str) -> Path:
-        return Path(f"[{key}]", self)
+    def key(self, key: str) -> FieldPath:
+        return FieldPath(f"[{key}]", self)
 
     def __str__(self) -> str:
         steps = []
-        path: Path | None = self
+        path: FieldPath | None = self
         while path is not None:
             steps.append(path._step)
             path = path._parent
@@ -67,85 +67,89 @@ class Path:
 
 
 #: The whole object, in the spelling of the API server.
-WHOLE = Path("[]")
+OBJECT_ROOT = FieldPath("[]")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldError:
     """One reason why an object is refused."""
 
     field: str
-    type: ProblemType
+    type: FieldErrorType
     detail: str
     value: Any = None
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" ({_show(self.value)})"
+        shown = "" if self.value is None else f" ({_format_value(self.value)})"
         return f"{self.field}: {self.detail}{shown}"
 
 
-Problems: TypeAlias = Iterator[Problem]
+FieldErrors: TypeAlias = Iterator[FieldError]
 
 #: What a check that finds nothing at a glance gives back; quicker than a generator that yields nothing.
-NONE: tuple[Problem, ...] = ()
-CheckItem: TypeAlias = Callable[[T, Path], Iterable[Problem]]
+NO_ERRORS: tuple[FieldError, ...] = ()
+CheckItem: TypeAlias = Callable[[T, FieldPath], Iterable[FieldError]]
 
 
-def required(path: Path, detail: str = "must be given") -> Problem:
-    return Problem(str(path), ProblemType.REQUIRED, detail)
+def required(path: FieldPath, detail: str = "must be given") -> FieldError:
+    return FieldError(str(path), FieldErrorType.REQUIRED, detail)
 
 
-def invalid(path: Path, value: Any, detail: str) -> Problem:
-    return Problem(str(path), ProblemType.INVALID, detail, _brief(value))
+def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
+    return FieldError(str(path), FieldErrorType.INVALID, detail, _truncate_value(value))
 
 
-def duplicate(path: Path, value: Any) -> Problem:
-    return Problem(str(path), ProblemType.DUPLICATE, "is given twice; each must be unique", _brief(value))
+def duplicate(path: FieldPath, value: Any) -> FieldError:
+    return FieldError(
+        str(path), FieldErrorType.DUPLICATE, "is given twice; each must be unique", _truncate_value(value)
+    )
 
 
-def not_supported(path: Path, value: Any, allowed: Iterable[str]) -> Problem:
+def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldError:
     detail = f"must be one of: {', '.join(allowed)}"
-    return Problem(str(path), ProblemType.NOT_SUPPORTED, detail, _brief(value))
+    return FieldError(str(path), FieldErrorType.NOT_SUPPORTED, detail, _truncate_value(value))
 
 
-def forbidden(path: Path, detail: str) -> Problem:
-    return Problem(str(path), ProblemType.FORBIDDEN, detail)
+def forbidden(path: FieldPath, detail: str) -> FieldError:
+    return FieldError(str(path), FieldErrorType.FORBIDDEN, detail)
 
 
-def too_long(path: Path, limit: int) -> Problem:
-    return Problem(str(path), ProblemType.TOO_LONG, f"must be at most {limit} bytes long")
+def too_long(path: FieldPath, limit: int) -> FieldError:
+    return FieldError(str(path), FieldErrorType.TOO_LONG, f"must be at most {limit} bytes long")
 
 
-def too_many(path: Path, count: int, limit: int) -> Problem:
-    return Problem(str(path), ProblemType.TOO_MANY, f"must have at most {limit} items", count)
+def too_many(path: FieldPath, count: int, limit: int) -> FieldError:
+    return FieldError(str(path), FieldErrorType.TOO_MANY, f"must have at most {limit} items", count)
 
 
-def not_found(path: Path, value: Any, detail: str) -> Problem:
-    return Problem(str(path), ProblemType.NOT_FOUND, detail, _brief(value))
+def not_found(path: FieldPath, value: Any, detail: str) -> FieldError:
+    return FieldError(str(path), FieldErrorType.NOT_FOUND, detail, _truncate_value(value))
 
 
-def internal(path: Path, detail: str) -> Problem:
-    return Problem(str(path), ProblemType.INTERNAL, detail)
+def internal(path: FieldPath, detail: str) -> FieldError:
+    return FieldError(str(path), FieldErrorType.INTERNAL, detail)
 
 
-def check_list(items: Sequence[T], limit: int | None, check_item: CheckItem[T], path: Path) -> Problems:
+def validate_list(
+    items: Sequence[T], limit: int | None, validate_item: CheckItem[T], path: FieldPath
+) -> FieldErrors:
     """Check each item; a list over its limit is reported once and its items are not looked at."""
     if limit is not None and len(items) > limit:
         yield too_many(path, len(items), limit)
         return
     for place, item in enumerate(items):
-        yield from check_item(item, path.index(place))
+        yield from validate_item(item, path.index(place))
 
 
-def check_set(
+def validate_set(
     items: Sequence[T],
     limit: int | None,
-    check_item: CheckItem[T],
+    validate_item: CheckItem[T],
     key: Callable[[T], Hashable],
-    path: Path,
-) -> Problems:
+    path: FieldPath,
+) -> FieldErrors:
     """Like `check_list`, and no two items may have the same key."""
-    yield from check_list(items, limit, check_item, path)
+    yield from validate_list(items, limit, validate_item, path)
     if limit is not None and len(items) > limit:
         return
     seen: set[Hashable] = set()
@@ -156,7 +160,7 @@ def check_set(
         seen.add(found)
 
 
-def check_unique(names: Iterable[str], path: Path, field: str = "") -> Problems:
+def validate_unique(names: Iterable[str], path: FieldPath, field: str = "") -> FieldErrors:
     """No name may come twice; reported on the later place, or on a field of the item there."""
     seen: set[str] = set()
     for place, name in enumerate(names):
@@ -166,15 +170,15 @@ def check_unique(names: Iterable[str], path: Path, field: str = "") -> Problems:
         seen.add(name)
 
 
-def check_map(
+def validate_map(
     items: Mapping[str, T],
     limit: int | None,
     longest_key: int,
-    check_key: CheckItem[str],
-    check_item: CheckItem[T],
-    path: Path,
-    is_fine: Callable[[T], bool] | None = None,
-) -> Problems:
+    validate_key: CheckItem[str],
+    validate_item: CheckItem[T],
+    path: FieldPath,
+    is_valid: Callable[[T], bool] | None = None,
+) -> FieldErrors:
     """Check keys (reported on the map) and values (reported on `map[key]`, long keys shortened).
 
     Values that are fine at a glance need no path.
@@ -183,9 +187,9 @@ def check_map(
         yield too_many(path, len(items), limit)
         return
     for key, item in items.items():
-        yield from check_key(key, path)
-        if is_fine is None or not is_fine(item):
-            yield from check_item(item, path.key(shorten(key, longest_key)))
+        yield from validate_key(key, path)
+        if is_valid is None or not is_valid(item):
+            yield from validate_item(item, path.key(shorten(key, longest_key)))
 
 
 def shorten(text: str, longest: int) -> str:
@@ -200,19 +204,19 @@ def shorten(text: str, longest: int) -> str:
     return (raw[: (left + 1) // 2] + b"..." + raw[len(raw) - left // 2 :]).decode(errors="replace")
 
 
-def name_some(names: Iterable[str], most: int = 10) -> str:
+def join_names(names: Iterable[str], most: int = 10) -> str:
     """A few of the names for a message, so that a message stays short whatever the object holds."""
     listed = sorted(names)
     text = ", ".join(shorten(name, 64) for name in listed[:most])
     return f"{text} and {len(listed) - most} more" if len(listed) > most else text
 
 
-def _brief(value: Any) -> Any:
+def _truncate_value(value: Any) -> Any:
     """The value as a problem keeps it: scalars only, cut to a length one can read."""
     if value is None or isinstance(value, (bool, int)):
         return value
     return shorten(str(value), _SHOWN)
 
 
-def _show(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"got {value!r}" if isinstance(value, str) else f"got {value}"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
 
 
-def check_no_backsteps(target: str, path: Path) -> Problems:
+def validate_path_no_backsteps(target: str, path: FieldPath) -> FieldErrors:
     if ".." in target.split("/"):
         yield invalid(path, target, "must not contain '..'")
 
 
-def check_descending(target: str, path: Path) -> Problems:
+def validate_local_descending_path(target: str, path: FieldPath) -> FieldErrors:
     """A relative path that never leaves the directory it starts from."""
     if target.startswith("/"):
         yield invalid(path, target, "must be a relative path")
-    yield from check_no_backsteps(target, path)
+    yield from validate_path_no_backsteps(target, path)
 
 
-def check_projected(target: str, path: Path) -> Problems:
+def validate_local_non_reserved_path(target: str, path: FieldPath) -> FieldErrors:
     """A place for a file in a volume that is made of files; names with two dots in front are taken."""
-    yield from check_descending(target, path)
+    yield from validate_local_descending_path(target, path)
     if target.startswith("..") and not target.startswith("../"):
         yield invalid(path, target, "must not start with '..'")
 
 
-def is_projected(target: str) -> bool:
-    return not any(True for _ in check_projected(target, Path("")))
+def is_local_non_reserved_path(target: str) -> bool:
+    return not any(True for _ in validate_local_non_reserved_path(target, FieldPath("")))

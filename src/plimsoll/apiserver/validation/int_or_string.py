@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.errors import DecodeError
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"([-+]?)([0-9]+)%?")
 _LONGEST = 20
 
 
-def expect_int_or_string(holder: Tree, *names: str) -> None:
+def require_int_or_string(holder: Tree, *names: str) -> None:
     """DecodeError where a field holds neither a number of 32 bits nor a text, which no view can say."""
     for name in names:
         value = holder.get(name)
@@ -30,7 +30,7 @@ def is_percentage(value: Any) -> bool:
     return isinstance(value, str) and bool(_PERCENT.fullmatch(value))
 
 
-def number_in(value: Any) -> int:
+def scaled_value(value: Any) -> int:
     """The number, or the one that a text or percentage spells; 0 for other texts."""
     if not isinstance(value, str):
         return value or 0
@@ -41,19 +41,19 @@ def number_in(value: Any) -> int:
     return int(shape[1] + (digits or "0"))
 
 
-def check_count_or_percentage(value: Any, path: Path) -> Problems:
+def validate_positive_int_or_percent(value: Any, path: FieldPath) -> FieldErrors:
     """How many things, or which share of them."""
     if not isinstance(value, str):
-        yield from check_not_negative(value, path)
+        yield from validate_not_negative(value, path)
     elif not is_percentage(value):
         yield invalid(path, value, "must be a percentage such as 10%: digits and a '%'")
 
 
-def check_not_above_all(value: Any, path: Path) -> Problems:
-    if is_percentage(value) and number_in(value) > 100:
+def validate_not_more_than_100_percent(value: Any, path: FieldPath) -> FieldErrors:
+    if is_percentage(value) and scaled_value(value) > 100:
         yield invalid(path, value, "must not be greater than 100%")
 
 
-def check_not_negative(value: int | None, path: Path) -> Problems:
+def validate_not_negative(value: int | None, path: FieldPath) -> FieldErrors:
     if value is not None and value < 0:
         yield invalid(path, value, NOT_NEGATIVE)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.names import label_value
-from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, required
-from plimsoll.apiserver.validation.metadata import check_labels
-from plimsoll.apiserver.validation.name_formats import check_format, check_label_key
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
+from plimsoll.apiserver.validation.metadata import validate_labels
+from plimsoll.apiserver.validation.name_formats import validate_format, validate_label_key
 
 BAD_OPERATOR = "not a valid selector operator"
 NEEDS_VALUES = "must be specified when `operator` is 'In' or 'NotIn'"
 NO_VALUES = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 
 
-def check_selector(selector: LabelSelector | None, path: Path, *, any_values: bool = False) -> Problems:
-    """A selector; `any_values` is for one that is stored already, with values no label can have."""
+def validate_selector(
+    selector: LabelSelector | None, path: FieldPath, *, allow_invalid_label_values: bool = False
+) -> FieldErrors:
+    """Validate a label selector; stored ones may keep values that no label can have."""
     if selector is None:
         return
-    yield from check_labels(selector.match_labels, path.child("matchLabels"))
-    for place, requirement in enumerate(selector.match_expressions):
-        at = path.child("matchExpressions").index(place)
+    yield from validate_labels(selector.match_labels, path.child("matchLabels"))
+    for index, requirement in enumerate(selector.match_expressions):
+        at = path.child("matchExpressions").index(index)
         values = at.child("values")
         if requirement.operator in ("In", "NotIn"):
             if not requirement.values:
@@ -29,11 +31,11 @@ def check_selector(selector: LabelSelector | None, path: Path, *, any_values: bo
                 yield forbidden(values, NO_VALUES)
         else:
             yield invalid(at.child("operator"), requirement.operator, BAD_OPERATOR)
-        yield from check_label_key(requirement.key, at.child("key"))
-        if not any_values:
+        yield from validate_label_key(requirement.key, at.child("key"))
+        if not allow_invalid_label_values:
             for position, value in enumerate(requirement.values):
-                yield from check_format(value, values.index(position), label_value)
+                yield from validate_format(value, values.index(position), label_value)
 
 
-def is_fine(selector: LabelSelector | None) -> bool:
-    return not any(True for _ in check_selector(selector, Path("")))
+def is_valid(selector: LabelSelector | None) -> bool:
+    return not any(True for _ in validate_selector(selector, FieldPath("")))

@@ -4,58 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.apiserver.validation.core_views import Lease, LeaseSpec
-from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, not_supported
-from plimsoll.apiserver.validation.metadata import check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.name_formats import check_label_key
-from plimsoll.apiserver.validation.object_trees import part
+from plimsoll.apiserver.validation.core_views import FullLease, FullLeaseSpec
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    forbidden,
+    invalid,
+    not_supported,
+)
+from plimsoll.apiserver.validation.metadata import validate_metadata, validate_metadata_update
+from plimsoll.apiserver.validation.name_formats import validate_label_key
+from plimsoll.apiserver.validation.object_trees import subtree
 from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
-from plimsoll.apiserver.validation.write_context import Endpoint, Job
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _STRATEGIES = ("OldestEmulationVersion",)
 
 
-def _prepare(job: Job[Lease]) -> None:
+def _prepare(write: WriteContext[FullLease]) -> None:
     """Coordinated leader election is an alpha feature of Kubernetes, and off."""
-    spec, before = part(job.tree, "spec"), part(job.old_tree, "spec")
+    spec, before = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     for name in ("strategy", "preferredHolder"):
         if name not in before:
             spec.pop(name, None)
 
 
-def _check_spec(spec: LeaseSpec) -> Problems:
+def _validate_spec(spec: FullLeaseSpec) -> FieldErrors:
     duration, transitions = spec.lease_duration_seconds, spec.lease_transitions
     if duration is not None and duration <= 0:
         yield invalid(_SPEC.child("leaseDurationSeconds"), duration, "must be greater than 0")
     if transitions is not None and transitions < 0:
         yield invalid(_SPEC.child("leaseTransitions"), transitions, NOT_NEGATIVE)
     if spec.strategy is not None:
-        yield from _check_strategy(spec.strategy, _SPEC.child("strategy", "strategy"))
+        yield from _validate_strategy(spec.strategy, _SPEC.child("strategy", "strategy"))
     if spec.preferred_holder and not spec.strategy:
         detail = "may only be specified if `strategy` is defined"
         yield forbidden(_SPEC.child("preferredHolder"), detail)
 
 
-def _check_strategy(strategy: str, path: Path) -> Problems:
+def _validate_strategy(strategy: str, path: FieldPath) -> FieldErrors:
     """A strategy of Kubernetes, or one with a domain."""
     if "/" in strategy:
-        yield from check_label_key(strategy, path)
+        yield from validate_label_key(strategy, path)
     elif strategy not in _STRATEGIES:
         yield not_supported(path, strategy, _STRATEGIES)
 
 
-def _check(job: Job[Lease]) -> Problems:
-    if job.creates:
-        yield from check_metadata(job.metadata(), namespaced=True, free_finalizers=True)
+def _validate(write: WriteContext[FullLease]) -> FieldErrors:
+    if write.is_create:
+        yield from validate_metadata(write.metadata, namespaced=True, free_finalizers=True)
     else:
-        yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=True)
-    yield from _check_spec(job.decode().spec)
+        yield from validate_metadata_update(write.metadata, write.old_metadata, free_finalizers=True)
+    yield from _validate_spec(write.new.spec)
 
 
-_LEASE = Endpoint(Lease, _prepare, _check)
+_LEASE = Strategy(FullLease, _prepare, _validate)
 
-LEASE_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
+LEASE_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
     ("create", "Lease", ""): _LEASE,
     ("update", "Lease", ""): _LEASE,
 }

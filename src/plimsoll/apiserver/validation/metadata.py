@@ -13,21 +13,21 @@ from plimsoll.api.codec import split_api_version
 from plimsoll.api.meta import OwnerReference
 from plimsoll.api.names import byte_length, dns_subdomain
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     internal,
     invalid,
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.metadata_view import ManagedFields, WholeObjectMeta
+from plimsoll.apiserver.validation.metadata_view import FullObjectMeta, ManagedFieldsEntry
 from plimsoll.apiserver.validation.name_formats import (
     Format,
-    check_format,
-    check_label,
-    check_label_key,
-    check_label_value,
+    validate_format,
+    validate_label,
+    validate_label_key,
+    validate_label_value,
 )
 from plimsoll.apiserver.validation.object_trees import Tree
 
@@ -35,19 +35,19 @@ ANNOTATIONS_MAX = 256 * 1024
 MANAGER_MAX = 128
 SUBRESOURCE_MAX = 256
 
-_PATH = Path("metadata")
+_PATH = FieldPath("metadata")
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 IMMUTABLE = "field is immutable"  # clients look for these very words
 
 
-def check_metadata(
-    meta: WholeObjectMeta,
+def validate_metadata(
+    meta: FullObjectMeta,
     *,
     namespaced: bool,
     generated_name_is_final: bool = False,
     names: Format = dns_subdomain,
     free_finalizers: bool = False,
-) -> Problems:
+) -> FieldErrors:
     """Metadata of a new object, whose name has been generated already if it is to be.
 
     `generated_name_is_final` is for kinds that look only at the name that came out of generateName, `names`
@@ -57,23 +57,23 @@ def check_metadata(
         if not meta.name:
             yield internal(_PATH.child("name"), "no name was generated from generateName")
     elif meta.generate_name:
-        yield from check_format(mask_dash(meta.generate_name), _PATH.child("generateName"), names)
+        yield from validate_format(mask_trailing_dash(meta.generate_name), _PATH.child("generateName"), names)
     if not meta.name:
         yield required(_PATH.child("name"), "name or generateName is required")
     else:
-        yield from check_format(meta.name, _PATH.child("name"), names)
-    yield from _check_namespace(meta.namespace, namespaced)
+        yield from validate_format(meta.name, _PATH.child("name"), names)
+    yield from _validate_namespace(meta.namespace, namespaced)
     if meta.generation < 0:
         yield invalid(_PATH.child("generation"), meta.generation, "must not be negative")
-    yield from _check_common(meta)
-    yield from _check_finalizers(meta.finalizers)
+    yield from _validate_common(meta)
+    yield from _validate_finalizers(meta.finalizers)
     if not free_finalizers:
-        yield from _check_finalizer_owners(meta.finalizers)
+        yield from _validate_finalizer_owners(meta.finalizers)
 
 
-def check_metadata_update(
-    meta: WholeObjectMeta, old: WholeObjectMeta, *, free_finalizers: bool = False
-) -> Problems:
+def validate_metadata_update(
+    meta: FullObjectMeta, old: FullObjectMeta, *, free_finalizers: bool = False
+) -> FieldErrors:
     """What an update may do to metadata."""
     if old.deletion_timestamp is not None and not set(meta.finalizers) <= set(old.finalizers):
         yield forbidden(
@@ -93,9 +93,9 @@ def check_metadata_update(
     ):
         if now != before:
             yield invalid(_PATH.child(field), now, IMMUTABLE)
-    yield from _check_common(meta)
+    yield from _validate_common(meta)
     if not free_finalizers:
-        yield from _check_finalizer_owners(meta.finalizers)
+        yield from _validate_finalizer_owners(meta.finalizers)
 
 
 def reset_for_status(meta: Tree, old: Tree) -> None:
@@ -114,13 +114,13 @@ def reset_for_status(meta: Tree, old: Tree) -> None:
             meta[name] = old[name]
 
 
-def check_template_metadata(meta: Tree, path: Path) -> Problems:
+def validate_template_metadata(meta: Tree, path: FieldPath) -> FieldErrors:
     """Metadata that a template hands on to its claims: labels and annotations, nothing else.
 
     Takes the tree, because here an empty list is something given.
     """
-    yield from check_annotations(meta.get("annotations", {}), path.child("annotations"))
-    yield from check_labels(meta.get("labels", {}), path.child("labels"))
+    yield from validate_annotations(meta.get("annotations", {}), path.child("annotations"))
+    yield from validate_labels(meta.get("labels", {}), path.child("labels"))
     for name, shown in _NOT_IN_TEMPLATES:
         value = meta.get(name)
         if value or isinstance(value, list) or (value is not None and name == "deletionGracePeriodSeconds"):
@@ -151,22 +151,22 @@ _NOT_IN_TEMPLATES = tuple(
 # -- the parts
 
 
-def check_labels(labels: Mapping[str, str], path: Path) -> Problems:
+def validate_labels(labels: Mapping[str, str], path: FieldPath) -> FieldErrors:
     for key, value in labels.items():
-        yield from check_label_key(key, path)
-        yield from check_label_value(value, path)
+        yield from validate_label_key(key, path)
+        yield from validate_label_value(value, path)
 
 
-def check_annotations(annotations: Mapping[str, str], path: Path) -> Problems:
+def validate_annotations(annotations: Mapping[str, str], path: FieldPath) -> FieldErrors:
     size = 0
     for key, value in annotations.items():
         size += byte_length(key) + byte_length(value)
-        yield from check_label_key(key.lower(), path)
+        yield from validate_label_key(key.lower(), path)
     if size > ANNOTATIONS_MAX:
         yield too_long(path, ANNOTATIONS_MAX)
 
 
-def _check_namespace(namespace: str, namespaced: bool) -> Problems:
+def _validate_namespace(namespace: str, namespaced: bool) -> FieldErrors:
     path = _PATH.child("namespace")
     if not namespaced:
         if namespace:
@@ -174,22 +174,22 @@ def _check_namespace(namespace: str, namespaced: bool) -> Problems:
     elif not namespace:
         yield required(path, "must be the namespace of the object")
     else:
-        yield from check_label(namespace, path)
+        yield from validate_label(namespace, path)
 
 
-def _check_common(meta: WholeObjectMeta) -> Problems:
+def _validate_common(meta: FullObjectMeta) -> FieldErrors:
     if meta.labels:
-        yield from check_labels(meta.labels, _PATH.child("labels"))
+        yield from validate_labels(meta.labels, _PATH.child("labels"))
     if meta.annotations:
-        yield from check_annotations(meta.annotations, _PATH.child("annotations"))
+        yield from validate_annotations(meta.annotations, _PATH.child("annotations"))
     if meta.owner_references:
-        yield from _check_owners(meta.owner_references)
+        yield from _validate_owners(meta.owner_references)
     for place, entry in enumerate(meta.managed_fields):
         if not _is_usual(entry):
-            yield from _check_managed_fields(entry, _PATH.child("managedFields").index(place))
+            yield from _validate_managed_fields(entry, _PATH.child("managedFields").index(place))
 
 
-def _check_owners(owners: Sequence[OwnerReference]) -> Problems:
+def _validate_owners(owners: Sequence[OwnerReference]) -> FieldErrors:
     """Owners have no index in the paths of their problems."""
     path = _PATH.child("ownerReferences")
     controllers = 0
@@ -209,22 +209,22 @@ def _check_owners(owners: Sequence[OwnerReference]) -> Problems:
             yield invalid(path, owner.name, "only one owner can be the controller")
 
 
-def _check_finalizers(finalizers: Sequence[str]) -> Problems:
+def _validate_finalizers(finalizers: Sequence[str]) -> FieldErrors:
     path = _PATH.child("finalizers")
     for finalizer in finalizers:
-        yield from check_label_key(finalizer, path)
+        yield from validate_label_key(finalizer, path)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         yield invalid(path, None, "orphan and foregroundDeletion exclude each other")
 
 
-def _check_finalizer_owners(finalizers: Sequence[str]) -> Problems:
+def _validate_finalizer_owners(finalizers: Sequence[str]) -> FieldErrors:
     for place, finalizer in enumerate(finalizers):
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             detail = f"must be domain/name, or one of {', '.join(STANDARD_FINALIZERS)}"
             yield invalid(_PATH.child("finalizers").index(place), finalizer, detail)
 
 
-def _is_usual(entry: ManagedFields) -> bool:
+def _is_usual(entry: ManagedFieldsEntry) -> bool:
     """Whether an entry has no problems, at a glance: the same few writers are in every object."""
     return (
         entry.operation in ("Apply", "Update")
@@ -236,7 +236,7 @@ def _is_usual(entry: ManagedFields) -> bool:
     )
 
 
-def _check_managed_fields(entry: ManagedFields, path: Path) -> Problems:
+def _validate_managed_fields(entry: ManagedFieldsEntry, path: FieldPath) -> FieldErrors:
     if entry.operation not in ("Apply", "Update"):
         yield invalid(path.child("operation"), entry.operation, "must be Apply or Update")
     if entry.fields_type not in ("", "FieldsV1"):
@@ -250,6 +250,6 @@ def _check_managed_fields(entry: ManagedFields, path: Path) -> Problems:
         yield too_long(path.child("subresource"), SUBRESOURCE_MAX)
 
 
-def mask_dash(prefix: str) -> str:
+def mask_trailing_dash(prefix: str) -> str:
     """A prefix may end in a dash, because more comes after it."""
     return f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix

@@ -9,7 +9,7 @@ from __future__ import annotations
 from plimsoll.api.meta import ObjectMeta, Wire
 
 
-class ManagedFields(Wire, frozen=True):
+class ManagedFieldsEntry(Wire, frozen=True):
     """Who set which fields; what exactly (`fieldsV1`) is kept but not looked at."""
 
     manager: str = ""
@@ -20,12 +20,12 @@ class ManagedFields(Wire, frozen=True):
     subresource: str = ""
 
 
-class WholeObjectMeta(ObjectMeta, frozen=True):
-    managed_fields: tuple[ManagedFields, ...] = ()
+class FullObjectMeta(ObjectMeta, frozen=True):
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
     self_link: str = ""
 
 
-class Head(Wire, frozen=True):
+class PartialObjectMetadata(Wire, frozen=True):
     """Any object, seen by its whole metadata."""
 
-    metadata: WholeObjectMeta = WholeObjectMeta()
+    metadata: FullObjectMeta = FullObjectMeta()

@@ -21,10 +21,10 @@ from plimsoll.api.names import (
     label_value,
 )
 from plimsoll.apiserver.validation.field_errors import (
-    NONE,
-    Path,
-    Problem,
-    Problems,
+    NO_ERRORS,
+    FieldError,
+    FieldErrors,
+    FieldPath,
     invalid,
     required,
     too_long,
@@ -37,7 +37,7 @@ IDENTIFIER_MAX = 32
 POOL_NAME_MAX = 253
 ATTRIBUTE_VALUE_MAX = 64
 
-_REMEMBERED = 320  # a prefix, a slash and a name
+_CACHED_LENGTH_MAX = 320  # a prefix, a slash and a name
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -46,7 +46,7 @@ _VERSION_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _VERSION_WORD = re.compile(r"[0-9A-Za-z-]+")
 _PREFIX_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}")
 _LONGEST_ADDRESS = 64
-_NOWHERE = Path("")
+_NOWHERE = FieldPath("")
 
 
 # -- formats
@@ -58,7 +58,7 @@ def condition_reason(text: str) -> list[str]:
     return ["must start with a letter, go on with letters, digits and '_,:', and not end with ',' or ':'"]
 
 
-def normal_uuid(text: str) -> list[str]:
+def canonical_uuid(text: str) -> list[str]:
     """A UUID in the one spelling that is stored; other spellings of a UUID are refused."""
     if _UUID.fullmatch(text):
         return []
@@ -87,19 +87,17 @@ def _is_release_word(word: str) -> bool:
 
 def interface_address(text: str) -> list[str]:
     """An IP address with the length of its network, in the canonical spelling; host bits may be set."""
-    complaint = [
-        "must be an IP address and prefix length in canonical form, such as 10.9.8.7/24 or fd00::1/64"
-    ]
+    message = ["must be an IP address and prefix length in canonical form, such as 10.9.8.7/24 or fd00::1/64"]
     address, slash, length = text.partition("/")
     if len(text) > _LONGEST_ADDRESS or not slash or not _PREFIX_LENGTH.fullmatch(length) or "%" in address:
-        return complaint
+        return message
     try:
         parsed = ip_interface(text)
     except ValueError:
-        return complaint
+        return message
     ip = parsed.ip
     mapped = isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None
-    return complaint if mapped or str(ip) != address else []
+    return message if mapped or str(ip) != address else []
 
 
 _PORT_NAME = re.compile(r"[-a-z0-9]+")
@@ -195,50 +193,50 @@ def is_extended_resource(name: str) -> bool:
 # -- checks of one field
 
 
-def check_format(text: str, path: Path, format: Format) -> Problems:
-    for complaint in format(text):
-        yield invalid(path, text, complaint)
+def validate_format(text: str, path: FieldPath, format: Format) -> FieldErrors:
+    for message in format(text):
+        yield invalid(path, text, message)
 
 
-def check_label(text: str, path: Path) -> Iterable[Problem]:
-    return NONE if _fine_labels(text) else check_format(text, path, dns_label)
+def validate_label(text: str, path: FieldPath) -> Iterable[FieldError]:
+    return NO_ERRORS if _is_label(text) else validate_format(text, path, dns_label)
 
 
-def check_subdomain(text: str, path: Path) -> Iterable[Problem]:
-    return NONE if _fine_subdomains(text) else check_format(text, path, dns_subdomain)
+def validate_subdomain(text: str, path: FieldPath) -> Iterable[FieldError]:
+    return NO_ERRORS if _is_subdomain(text) else validate_format(text, path, dns_subdomain)
 
 
-def check_label_key(text: str, path: Path) -> Iterable[Problem]:
-    return NONE if _fine_keys(text) else check_format(text, path, label_key)
+def validate_label_key(text: str, path: FieldPath) -> Iterable[FieldError]:
+    return NO_ERRORS if _is_label_key(text) else validate_format(text, path, label_key)
 
 
-def check_label_value(text: str, path: Path) -> Iterable[Problem]:
-    return NONE if _fine_values(text) else check_format(text, path, label_value)
+def validate_label_value(text: str, path: FieldPath) -> Iterable[FieldError]:
+    return NO_ERRORS if _is_label_value(text) else validate_format(text, path, label_value)
 
 
-def _remember(format: Format) -> Callable[[str], bool]:
+def _cached_format(format: Format) -> Callable[[str], bool]:
     """Whether a text is in a format; the same names come again and again. No long text is kept."""
     known = lru_cache(maxsize=8192)(lambda text: not format(text))
-    return lambda text: len(text) <= _REMEMBERED and known(text)
+    return lambda text: len(text) <= _CACHED_LENGTH_MAX and known(text)
 
 
-_fine_labels, _fine_subdomains, _fine_keys, _fine_values = map(
-    _remember, (dns_label, dns_subdomain, label_key, label_value)
+_is_label, _is_subdomain, _is_label_key, _is_label_value = map(
+    _cached_format, (dns_label, dns_subdomain, label_key, label_value)
 )
 
 
-def check_driver(name: str, path: Path) -> Problems:
+def validate_driver(name: str, path: FieldPath) -> FieldErrors:
     """A driver name: a subdomain of at most 63 bytes in which upper case is let through."""
     if not name:
         yield required(path, "must be the name of a driver, such as gpu.example.com")
         return
     if byte_length(name) > DRIVER_NAME_MAX:
         yield too_long(path, DRIVER_NAME_MAX)
-    for complaint in dns_subdomain(name.lower()):
-        yield invalid(path, name, complaint)
+    for message in dns_subdomain(name.lower()):
+        yield invalid(path, name, message)
 
 
-def check_pool(name: str, path: Path) -> Problems:
+def validate_pool(name: str, path: FieldPath) -> FieldErrors:
     """A pool name: subdomains joined with slashes."""
     if not name:
         yield required(path, "must be the name of a pool")
@@ -247,46 +245,46 @@ def check_pool(name: str, path: Path) -> Problems:
         yield too_long(path, POOL_NAME_MAX)
     # No name within the limit has more parts than bytes, so a hostile one is not taken apart any further.
     for part in name.split("/", POOL_NAME_MAX)[:POOL_NAME_MAX]:
-        for complaint in dns_subdomain(part):
-            yield invalid(path, name, f"each part between slashes {complaint}")
+        for message in dns_subdomain(part):
+            yield invalid(path, name, f"each part between slashes {message}")
 
 
-def check_qualified_name(name: str, path: Path) -> Iterable[Problem]:
+def validate_qualified_name(name: str, path: FieldPath) -> Iterable[FieldError]:
     """The name of an attribute or capacity: `identifier` or `domain/identifier`.
 
     With two or more slashes nothing is checked, as in Kubernetes 1.36.
     """
-    return NONE if _is_qualified_name(name) else _check_qualified_name(name, path)
+    return NO_ERRORS if _is_qualified_name(name) else _validate_qualified_name(name, path)
 
 
 @lru_cache(maxsize=4096)
 def _is_qualified_name(name: str) -> bool:
     """The devices of a slice have the same few names."""
-    return not any(True for _ in _check_qualified_name(name, _NOWHERE))
+    return not any(True for _ in _validate_qualified_name(name, _NOWHERE))
 
 
-def _check_qualified_name(name: str, path: Path) -> Problems:
+def _validate_qualified_name(name: str, path: FieldPath) -> FieldErrors:
     parts = name.split("/")
     if len(parts) > 2:
         return
     if len(parts) == 2:
         if parts[0]:
-            yield from check_driver(parts[0], path)
+            yield from validate_driver(parts[0], path)
         else:
             yield invalid(path, name, "must have a domain before the '/'")
         if not parts[1]:
             yield invalid(path, name, "must have an identifier after the '/'")
             return
-    yield from _check_identifier(parts[-1], path)
+    yield from _validate_identifier(parts[-1], path)
 
 
-def check_fully_qualified_name(name: str, path: Path) -> Problems:
-    yield from check_qualified_name(name, path)
+def validate_fully_qualified_name(name: str, path: FieldPath) -> FieldErrors:
+    yield from validate_qualified_name(name, path)
     if "/" not in name:
         yield invalid(path, name, "must name the domain too: domain/identifier")
 
 
-def _check_identifier(text: str, path: Path) -> Problems:
+def _validate_identifier(text: str, path: FieldPath) -> FieldErrors:
     if byte_length(text) > IDENTIFIER_MAX:
         yield too_long(path, IDENTIFIER_MAX)
     if not _IDENTIFIER.fullmatch(text):

@@ -25,8 +25,8 @@ from plimsoll.api.resource import (
     ResourceMapping,
 )
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_found,
@@ -38,28 +38,28 @@ from plimsoll.apiserver.validation.name_formats import is_node_allocatable
 _NAME_RULE = "must be a resource of the node, such as cpu, memory or hugepages-2Mi"
 
 
-def check_resource_name(name: str, path: Path) -> Problems:
+def validate_resource_name(name: str, path: FieldPath) -> FieldErrors:
     if not is_node_allocatable(name):
         yield invalid(path, name, _NAME_RULE)
 
 
-def check_newer_resource_name(name: str, path: Path) -> Problems:
+def validate_newer_resource_name(name: str, path: FieldPath) -> FieldErrors:
     """The 1.37 form is narrower: cpu, memory and hugepages."""
     if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
         yield invalid(path, name, "must be cpu, memory or a hugepages-<size>")
 
 
-def check_policy(policy: str, path: Path) -> Problems:
+def validate_policy(policy: str, path: FieldPath) -> FieldErrors:
     if policy and policy not in POLICIES:
         yield not_supported(path, policy, POLICIES)
 
 
-def check_not_negative(amount: Quantity | None, path: Path) -> Problems:
+def validate_not_negative(amount: Quantity | None, path: FieldPath) -> FieldErrors:
     if amount is not None and amount.sign() < 0:
         yield invalid(path, amount, "must not be negative")
 
 
-def _check_positive(amount: Quantity | None, path: Path) -> Problems:
+def _validate_positive(amount: Quantity | None, path: FieldPath) -> FieldErrors:
     if amount is not None and amount.sign() <= 0:
         yield invalid(path, amount, "must be larger than zero")
 
@@ -67,7 +67,7 @@ def _check_positive(amount: Quantity | None, path: Path) -> Problems:
 # -- devices
 
 
-def check_device_forms(device: Device, path: Path) -> Problems:
+def validate_device_forms(device: Device, path: FieldPath) -> FieldErrors:
     """Whatever form a device's mappings are in, and that it is only one."""
     forms = device_forms(device)
     if len(forms) > 1:
@@ -79,19 +79,19 @@ def check_device_forms(device: Device, path: Path) -> Problems:
         yield invalid(path, f"forms {listed}", detail)
     at = path.child("nodeAllocatableResourceMappings")
     for name, mapping in device.node_allocatable_resource_mappings.items():
-        yield from check_resource_name(name, at.key(name))
-        yield from _check_mapping(mapping, device, at.key(name))
+        yield from validate_resource_name(name, at.key(name))
+        yield from _validate_mapping(mapping, device, at.key(name))
     at = path.child("nodeAllocatableResources")
     for name, resource in device.node_allocatable_resources.items():
-        yield from check_newer_resource_name(name, at.key(name))
-        yield from _check_resource(resource, device, at.key(name))
+        yield from validate_newer_resource_name(name, at.key(name))
+        yield from _validate_resource(resource, device, at.key(name))
     at = path.child("nativeResourceMappings")
     for name, native in device.native_resource_mappings.items():
-        yield from check_resource_name(name, at.key(name))
-        yield from _check_native(native, device, at.key(name))
+        yield from validate_resource_name(name, at.key(name))
+        yield from _validate_native(native, device, at.key(name))
 
 
-def _check_capacity_key(key: str, device: Device, path: Path) -> Problems:
+def _validate_capacity_key(key: str, device: Device, path: FieldPath) -> FieldErrors:
     """The key must be in the device's capacity as it is written; no domain is added to it."""
     if not key:
         yield invalid(path, "", "must not be empty; leave it out instead")
@@ -99,31 +99,31 @@ def _check_capacity_key(key: str, device: Device, path: Path) -> Problems:
         yield not_found(path, key, "must be a capacity of the device, spelled the same")
 
 
-def _check_mapping(mapping: NodeAllocatableMapping, device: Device, path: Path) -> Problems:
-    yield from _check_positive(mapping.allocation_multiplier, path.child("allocationMultiplier"))
+def _validate_mapping(mapping: NodeAllocatableMapping, device: Device, path: FieldPath) -> FieldErrors:
+    yield from _validate_positive(mapping.allocation_multiplier, path.child("allocationMultiplier"))
     if mapping.capacity_key is not None:
-        yield from _check_capacity_key(mapping.capacity_key, device, path.child("capacityKey"))
-    yield from check_policy(mapping.accounting_policy, path.child("accountingPolicy"))
+        yield from _validate_capacity_key(mapping.capacity_key, device, path.child("capacityKey"))
+    yield from validate_policy(mapping.accounting_policy, path.child("accountingPolicy"))
 
 
-def _check_resource(resource: NodeAllocatableResource, device: Device, path: Path) -> Problems:
+def _validate_resource(resource: NodeAllocatableResource, device: Device, path: FieldPath) -> FieldErrors:
     if resource.mapping is None and resource.overhead is None:
         yield required(path, "must have mapping or overhead")
     if resource.mapping is not None:
-        yield from _check_newer_mapping(resource.mapping, device, path.child("mapping"))
+        yield from _validate_newer_mapping(resource.mapping, device, path.child("mapping"))
     overhead, at = resource.overhead, path.child("overhead")
     if overhead is not None:
         if overhead.per_pod is None and overhead.per_container is None:
             yield required(at, "must have perPod or perContainer")
-        yield from check_not_negative(overhead.per_pod, at.child("perPod"))
-        yield from check_not_negative(overhead.per_container, at.child("perContainer"))
-    yield from check_policy(resource.accounting_policy, path.child("accountingPolicy"))
+        yield from validate_not_negative(overhead.per_pod, at.child("perPod"))
+        yield from validate_not_negative(overhead.per_container, at.child("perContainer"))
+    yield from validate_policy(resource.accounting_policy, path.child("accountingPolicy"))
 
 
-def _check_newer_mapping(mapping: ResourceMapping, device: Device, path: Path) -> Problems:
+def _validate_newer_mapping(mapping: ResourceMapping, device: Device, path: FieldPath) -> FieldErrors:
     """An amount per unit of a capacity, or an amount per device."""
     if mapping.capacity_key is not None:
-        yield from _check_capacity_key(mapping.capacity_key, device, path.child("capacityKey"))
+        yield from _validate_capacity_key(mapping.capacity_key, device, path.child("capacityKey"))
         if mapping.capacity_multiplier is None:
             yield required(path.child("capacityMultiplier"), "must be given along with capacityKey")
         if mapping.device_multiplier is not None:
@@ -132,11 +132,11 @@ def _check_newer_mapping(mapping: ResourceMapping, device: Device, path: Path) -
         yield required(path.child("capacityKey"), "must be given along with capacityMultiplier")
     elif mapping.device_multiplier is None:
         yield required(path, "must have capacityKey and capacityMultiplier, or deviceMultiplier")
-    yield from _check_positive(mapping.capacity_multiplier, path.child("capacityMultiplier"))
-    yield from _check_positive(mapping.device_multiplier, path.child("deviceMultiplier"))
+    yield from _validate_positive(mapping.capacity_multiplier, path.child("capacityMultiplier"))
+    yield from _validate_positive(mapping.device_multiplier, path.child("deviceMultiplier"))
 
 
-def _check_native(mapping: NativeResourceMapping, device: Device, path: Path) -> Problems:
+def _validate_native(mapping: NativeResourceMapping, device: Device, path: FieldPath) -> FieldErrors:
     source, at = mapping.quantity_from, path.child("quantityFrom")
     detail = "must have exactly one of perInstanceQuantity and capacity"
     if source is None or (source.per_instance_quantity is None and source.capacity is None):
@@ -144,23 +144,23 @@ def _check_native(mapping: NativeResourceMapping, device: Device, path: Path) ->
     else:
         if source.per_instance_quantity is not None and source.capacity is not None:
             yield invalid(at, "both", detail)
-        yield from _check_positive(source.per_instance_quantity, at.child("perInstanceQuantity"))
+        yield from _validate_positive(source.per_instance_quantity, at.child("perInstanceQuantity"))
         if source.capacity is not None:
-            yield from _check_capacity_key(source.capacity, device, at.child("capacity"))
-    yield from check_policy(mapping.accounting_policy, path.child("accountingPolicy"))
+            yield from _validate_capacity_key(source.capacity, device, at.child("capacity"))
+    yield from validate_policy(mapping.accounting_policy, path.child("accountingPolicy"))
 
 
 # -- classes
 
 
-def check_class_policies(spec: DeviceClassSpec, path: Path) -> Problems:
+def validate_class_policies(spec: DeviceClassSpec, path: FieldPath) -> FieldErrors:
     """The accounting policies of a class, under our names or the draft's but not both."""
-    yield from _check_policies(
+    yield from _validate_policies(
         spec.node_allocatable_resource_accounting_policies,
         path.child("nodeAllocatableResourceAccountingPolicies"),
     )
     at = path.child("nativeResourceAccountingPolicies")
-    yield from _check_policies(spec.native_resource_accounting_policies, at)
+    yield from _validate_policies(spec.native_resource_accounting_policies, at)
     if spec.native_resource_accounting_policies and spec.node_allocatable_resource_accounting_policies:
         yield invalid(at, None, "must not be given along with nodeAllocatableResourceAccountingPolicies")
     if spec.manages_native_resources is not None and spec.manages_node_allocatable_resources is not None:
@@ -168,8 +168,8 @@ def check_class_policies(spec: DeviceClassSpec, path: Path) -> Problems:
         yield invalid(path.child("managesNativeResources"), spec.manages_native_resources, detail)
 
 
-def _check_policies(policies: Mapping[str, str], path: Path) -> Problems:
+def _validate_policies(policies: Mapping[str, str], path: FieldPath) -> FieldErrors:
     for name, policy in policies.items():
-        yield from check_resource_name(name, path.key(name))
+        yield from validate_resource_name(name, path.key(name))
         if policy not in POLICIES:
             yield not_supported(path.key(name), policy, POLICIES)

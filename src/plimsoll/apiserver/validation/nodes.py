@@ -10,28 +10,35 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.names import SUBDOMAIN_MAX, byte_length
-from plimsoll.apiserver.validation.addresses import check_network, parse_network
-from plimsoll.apiserver.validation.core_views import WholeNode
-from plimsoll.apiserver.validation.field_errors import Path, Problems, duplicate, forbidden, internal, invalid
-from plimsoll.apiserver.validation.metadata import check_metadata, check_metadata_update
-from plimsoll.apiserver.validation.node_taints import check_node_taints
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
-from plimsoll.apiserver.validation.quantities import round_amounts
-from plimsoll.apiserver.validation.resource_names import check_amount
-from plimsoll.apiserver.validation.write_context import Endpoint, Job
+from plimsoll.apiserver.validation.addresses import parse_network, validate_network
+from plimsoll.apiserver.validation.core_views import FullNode
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    duplicate,
+    forbidden,
+    internal,
+    invalid,
+)
+from plimsoll.apiserver.validation.metadata import validate_metadata, validate_metadata_update
+from plimsoll.apiserver.validation.node_taints import validate_node_taints
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.quantities import round_resource_list
+from plimsoll.apiserver.validation.resource_names import validate_resource_quantity
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
 
-_SPEC, _STATUS, _META = Path("spec"), Path("status"), Path("metadata")
+_SPEC, _STATUS, _META = FieldPath("spec"), FieldPath("status"), FieldPath("metadata")
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(?:/[a-zA-Z][a-zA-Z0-9]*)*")
 
 
-def fill_node(tree: Tree, now: str) -> None:
+def set_node_defaults(tree: Tree, now: str) -> None:
     """What can be allocated is the capacity where nothing else is said; one CIDR may stand for the list."""
-    status = part(tree, "status")
+    status = subtree(tree, "status")
     for name in ("capacity", "allocatable"):
-        round_amounts(status.get(name))
+        round_resource_list(status.get(name))
     if "allocatable" not in status and "capacity" in status:
         status["allocatable"] = copy_tree(status["capacity"])
-    spec = part(tree, "spec")
+    spec = subtree(tree, "spec")
     single, several = spec.get("podCIDR"), spec.get("podCIDRs")
     if single and (not several or several[0] != single):
         spec["podCIDRs"] = [single]
@@ -39,51 +46,51 @@ def fill_node(tree: Tree, now: str) -> None:
         spec["podCIDR"] = several[0]
 
 
-def _prepare(job: Job[WholeNode]) -> None:
+def _prepare(write: WriteContext[FullNode]) -> None:
     """The dynamic configuration of kubelets is gone; only nodes that still have one keep it."""
-    if not job.creates:
-        job.take_back("status")
-    elif "config" in part(job.tree, "status"):
-        del job.tree["status"]["config"]
-    if "configSource" not in part(job.old_tree, "spec"):
-        part(job.tree, "spec").pop("configSource", None)
+    if not write.is_create:
+        write.restore_fields("status")
+    elif "config" in subtree(write.tree, "status"):
+        del write.tree["status"]["config"]
+    if "configSource" not in subtree(write.old_tree, "spec"):
+        subtree(write.tree, "spec").pop("configSource", None)
 
 
-def _prepare_status(job: Job[WholeNode]) -> None:
-    job.take_back("spec")
-    if "config" not in part(job.old_tree, "status"):
-        part(job.tree, "status").pop("config", None)
+def _prepare_status(write: WriteContext[FullNode]) -> None:
+    write.restore_fields("spec")
+    if "config" not in subtree(write.old_tree, "status"):
+        subtree(write.tree, "status").pop("config", None)
 
 
-def _check_create(job: Job[WholeNode]) -> Problems:
-    node = job.decode()
-    yield from check_metadata(job.metadata(), namespaced=False)
-    yield from check_node_taints(node.spec.taints, _META.child("taints"))
-    yield from _check_resources(node)
+def _validate_create(write: WriteContext[FullNode]) -> FieldErrors:
+    node = write.new
+    yield from validate_metadata(write.metadata, namespaced=False)
+    yield from validate_node_taints(node.spec.taints, _META.child("taints"))
+    yield from _validate_resources(node)
     swap = node.status.node_info.swap
     if swap is not None and swap.capacity is not None and swap.capacity <= 0:
         path = _META.child("nodeSwapStatus", "capacity")
         yield invalid(path, swap.capacity, "must be greater than 0")
-    yield from _check_features(node.status.declared_features)
-    yield from _check_networks(node.spec.pod_cidrs, _SPEC.child("podCIDRs"))
+    yield from _validate_features(node.status.declared_features)
+    yield from _validate_networks(node.spec.pod_cidrs, _SPEC.child("podCIDRs"))
 
 
-def _check_update(job: Job[WholeNode]) -> Problems:
-    yield from _check_create(job)
-    yield from _check_change(job)
+def _validate_update(write: WriteContext[FullNode]) -> FieldErrors:
+    yield from _validate_create(write)
+    yield from _validate_change(write)
 
 
-def _check_change(job: Job[WholeNode]) -> Problems:
+def _validate_change(write: WriteContext[FullNode]) -> FieldErrors:
     """What holds for every update, of the status too."""
-    node, old = job.decode(), job.old
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    yield from _check_resources(node)
-    yield from _check_features(node.status.declared_features)
+    node, old = write.new, write.old
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    yield from _validate_resources(node)
+    yield from _validate_features(node.status.declared_features)
     seen: set[tuple[str, str]] = set()
-    for place, address in enumerate(node.status.addresses):
+    for index, address in enumerate(node.status.addresses):
         key = (address.type, address.address)
         if key in seen:
-            yield duplicate(_STATUS.child("addresses").index(place), ": ".join(key))
+            yield duplicate(_STATUS.child("addresses").index(index), ": ".join(key))
         seen.add(key)
     networks, before = node.spec.pod_cidrs, old.spec.pod_cidrs
     if before:
@@ -96,35 +103,35 @@ def _check_change(job: Job[WholeNode]) -> Problems:
     if old.spec.provider_id not in ("", node.spec.provider_id):
         detail = 'node updates may not change providerID except from "" to valid'
         yield forbidden(_SPEC.child("providerID"), detail)
-    yield from check_node_taints(node.spec.taints, _META.child("taints"))
+    yield from validate_node_taints(node.spec.taints, _META.child("taints"))
     if node.spec.external_id != old.spec.external_id:
         yield forbidden(_SPEC.child("externalID"), "may not be updated")
 
 
-def _check_resources(node: WholeNode) -> Problems:
+def _validate_resources(node: FullNode) -> FieldErrors:
     for field, amounts in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
         for name, amount in amounts.items():
-            yield from check_amount(name, amount, _STATUS.child(field, name))
+            yield from validate_resource_quantity(name, amount, _STATUS.child(field, name))
 
 
-def _check_features(features: Sequence[str]) -> Problems:
+def _validate_features(features: Sequence[str]) -> FieldErrors:
     path = _STATUS.child("declaredFeatures")
-    for place, feature in enumerate(features):
+    for index, feature in enumerate(features):
         if byte_length(feature) > SUBDOMAIN_MAX:
-            yield invalid(path.index(place), feature, f"must be no more than {SUBDOMAIN_MAX} characters")
+            yield invalid(path.index(index), feature, f"must be no more than {SUBDOMAIN_MAX} characters")
         elif not _FEATURE.fullmatch(feature):
             detail = "must be words in UpperCamelCase separated by '/', such as MyFeature/mySubFeature"
-            yield invalid(path.index(place), feature, detail)
-        if place and feature == features[place - 1]:
-            yield duplicate(path.index(place), feature)
-        elif place and feature.encode() < features[place - 1].encode():
-            yield invalid(path.index(place), feature, "list must be sorted alphabetically")
+            yield invalid(path.index(index), feature, detail)
+        if index and feature == features[index - 1]:
+            yield duplicate(path.index(index), feature)
+        elif index and feature.encode() < features[index - 1].encode():
+            yield invalid(path.index(index), feature, "list must be sorted alphabetically")
 
 
-def _check_networks(networks: Sequence[str], path: Path) -> Problems:
+def _validate_networks(networks: Sequence[str], path: FieldPath) -> FieldErrors:
     """One network for each family of addresses."""
-    for place, network in enumerate(networks):
-        yield from check_network(network, path.index(place))
+    for index, network in enumerate(networks):
+        yield from validate_network(network, path.index(index))
     if len(networks) > 1:
         parsed = [parse_network(network) for network in networks]
         known = [network for network in parsed if network is not None]
@@ -136,16 +143,16 @@ def _check_networks(networks: Sequence[str], path: Path) -> Problems:
             yield invalid(path, ", ".join(networks), detail)
 
 
-def _warn(job: Job[WholeNode]) -> Iterable[str]:
-    spec = part(job.tree, "spec")
+def _warn(write: WriteContext[FullNode]) -> Iterable[str]:
+    spec = subtree(write.tree, "spec")
     if "configSource" in spec:
         yield "spec.configSource: the feature is removed"
     if spec.get("externalID"):
         yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
 
 
-NODE_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
-    ("create", "Node", ""): Endpoint(WholeNode, _prepare, _check_create, _warn),
-    ("update", "Node", ""): Endpoint(WholeNode, _prepare, _check_update, _warn),
-    ("update", "Node", "status"): Endpoint(WholeNode, _prepare_status, _check_change),
+NODE_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+    ("create", "Node", ""): Strategy(FullNode, _prepare, _validate_create, _warn),
+    ("update", "Node", ""): Strategy(FullNode, _prepare, _validate_update, _warn),
+    ("update", "Node", "status"): Strategy(FullNode, _prepare_status, _validate_change),
 }

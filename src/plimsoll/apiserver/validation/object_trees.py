@@ -1,6 +1,6 @@
 """The JSON tree of an object on its way into storage.
 
-Owns the copy that a write works on, made the plain way (`intake.py` has the fast one): `canonicalise` gives a
+Owns the copy that a write works on, made the plain way (`intake.py` has the fast one): `canonicalize` gives a
 fresh tree in which quantities and times have their stored spelling and null stands nowhere a view knows the
 field, so that defaulting and dropping need not ask. What no view knows is copied as it is. Promises that the
 caller's tree is never changed, and that a tree which is no JSON (cycles, foreign objects, depth without end)
@@ -21,8 +21,8 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Counter, DeviceCapacity
 from plimsoll.api.shape import strip_optional, wire_types, zero
-from plimsoll.apiserver.validation.metadata_view import WholeObjectMeta
-from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
+from plimsoll.apiserver.validation.metadata_view import FullObjectMeta
+from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
 from plimsoll.errors import DecodeError, QuantityError
 
 Tree: TypeAlias = "dict[str, Any]"
@@ -57,7 +57,7 @@ MICRO_TIMES = frozenset(("acquireTime", "eventTime", "lastObservedTime", "renewT
 ALWAYS_STORED: frozenset[type] = frozenset((Counter, DeviceCapacity))
 
 
-def canonicalise(tree: Any, view: type[msgspec.Struct]) -> Tree:
+def canonicalize(tree: Any, view: type[msgspec.Struct]) -> Tree:
     """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
     if not isinstance(tree, dict):
         raise DecodeError("must be an object")
@@ -99,21 +99,21 @@ def _copy(value: Any, wanted: Any, path: str, depth: int) -> Any:
 def _copy_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int) -> Tree:
     _expect(isinstance(value, dict), "an object", path)
     if view is ObjectMeta:
-        view = WholeObjectMeta
+        view = FullObjectMeta
     known = wire_types(view)
     copied: Tree = {}
     for key, item in value.items():
-        place = f"{path}.{_key(key, path)}" if path else _key(key, path)
+        index = f"{path}.{_key(key, path)}" if path else _key(key, path)
         wanted = known.get(key)
         if wanted is None:
-            copied[key] = _copy_plain(item, place, depth + 1)
+            copied[key] = _copy_plain(item, index, depth + 1)
         elif item is not None:
             if key in TIMES and isinstance(item, str) and strip_optional(wanted) is str:
-                copied[key] = normalise_time(item, place)
+                copied[key] = normalize_time(item, index)
             elif key in MICRO_TIMES and isinstance(item, str) and strip_optional(wanted) is str:
-                copied[key] = normalise_micro_time(item, place)
+                copied[key] = normalize_micro_time(item, index)
             else:
-                copied[key] = _copy(item, wanted, place, depth + 1)
+                copied[key] = _copy(item, wanted, index, depth + 1)
     if view in ALWAYS_STORED:
         copied.setdefault("value", "0")
     return copied
@@ -167,7 +167,7 @@ def _expect(ok: bool, what: str, path: str) -> None:
 # -- finding fields by a written path: `spec.devices[].capacity{}.requestPolicy`
 
 
-def find(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
+def find_fields(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
     """Each object that holds the field at the end of the path, with the field's name.
 
     `[]` goes into each item of a list and `{}` into each value of a map. Paths end in a field.
@@ -175,23 +175,23 @@ def find(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
     return _find(tree, _steps(path), 0)
 
 
-def holds(tree: Any, path: str) -> bool:
-    """Whether `find` would find something; asked of every write, mostly in vain."""
+def has_field(tree: Any, path: str) -> bool:
+    """Whether `find_fields` would find something; asked of every write, mostly in vain."""
     return _holds(tree, _steps(path), 0)
 
 
-def _holds(tree: Any, steps: tuple[tuple[str, str], ...], place: int) -> bool:
+def _holds(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> bool:
     last = len(steps) - 1
     while True:
-        name, into = steps[place]
+        name, into = steps[index]
         if not isinstance(tree, dict) or name not in tree:
             return False
-        if place == last:
+        if index == last:
             return True
-        tree, place = tree[name], place + 1
+        tree, index = tree[name], index + 1
         if into:
             items = tree if into == "[]" else tree.values()
-            return any(_holds(item, steps, place) for item in items)
+            return any(_holds(item, steps, index) for item in items)
 
 
 @lru_cache(maxsize=256)
@@ -200,21 +200,21 @@ def _steps(path: str) -> tuple[tuple[str, str], ...]:
     return tuple((step.rstrip("[]{}"), step[len(step.rstrip("[]{}")) :]) for step in path.split("."))
 
 
-def _find(tree: Any, steps: tuple[tuple[str, str], ...], place: int) -> Iterator[tuple[Tree, str]]:
-    name, into = steps[place]
+def _find(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> Iterator[tuple[Tree, str]]:
+    name, into = steps[index]
     if not isinstance(tree, dict) or name not in tree:
         return
-    place += 1
-    if place == len(steps):
+    index += 1
+    if index == len(steps):
         yield tree, name
     elif not into:
-        yield from _find(tree[name], steps, place)
+        yield from _find(tree[name], steps, index)
     else:
         for item in tree[name] if into == "[]" else tree[name].values():
-            yield from _find(item, steps, place)
+            yield from _find(item, steps, index)
 
 
-def part(tree: Tree, *names: str) -> Tree:
+def subtree(tree: Tree, *names: str) -> Tree:
     """The object inside the object, or an empty one where it is missing."""
     for name in names:
         tree = tree.get(name) or {}

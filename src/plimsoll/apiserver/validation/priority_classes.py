@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.apiserver.validation.core_views import PriorityClass
-from plimsoll.apiserver.validation.equality import same
+from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.metadata import IMMUTABLE, check_metadata, check_metadata_update
+from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
 from plimsoll.apiserver.validation.object_trees import Tree
-from plimsoll.apiserver.validation.write_context import Endpoint, Job
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
@@ -29,35 +29,35 @@ SYSTEM_CLASSES: Mapping[str, int] = {
 }
 
 
-def fill_priority_class(tree: Tree, now: str) -> None:
+def set_priority_class_defaults(tree: Tree, now: str) -> None:
     tree.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def check_preemption_policy(policy: str, path: Path) -> Problems:
+def validate_preemption_policy(policy: str, path: FieldPath) -> FieldErrors:
     if not policy:
         yield required(path, "must be Never or PreemptLowerPriority")
     elif policy not in PREEMPTION_POLICIES:
         yield not_supported(path, policy, PREEMPTION_POLICIES)
 
 
-def _prepare(job: Job[PriorityClass]) -> None:
-    if job.creates:
-        job.set_generation(1)
+def _prepare(write: WriteContext[PriorityClass]) -> None:
+    if write.is_create:
+        write.set_generation(1)
 
 
-def _check_create(job: Job[PriorityClass]) -> Problems:
-    meta, given = job.metadata(), job.decode()
-    yield from check_metadata(meta, namespaced=False)
+def _validate_create(write: WriteContext[PriorityClass]) -> FieldErrors:
+    meta, given = write.metadata, write.new
+    yield from validate_metadata(meta, namespaced=False)
     if meta.name.startswith(SYSTEM_PREFIX):
-        yield from _check_system_class(meta.name, given)
+        yield from _validate_system_class(meta.name, given)
     elif given.value > HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-        yield forbidden(Path("value"), detail)
+        yield forbidden(FieldPath("value"), detail)
     if given.preemption_policy is not None:
-        yield from check_preemption_policy(given.preemption_policy, Path("preemptionPolicy"))
+        yield from validate_preemption_policy(given.preemption_policy, FieldPath("preemptionPolicy"))
 
 
-def _check_system_class(name: str, given: PriorityClass) -> Problems:
+def _validate_system_class(name: str, given: PriorityClass) -> FieldErrors:
     value = SYSTEM_CLASSES.get(name)
     if value is None:
         why = f"{name} is not a known system priority class"
@@ -68,19 +68,19 @@ def _check_system_class(name: str, given: PriorityClass) -> Problems:
     else:
         return
     detail = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: "
-    yield forbidden(Path("metadata").child("name"), detail + why)
+    yield forbidden(FieldPath("metadata").child("name"), detail + why)
 
 
-def _check_update(job: Job[PriorityClass]) -> Problems:
-    now, before = job.decode(), job.old
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
+def _validate_update(write: WriteContext[PriorityClass]) -> FieldErrors:
+    now, before = write.new, write.old
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
     if now.value != before.value:
-        yield forbidden(Path("value"), "may not be changed in an update.")
-    if not same(before.preemption_policy, now.preemption_policy):
-        yield invalid(Path("preemptionPolicy"), now.preemption_policy, IMMUTABLE)
+        yield forbidden(FieldPath("value"), "may not be changed in an update.")
+    if not semantic_equal(before.preemption_policy, now.preemption_policy):
+        yield invalid(FieldPath("preemptionPolicy"), now.preemption_policy, IMMUTABLE)
 
 
-PRIORITY_CLASS_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
-    ("create", "PriorityClass", ""): Endpoint(PriorityClass, _prepare, _check_create),
-    ("update", "PriorityClass", ""): Endpoint(PriorityClass, _prepare, _check_update),
+PRIORITY_CLASS_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+    ("create", "PriorityClass", ""): Strategy(PriorityClass, _prepare, _validate_create),
+    ("update", "PriorityClass", ""): Strategy(PriorityClass, _prepare, _validate_update),
 }

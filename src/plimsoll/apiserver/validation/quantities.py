@@ -8,7 +8,7 @@ from plimsoll.apiserver.validation.object_trees import Tree
 _MILLI = -3
 
 
-def round_amounts(amounts: Tree | None) -> None:
+def round_resource_list(amounts: Tree | None) -> None:
     """Round a canonical resource list up to thousandths in place, as the core API stores all of them."""
     for name, text in (amounts or {}).items():
         amount = Quantity.parse(text)

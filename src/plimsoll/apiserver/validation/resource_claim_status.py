@@ -1,6 +1,7 @@
 """The status of claims (section 7 of the API semantics).
 
-Owns what a write to `/status` does to the object first (`forget_released_devices`) and the checks after it.
+Owns what a write to `/status` does to the object first (`drop_deallocated_status_devices`) and the checks
+after it.
 """
 
 from __future__ import annotations
@@ -23,38 +24,38 @@ from plimsoll.api.resource import (
 from plimsoll.apiserver.validation.claim_configuration import (
     CONFIGURATIONS_MAX,
     RequestNames,
-    check_configuration,
-    check_raw_object,
-    check_request_reference,
-    check_request_references,
-    gather_request_names,
+    collect_request_names,
+    validate_configuration,
+    validate_raw_object,
+    validate_request_reference,
+    validate_request_references,
 )
-from plimsoll.apiserver.validation.conditions import check_conditions
-from plimsoll.apiserver.validation.devices import check_binding_conditions
-from plimsoll.apiserver.validation.equality import same
+from plimsoll.apiserver.validation.conditions import validate_conditions
+from plimsoll.apiserver.validation.devices import validate_binding_conditions
+from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
-    check_list,
-    check_set,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
     too_long,
+    validate_list,
+    validate_set,
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.name_formats import (
-    check_driver,
-    check_format,
-    check_label,
-    check_pool,
+    canonical_uuid,
     interface_address,
-    normal_uuid,
+    validate_driver,
+    validate_format,
+    validate_label,
+    validate_pool,
 )
-from plimsoll.apiserver.validation.node_selectors import check_node_selector
-from plimsoll.apiserver.validation.object_trees import Tree, part
-from plimsoll.apiserver.validation.resource_claims import refuse_admin
+from plimsoll.apiserver.validation.node_selectors import validate_node_selector
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.resource_claims import validate_admin_access
 
 CONSUMERS_MAX = 256
 CONDITIONS_MAX = 8
@@ -62,61 +63,61 @@ ADDRESSES_MAX = 16
 INTERFACE_MAX = 256
 HARDWARE_MAX = 128
 
-_STATUS = Path("status")
+_STATUS = FieldPath("status")
 _SOURCES = ("FromClaim", "FromClass")
 
 #: Driver, pool, device and share: what tells allocated devices apart.
 DeviceKey: TypeAlias = tuple[str, str, str, str]
 
 
-def check_claim_status(claim: ResourceClaim, old: ResourceClaim) -> Problems:
+def validate_claim_status(claim: ResourceClaim, old: ResourceClaim) -> FieldErrors:
     """What a status write may leave behind."""
     status, before = claim.status, old.status
     allocation, path = status.allocation, _STATUS.child("allocation")
-    yield from check_set(
+    yield from validate_set(
         status.reserved_for,
         CONSUMERS_MAX,
-        _check_consumer,
+        _validate_consumer,
         lambda consumer: consumer.uid,
         _STATUS.child("reservedFor"),
     )
     allocated = frozenset(map(_key, allocation.devices.results)) if allocation is not None else frozenset()
 
-    def check_device(device: AllocatedDeviceStatus, at: Path) -> Problems:
-        return _check_device_status(device, allocated, at)
+    def validate_device(device: AllocatedDeviceStatus, at: FieldPath) -> FieldErrors:
+        return _validate_device_status(device, allocated, at)
 
-    yield from check_set(status.devices, None, check_device, _key, _STATUS.child("devices"))
-    yield from _check_reservations(status, before, claim.metadata.deletion_timestamp is not None)
+    yield from validate_set(status.devices, None, validate_device, _key, _STATUS.child("devices"))
+    yield from _validate_reservations(status, before, claim.metadata.deletion_timestamp is not None)
     if allocation is not None and before.allocation is not None:
         # What was allocated stays, and is not held to rules that may have come later.
-        if not same(before.allocation, allocation):
+        if not semantic_equal(before.allocation, allocation):
             yield invalid(path, None, f"{IMMUTABLE}, only removed as a whole")
     elif allocation is not None:
-        yield from _check_allocation(allocation, gather_request_names(claim.spec.devices), path)
+        yield from _validate_allocation(allocation, collect_request_names(claim.spec.devices), path)
 
 
-def check_admin_results(
+def validate_admin_results(
     claim: ResourceClaim, old: ResourceClaim, namespace_labels: Mapping[str, str] | None
-) -> Problems:
+) -> FieldErrors:
     """Admin access in a new allocation needs a namespace that allows it; the first result is reported."""
     if _first_admin(old.status) is not None:
         return
-    place = _first_admin(claim.status)
-    if place is not None:
-        path = _STATUS.child("allocation", "devices", "results").index(place).child("adminAccess")
-        yield from refuse_admin(path, claim.metadata.namespace, namespace_labels)
+    index = _first_admin(claim.status)
+    if index is not None:
+        path = _STATUS.child("allocation", "devices", "results").index(index).child("adminAccess")
+        yield from validate_admin_access(path, claim.metadata.namespace, namespace_labels)
 
 
 def _first_admin(status: ResourceClaimStatus) -> int | None:
     results: Sequence[AllocationDevice] = (
         status.allocation.devices.results if status.allocation is not None else ()
     )
-    return next((place for place, result in enumerate(results) if result.admin_access), None)
+    return next((index for index, result in enumerate(results) if result.admin_access), None)
 
 
-def forget_released_devices(tree: Tree, old: Tree) -> None:
+def drop_deallocated_status_devices(tree: Tree, old: Tree) -> None:
     """Take out of `status.devices` what was allocated before and is not any more; changes `tree`."""
-    status = part(tree, "status")
+    status = subtree(tree, "status")
     if "devices" not in status:
         return
     released = _tree_keys(old) - _tree_keys(tree)
@@ -128,7 +129,7 @@ def forget_released_devices(tree: Tree, old: Tree) -> None:
 
 
 def _tree_keys(tree: Tree) -> set[DeviceKey]:
-    return set(map(_tree_key, part(tree, "status", "allocation", "devices").get("results", ())))
+    return set(map(_tree_key, subtree(tree, "status", "allocation", "devices").get("results", ())))
 
 
 def _tree_key(device: Tree) -> DeviceKey:
@@ -147,13 +148,15 @@ def _key(device: AllocationDevice | AllocatedDeviceStatus) -> DeviceKey:
 # -- reservations
 
 
-def _check_consumer(consumer: ClaimConsumer, path: Path) -> Problems:
+def _validate_consumer(consumer: ClaimConsumer, path: FieldPath) -> FieldErrors:
     for name, value in (("resource", consumer.resource), ("name", consumer.name), ("uid", consumer.uid)):
         if not value:
             yield required(path.child(name), f"must be the {name} of who uses the claim")
 
 
-def _check_reservations(status: ResourceClaimStatus, old: ResourceClaimStatus, deleting: bool) -> Problems:
+def _validate_reservations(
+    status: ResourceClaimStatus, old: ResourceClaimStatus, deleting: bool
+) -> FieldErrors:
     path = _STATUS.child("reservedFor")
     if not status.reserved_for:
         return
@@ -166,64 +169,70 @@ def _check_reservations(status: ResourceClaimStatus, old: ResourceClaimStatus, d
 # -- allocation
 
 
-def _check_allocation(allocation: AllocationResult, names: RequestNames, path: Path) -> Problems:
+def _validate_allocation(allocation: AllocationResult, names: RequestNames, path: FieldPath) -> FieldErrors:
     """A new allocation; whether its devices exist, are free or hold what is consumed is not asked."""
 
-    def check_result(result: AllocationDevice, at: Path) -> Problems:
-        yield from check_request_reference(result.request, names, at.child("request"))
-        yield from _check_identity(result, at)
-        yield from check_binding_conditions(result.binding_conditions, result.binding_failure_conditions, at)
+    def validate_result(result: AllocationDevice, at: FieldPath) -> FieldErrors:
+        yield from validate_request_reference(result.request, names, at.child("request"))
+        yield from _validate_identity(result, at)
+        yield from validate_binding_conditions(
+            result.binding_conditions, result.binding_failure_conditions, at
+        )
 
-    def check_config(config: AllocationConfiguration, at: Path) -> Problems:
+    def validate_config(config: AllocationConfiguration, at: FieldPath) -> FieldErrors:
         if not config.source:
             yield required(at.child("source"), f"must be one of {', '.join(_SOURCES)}")
         elif config.source not in _SOURCES:
             yield not_supported(at.child("source"), config.source, _SOURCES)
-        yield from check_request_references(config.requests, names, at.child("requests"))
-        yield from check_configuration(config.opaque, at)
+        yield from validate_request_references(config.requests, names, at.child("requests"))
+        yield from validate_configuration(config.opaque, at)
 
     devices = path.child("devices")
-    yield from check_list(allocation.devices.results, RESULTS_MAX, check_result, devices.child("results"))
+    yield from validate_list(
+        allocation.devices.results, RESULTS_MAX, validate_result, devices.child("results")
+    )
     # Both the class and the claim may bring their full number.
-    yield from check_list(
-        allocation.devices.config, 2 * CONFIGURATIONS_MAX, check_config, devices.child("config")
+    yield from validate_list(
+        allocation.devices.config, 2 * CONFIGURATIONS_MAX, validate_config, devices.child("config")
     )
     if allocation.node_selector is not None:
-        yield from check_node_selector(allocation.node_selector, path.child("nodeSelector"))
+        yield from validate_node_selector(allocation.node_selector, path.child("nodeSelector"))
 
 
-def _check_identity(device: AllocationDevice | AllocatedDeviceStatus, path: Path) -> Problems:
-    yield from check_driver(device.driver, path.child("driver"))
-    yield from check_pool(device.pool, path.child("pool"))
-    yield from check_label(device.device, path.child("device"))
+def _validate_identity(device: AllocationDevice | AllocatedDeviceStatus, path: FieldPath) -> FieldErrors:
+    yield from validate_driver(device.driver, path.child("driver"))
+    yield from validate_pool(device.pool, path.child("pool"))
+    yield from validate_label(device.device, path.child("device"))
     if device.share_id is not None:
-        yield from check_format(device.share_id, path.child("shareID"), normal_uuid)
+        yield from validate_format(device.share_id, path.child("shareID"), canonical_uuid)
 
 
 # -- what drivers report
 
 
-def _check_device_status(
-    device: AllocatedDeviceStatus, allocated: frozenset[DeviceKey], path: Path
-) -> Problems:
-    yield from _check_identity(device, path)
+def _validate_device_status(
+    device: AllocatedDeviceStatus, allocated: frozenset[DeviceKey], path: FieldPath
+) -> FieldErrors:
+    yield from _validate_identity(device, path)
     if _key(device) not in allocated:
         detail = "must be a device of the allocation: same driver, pool, device and shareID"
         yield invalid(path, "/".join(filter(None, _key(device))), detail)
-    yield from check_conditions(device.conditions, CONDITIONS_MAX, path.child("conditions"))
+    yield from validate_conditions(device.conditions, CONDITIONS_MAX, path.child("conditions"))
     if device.data is not None:
-        yield from check_raw_object(device.data, path.child("data"))
+        yield from validate_raw_object(device.data, path.child("data"))
     if device.network_data is not None:
-        yield from _check_network(device.network_data, path.child("networkData"))
+        yield from _validate_network(device.network_data, path.child("networkData"))
 
 
-def _check_network(data: NetworkDeviceData, path: Path) -> Problems:
+def _validate_network(data: NetworkDeviceData, path: FieldPath) -> FieldErrors:
     if byte_length(data.interface_name) > INTERFACE_MAX:
         yield too_long(path.child("interfaceName"), INTERFACE_MAX)
     if byte_length(data.hardware_address) > HARDWARE_MAX:
         yield too_long(path.child("hardwareAddress"), HARDWARE_MAX)
 
-    def check_address(address: str, at: Path) -> Problems:
-        return check_format(address, at, interface_address)
+    def validate_address(address: str, at: FieldPath) -> FieldErrors:
+        return validate_format(address, at, interface_address)
 
-    yield from check_set(data.ips, ADDRESSES_MAX, check_address, lambda address: address, path.child("ips"))
+    yield from validate_set(
+        data.ips, ADDRESSES_MAX, validate_address, lambda address: address, path.child("ips")
+    )

@@ -19,28 +19,28 @@ from plimsoll.apiserver.validation.claim_configuration import (
     CONFIGURATIONS_MAX,
     REQUESTS_MAX,
     RequestNames,
-    check_configuration,
-    check_request_references,
-    gather_request_names,
+    collect_request_names,
+    validate_configuration,
+    validate_request_references,
 )
-from plimsoll.apiserver.validation.device_selectors import check_selectors
-from plimsoll.apiserver.validation.device_taints import check_toleration
+from plimsoll.apiserver.validation.device_selectors import validate_selectors
+from plimsoll.apiserver.validation.device_taints import validate_toleration
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problem,
-    Problems,
-    check_list,
-    check_set,
+    FieldError,
+    FieldErrors,
+    FieldPath,
     forbidden,
     internal,
     invalid,
     not_supported,
     required,
+    validate_list,
+    validate_set,
 )
 from plimsoll.apiserver.validation.name_formats import (
-    check_fully_qualified_name,
-    check_label,
-    check_subdomain,
+    validate_fully_qualified_name,
+    validate_label,
+    validate_subdomain,
 )
 
 ALTERNATIVES_MAX = 8
@@ -50,44 +50,46 @@ ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 _ALLOCATION_MODES = (ALL, EXACT_COUNT)
 
 
-def check_device_claim(claim: DeviceClaim, path: Path, gates: Gates) -> Problems:
+def validate_device_claim(claim: DeviceClaim, path: FieldPath, gates: Gates) -> FieldErrors:
     """What a claim asks for; a claim without requests is legal."""
-    names = gather_request_names(claim)
+    names = collect_request_names(claim)
 
-    def check_request(request: DeviceRequest, at: Path) -> Problems:
-        return _check_request(request, at, gates)
+    def validate_request(request: DeviceRequest, at: FieldPath) -> FieldErrors:
+        return _validate_request(request, at, gates)
 
-    def check_constraint(constraint: DeviceConstraint, at: Path) -> Problems:
-        return _check_constraint(constraint, names, at, gates)
+    def validate_constraint(constraint: DeviceConstraint, at: FieldPath) -> FieldErrors:
+        return _validate_constraint(constraint, names, at, gates)
 
-    def check_config(config: DeviceClaimConfiguration, at: Path) -> Problems:
-        yield from check_request_references(config.requests, names, at.child("requests"))
-        yield from check_configuration(config.opaque, at)
+    def validate_config(config: DeviceClaimConfiguration, at: FieldPath) -> FieldErrors:
+        yield from validate_request_references(config.requests, names, at.child("requests"))
+        yield from validate_configuration(config.opaque, at)
 
-    yield from check_set(
-        claim.requests, REQUESTS_MAX, check_request, lambda request: request.name, path.child("requests")
+    yield from validate_set(
+        claim.requests, REQUESTS_MAX, validate_request, lambda request: request.name, path.child("requests")
     )
-    yield from check_list(claim.constraints, CONSTRAINTS_MAX, check_constraint, path.child("constraints"))
-    yield from check_list(claim.config, CONFIGURATIONS_MAX, check_config, path.child("config"))
+    yield from validate_list(
+        claim.constraints, CONSTRAINTS_MAX, validate_constraint, path.child("constraints")
+    )
+    yield from validate_list(claim.config, CONFIGURATIONS_MAX, validate_config, path.child("config"))
 
 
-def _check_request(request: DeviceRequest, path: Path, gates: Gates) -> Problems:
-    yield from check_label(request.name, path.child("name"))
+def _validate_request(request: DeviceRequest, path: FieldPath, gates: Gates) -> FieldErrors:
+    yield from validate_label(request.name, path.child("name"))
     detail = "must have exactly one of exactly and firstAvailable"
     if request.exactly is not None and request.first_available:
         yield invalid(path, "both", detail)
     elif request.exactly is not None:
-        yield from _check_devices(request.exactly, path.child("exactly"), gates)
+        yield from _validate_devices(request.exactly, path.child("exactly"), gates)
     elif request.first_available:
 
-        def check_alternative(alternative: DeviceSubRequest, at: Path) -> Problems:
-            yield from check_label(alternative.name, at.child("name"))
-            yield from _check_devices(alternative, at, gates)
+        def validate_alternative(alternative: DeviceSubRequest, at: FieldPath) -> FieldErrors:
+            yield from validate_label(alternative.name, at.child("name"))
+            yield from _validate_devices(alternative, at, gates)
 
-        yield from check_set(
+        yield from validate_set(
             request.first_available,
             ALTERNATIVES_MAX,
-            check_alternative,
+            validate_alternative,
             lambda alternative: alternative.name,
             path.child("firstAvailable"),
         )
@@ -95,13 +97,15 @@ def _check_request(request: DeviceRequest, path: Path, gates: Gates) -> Problems
         yield required(path, detail)
 
 
-def _check_devices(request: ExactDeviceRequest | DeviceSubRequest, path: Path, gates: Gates) -> Problems:
+def _validate_devices(
+    request: ExactDeviceRequest | DeviceSubRequest, path: FieldPath, gates: Gates
+) -> FieldErrors:
     """Which devices a request or an alternative asks for; its capacity requests are not looked at."""
     if request.device_class_name:
-        yield from check_subdomain(request.device_class_name, path.child("deviceClassName"))
+        yield from validate_subdomain(request.device_class_name, path.child("deviceClassName"))
     else:
         yield required(path.child("deviceClassName"), "must be the name of a DeviceClass")
-    yield from check_selectors(request.selectors, path.child("selectors"), gates)
+    yield from validate_selectors(request.selectors, path.child("selectors"), gates)
     if request.allocation_mode == ALL:
         if request.count != 0:
             yield invalid(path.child("count"), request.count, "must be left out with allocationMode All")
@@ -110,18 +114,20 @@ def _check_devices(request: ExactDeviceRequest | DeviceSubRequest, path: Path, g
             yield invalid(path.child("count"), request.count, "must be larger than zero")
     else:
         yield not_supported(path.child("allocationMode"), request.allocation_mode, _ALLOCATION_MODES)
-    yield from check_list(request.tolerations, None, check_toleration, path.child("tolerations"))
+    yield from validate_list(request.tolerations, None, validate_toleration, path.child("tolerations"))
 
 
-def _check_constraint(
-    constraint: DeviceConstraint, names: RequestNames, path: Path, gates: Gates
-) -> Problems:
+def _validate_constraint(
+    constraint: DeviceConstraint, names: RequestNames, path: FieldPath, gates: Gates
+) -> FieldErrors:
     """Where matchAttribute is given distinctAttribute is not looked at, as in Kubernetes 1.36."""
-    yield from check_request_references(constraint.requests, names, path.child("requests"))
+    yield from validate_request_references(constraint.requests, names, path.child("requests"))
     if constraint.match_attribute is not None:
-        yield from check_fully_qualified_name(constraint.match_attribute, path.child("matchAttribute"))
+        yield from validate_fully_qualified_name(constraint.match_attribute, path.child("matchAttribute"))
     elif constraint.distinct_attribute is not None:
-        yield from check_fully_qualified_name(constraint.distinct_attribute, path.child("distinctAttribute"))
+        yield from validate_fully_qualified_name(
+            constraint.distinct_attribute, path.child("distinctAttribute")
+        )
     elif gates.enabled("DRAConsumableCapacity"):
         yield required(path, "must have exactly one of matchAttribute and distinctAttribute")
     else:
@@ -131,21 +137,23 @@ def _check_constraint(
 # -- admin access
 
 
-def check_admin_requests(
+def validate_admin_requests(
     requests: Sequence[DeviceRequest], namespace: str, labels: Mapping[str, str] | None
-) -> Problems:
+) -> FieldErrors:
     """Admin access needs a namespace that allows it; only the first request that asks is reported.
 
     The path leaves out `exactly`, and the outer `spec` of a template.
     """
-    for place, request in enumerate(requests):
+    for index, request in enumerate(requests):
         if request.exactly is not None and request.exactly.admin_access:
-            path = Path("spec").child("devices", "requests").index(place).child("adminAccess")
-            yield from refuse_admin(path, namespace, labels)
+            path = FieldPath("spec").child("devices", "requests").index(index).child("adminAccess")
+            yield from validate_admin_access(path, namespace, labels)
             return
 
 
-def refuse_admin(path: Path, namespace: str, labels: Mapping[str, str] | None) -> list[Problem]:
+def validate_admin_access(
+    path: FieldPath, namespace: str, labels: Mapping[str, str] | None
+) -> list[FieldError]:
     """Why admin access is not given in this namespace; `labels` is None where the namespace is unknown."""
     if labels is None or not namespace:
         return [internal(path, "the namespace could not be read, so admin access could not be checked")]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from plimsoll.api.names import label_key
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
-from plimsoll.apiserver.validation.name_formats import check_label_key, is_extended_resource
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
+from plimsoll.apiserver.validation.name_formats import is_extended_resource, validate_label_key
 from plimsoll.errors import QuantityError
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
-NOT_WHOLE = "must be an integer"
+NOT_INTEGER = "must be an integer"
 
 _COMPUTE = frozenset(("cpu", "memory", "ephemeral-storage"))
 _COUNTED = frozenset(
@@ -38,12 +38,12 @@ _QUOTA = (
 _STANDARD = _QUOTA | {"storage"}
 
 
-def is_huge_page(name: str) -> bool:
+def is_huge_page_resource(name: str) -> bool:
     return name.startswith("hugepages-")
 
 
-def is_container_resource(name: str) -> bool:
-    return name in _COMPUTE or is_huge_page(name)
+def is_standard_container_resource(name: str) -> bool:
+    return name in _COMPUTE or is_huge_page_resource(name)
 
 
 def is_quota_resource(name: str) -> bool:
@@ -51,33 +51,33 @@ def is_quota_resource(name: str) -> bool:
     return name in _QUOTA or name.startswith(("hugepages-", "requests.hugepages-"))
 
 
-def is_counted_whole(name: str) -> bool:
+def is_integer_resource(name: str) -> bool:
     return name in _COUNTED or is_extended_resource(name)
 
 
-def check_resource(name: str, path: Path) -> Problems:
+def validate_resource(name: str, path: FieldPath) -> FieldErrors:
     """Any resource name: one of the standard ones, or with a domain."""
     if label_key(name):
-        yield from check_label_key(name, path)
+        yield from validate_label_key(name, path)
     elif "/" not in name and not (name in _STANDARD or is_quota_resource(name)):
         yield invalid(path, name, "must be a standard resource type or fully qualified")
 
 
-def check_quota_resource(name: str, path: Path) -> Problems:
-    yield from check_resource(name, path)
+def validate_quota_resource(name: str, path: FieldPath) -> FieldErrors:
+    yield from validate_resource(name, path)
     if "/" not in name and not is_quota_resource(name):
         yield invalid(path, name, "must be a standard resource for quota")
 
 
-def check_amount(name: str, amount: Quantity, path: Path) -> Problems:
+def validate_resource_quantity(name: str, amount: Quantity, path: FieldPath) -> FieldErrors:
     """An amount that is not negative and, where things are counted, whole."""
     if amount.sign() < 0:
         yield invalid(path, amount, NOT_NEGATIVE)
-    if is_counted_whole(name) and amount.milli() % 1000:
-        yield invalid(path, amount, NOT_WHOLE)
+    if is_integer_resource(name) and amount.milli() % 1000:
+        yield invalid(path, amount, NOT_INTEGER)
 
 
-def fits_pages(name: str, amount: Quantity) -> bool:
+def is_huge_page_multiple(name: str, amount: Quantity) -> bool:
     """Whether an amount of huge pages is a whole number of pages of the size in the name."""
     try:
         size = Quantity.parse(name.removeprefix("hugepages-"))

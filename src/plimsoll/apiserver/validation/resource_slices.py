@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from plimsoll.api.resource import CounterSet, Device, ResourcePool, ResourceSliceSpec
 from plimsoll.apiserver.validation.device_attributes import has_lists
-from plimsoll.apiserver.validation.devices import check_counters, check_device
-from plimsoll.apiserver.validation.field_errors import Path, Problems, check_set, invalid, required
+from plimsoll.apiserver.validation.devices import validate_counters, validate_device
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, required, validate_set
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.name_formats import check_driver, check_label, check_pool
-from plimsoll.apiserver.validation.node_selectors import check_node_name, check_node_selector
+from plimsoll.apiserver.validation.name_formats import validate_driver, validate_label, validate_pool
+from plimsoll.apiserver.validation.node_selectors import validate_node_name, validate_node_selector
 
 DEVICES_MAX = 128
 DEVICES_MAX_WITH_EXTRAS = 64
 COUNTER_SETS_MAX = 8
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 
 
-def check_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> Problems:
+def validate_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> FieldErrors:
     """The spec of a slice; with `old` also what an update may not change."""
-    yield from check_driver(spec.driver, _SPEC.child("driver"))
-    yield from _check_pool(spec.pool, _SPEC.child("pool"))
+    yield from validate_driver(spec.driver, _SPEC.child("driver"))
+    yield from _validate_pool(spec.pool, _SPEC.child("pool"))
     if old is not None:
         if spec.pool.name != old.pool.name:
             yield invalid(_SPEC.child("pool", "name"), spec.pool.name, IMMUTABLE)
@@ -28,39 +28,39 @@ def check_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> 
             yield invalid(_SPEC.child("driver"), spec.driver, IMMUTABLE)
         if spec.node_name != old.node_name:
             yield invalid(_SPEC.child("nodeName"), spec.node_name, IMMUTABLE)
-    yield from _check_nodes(spec)
+    yield from _validate_nodes(spec)
     if spec.shared_counters is not None and spec.devices is not None:
         yield invalid(_SPEC, None, "must have sharedCounters or devices, not both, not even empty")
-    yield from _check_devices(spec, old)
-    yield from check_set(
+    yield from _validate_devices(spec, old)
+    yield from validate_set(
         spec.shared_counters or (),
         COUNTER_SETS_MAX,
-        _check_counter_set,
+        _validate_counter_set,
         lambda counter_set: counter_set.name,
         _SPEC.child("sharedCounters"),
     )
 
 
-def _check_pool(pool: ResourcePool, path: Path) -> Problems:
-    yield from check_pool(pool.name, path.child("name"))
+def _validate_pool(pool: ResourcePool, path: FieldPath) -> FieldErrors:
+    yield from validate_pool(pool.name, path.child("name"))
     if pool.resource_slice_count <= 0:
         yield invalid(path.child("resourceSliceCount"), pool.resource_slice_count, "must be larger than zero")
     if pool.generation < 0:
         yield invalid(path.child("generation"), pool.generation, "must not be negative")
 
 
-def _check_nodes(spec: ResourceSliceSpec) -> Problems:
+def _validate_nodes(spec: ResourceSliceSpec) -> FieldErrors:
     """Exactly one way to say for which nodes the devices are."""
     given = []
     if spec.node_name:
         given.append("nodeName")
-        yield from check_node_name(spec.node_name, _SPEC.child("nodeName"))
+        yield from validate_node_name(spec.node_name, _SPEC.child("nodeName"))
     elif spec.node_name is not None:
         yield invalid(_SPEC.child("nodeName"), "", "must not be empty; leave it out instead")
     if spec.node_selector is not None:
         given.append("nodeSelector")
         at = _SPEC.child("nodeSelector")
-        yield from check_node_selector(spec.node_selector, at)
+        yield from validate_node_selector(spec.node_selector, at)
         terms = len(spec.node_selector.node_selector_terms)
         if terms != 1:
             yield invalid(at.child("nodeSelectorTerms"), terms, "must have exactly one term")
@@ -79,18 +79,18 @@ def _check_nodes(spec: ResourceSliceSpec) -> Problems:
         yield invalid(_SPEC, ", ".join(given), detail)
 
 
-def _check_devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> Problems:
+def _validate_devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> FieldErrors:
     devices = spec.devices or ()
     before: dict[str, Device] = {}
     for device in (old.devices if old is not None else None) or ():
         before.setdefault(device.name, device)
     selects_nodes = bool(spec.per_device_node_selection)
 
-    def check_one(device: Device, path: Path) -> Problems:
-        return check_device(device, before.get(device.name), path, selects_nodes=selects_nodes)
+    def validate_one(device: Device, path: FieldPath) -> FieldErrors:
+        return validate_device(device, before.get(device.name), path, selects_nodes=selects_nodes)
 
     limit = DEVICES_MAX_WITH_EXTRAS if any(map(_has_extras, devices)) else DEVICES_MAX
-    return check_set(devices, limit, check_one, lambda device: device.name, _SPEC.child("devices"))
+    return validate_set(devices, limit, validate_one, lambda device: device.name, _SPEC.child("devices"))
 
 
 def _has_extras(device: Device) -> bool:
@@ -98,12 +98,12 @@ def _has_extras(device: Device) -> bool:
     return bool(device.taints or device.consumes_counters or any(map(has_lists, device.attributes.values())))
 
 
-def _check_counter_set(counter_set: CounterSet, path: Path) -> Problems:
+def _validate_counter_set(counter_set: CounterSet, path: FieldPath) -> FieldErrors:
     if counter_set.name:
-        yield from check_label(counter_set.name, path.child("name"))
+        yield from validate_label(counter_set.name, path.child("name"))
     else:
         yield required(path.child("name"), "must be the name of the counter set")
     if counter_set.counters:
-        yield from check_counters(counter_set.counters, path.child("counters"))
+        yield from validate_counters(counter_set.counters, path.child("counters"))
     else:
         yield required(path.child("counters"), "must have at least one counter")

@@ -20,67 +20,69 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from plimsoll.apiserver.validation.claim_status_authorization import check_permissions
-from plimsoll.apiserver.validation.device_classes import check_class_spec
+from plimsoll.apiserver.validation.claim_status_authorization import validate_permissions
+from plimsoll.apiserver.validation.device_classes import validate_class_spec
 from plimsoll.apiserver.validation.device_taint_rules import (
-    check_taint_rule_spec,
-    check_taint_rule_status,
-    renew_taint,
+    update_taint_time,
+    validate_taint_rule_spec,
+    validate_taint_rule_status,
 )
-from plimsoll.apiserver.validation.equality import same
-from plimsoll.apiserver.validation.events import EVENT_ENDPOINTS
-from plimsoll.apiserver.validation.field_errors import WHOLE, Path, Problems, forbidden, invalid
-from plimsoll.apiserver.validation.leases import LEASE_ENDPOINTS
+from plimsoll.apiserver.validation.equality import semantic_equal
+from plimsoll.apiserver.validation.events import EVENT_STRATEGIES
+from plimsoll.apiserver.validation.field_errors import OBJECT_ROOT, FieldErrors, FieldPath, forbidden, invalid
+from plimsoll.apiserver.validation.leases import LEASE_STRATEGIES
 from plimsoll.apiserver.validation.metadata import (
     IMMUTABLE,
-    check_metadata,
-    check_metadata_update,
-    check_template_metadata,
     reset_for_status,
+    validate_metadata,
+    validate_metadata_update,
+    validate_template_metadata,
 )
-from plimsoll.apiserver.validation.namespaces import NAMESPACE_ENDPOINTS
-from plimsoll.apiserver.validation.nodes import NODE_ENDPOINTS
-from plimsoll.apiserver.validation.object_trees import copy_tree, part
-from plimsoll.apiserver.validation.pod.strategies import POD_ENDPOINTS
-from plimsoll.apiserver.validation.priority_classes import PRIORITY_CLASS_ENDPOINTS
+from plimsoll.apiserver.validation.namespaces import NAMESPACE_STRATEGIES
+from plimsoll.apiserver.validation.nodes import NODE_STRATEGIES
+from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
+from plimsoll.apiserver.validation.pod.strategies import POD_STRATEGIES
+from plimsoll.apiserver.validation.priority_classes import PRIORITY_CLASS_STRATEGIES
 from plimsoll.apiserver.validation.resource_claim_status import (
-    check_admin_results,
-    check_claim_status,
-    forget_released_devices,
+    drop_deallocated_status_devices,
+    validate_admin_results,
+    validate_claim_status,
 )
-from plimsoll.apiserver.validation.resource_claims import check_admin_requests, check_device_claim
-from plimsoll.apiserver.validation.resource_quotas import QUOTA_ENDPOINTS
-from plimsoll.apiserver.validation.resource_slices import check_slice_spec
-from plimsoll.apiserver.validation.validated_cache import Verdicts
-from plimsoll.apiserver.validation.write_context import Endpoint, Job, look_at_metadata
+from plimsoll.apiserver.validation.resource_claims import validate_admin_requests, validate_device_claim
+from plimsoll.apiserver.validation.resource_quotas import QUOTA_STRATEGIES
+from plimsoll.apiserver.validation.resource_slices import validate_slice_spec
+from plimsoll.apiserver.validation.validated_cache import ValidatedCache
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext, decode_metadata
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 
 
 # -- ResourceSlice
 
 
-def _prepare_slice(job: Job[ResourceSlice]) -> None:
+def _prepare_slice(write: WriteContext[ResourceSlice]) -> None:
     """Changes are counted before fields are dropped."""
-    if job.creates:
-        job.set_generation(1)
-    elif part(job.tree, "spec") != part(job.old_tree, "spec") and not same(job.old.spec, job.decode().spec):
-        job.set_generation(job.old.metadata.generation + 1)
-    job.drop("ResourceSlice")
+    if write.is_create:
+        write.set_generation(1)
+    elif subtree(write.tree, "spec") != subtree(write.old_tree, "spec") and not semantic_equal(
+        write.old.spec, write.new.spec
+    ):
+        write.set_generation(write.old.metadata.generation + 1)
+    write.drop_disabled_fields("ResourceSlice")
 
 
-def _check_slice(job: Job[ResourceSlice]) -> Problems:
-    spec = job.decode().spec
-    if job.creates:
-        yield from check_metadata(job.metadata(), namespaced=False)
-        yield from check_slice_spec(spec, None)
+def _validate_slice(write: WriteContext[ResourceSlice]) -> FieldErrors:
+    spec = write.new.spec
+    if write.is_create:
+        yield from validate_metadata(write.metadata, namespaced=False)
+        yield from validate_slice_spec(spec, None)
     else:
-        yield from check_metadata_update(job.metadata(), job.old_metadata())
-        yield from check_slice_spec(spec, job.old.spec)
+        yield from validate_metadata_update(write.metadata, write.old_metadata)
+        yield from validate_slice_spec(spec, write.old.spec)
 
 
-def _warn_slice(job: Job[ResourceSlice]) -> Iterable[str]:
-    driver = part(job.tree, "spec").get("driver", "")
+def _warn_slice(write: WriteContext[ResourceSlice]) -> Iterable[str]:
+    driver = subtree(write.tree, "spec").get("driver", "")
     if driver != driver.lower():
         yield f"spec.driver: driver names should be in lower case, {driver!r} is not"
 
@@ -88,166 +90,170 @@ def _warn_slice(job: Job[ResourceSlice]) -> Iterable[str]:
 # -- ResourceClaim
 
 
-_FINE_CLAIMS = Verdicts()
+_VALIDATED_CLAIMS = ValidatedCache()
 
 
-def _prepare_claim(job: Job[ResourceClaim]) -> None:
-    job.take_back("status")
-    job.drop("ResourceClaim")
+def _prepare_claim(write: WriteContext[ResourceClaim]) -> None:
+    write.restore_fields("status")
+    write.drop_disabled_fields("ResourceClaim")
 
 
-def _check_claim_create(job: Job[ResourceClaim]) -> Problems:
-    claim = job.decode()
+def _validate_claim_create(write: WriteContext[ResourceClaim]) -> FieldErrors:
+    claim = write.new
     devices = claim.spec.devices
-    yield from check_admin_requests(devices.requests, claim.metadata.namespace, job.namespace_labels)
-    yield from check_metadata(job.metadata(), namespaced=True)
-    key = codec.encode(devices), b"", job.gates
-    yield from _FINE_CLAIMS.check(key, check_device_claim(devices, _SPEC.child("devices"), job.gates))
+    yield from validate_admin_requests(devices.requests, claim.metadata.namespace, write.namespace_labels)
+    yield from validate_metadata(write.metadata, namespaced=True)
+    key = codec.encode(devices), b"", write.gates
+    yield from _VALIDATED_CLAIMS.validate(
+        key, validate_device_claim(devices, _SPEC.child("devices"), write.gates)
+    )
 
 
-def _check_claim_update(job: Job[ResourceClaim]) -> Problems:
+def _validate_claim_update(write: WriteContext[ResourceClaim]) -> FieldErrors:
     """The spec cannot change, so the rest of it need not be looked at again."""
-    yield from check_metadata(job.metadata(), namespaced=True)
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    if not same(job.old.spec, job.decode().spec):
+    yield from validate_metadata(write.metadata, namespaced=True)
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    if not semantic_equal(write.old.spec, write.new.spec):
         yield invalid(_SPEC, None, IMMUTABLE)
 
 
-def _prepare_claim_status(job: Job[ResourceClaim]) -> None:
-    job.take_back("spec")
-    reset_for_status(job.meta_tree(), copy_tree(part(job.old_tree, "metadata")))
-    job.drop("ResourceClaim", "status")
-    forget_released_devices(job.tree, job.old_tree)
+def _prepare_claim_status(write: WriteContext[ResourceClaim]) -> None:
+    write.restore_fields("spec")
+    reset_for_status(write.metadata_tree(), copy_tree(subtree(write.old_tree, "metadata")))
+    write.drop_disabled_fields("ResourceClaim", "status")
+    drop_deallocated_status_devices(write.tree, write.old_tree)
 
 
-def _check_claim_status(job: Job[ResourceClaim]) -> Problems:
-    claim = job.decode()
-    yield from check_admin_results(claim, job.old, job.namespace_labels)
-    if job.caller is not None:
-        yield from check_permissions(claim, job.old, job.caller, job.gates)
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    yield from check_claim_status(claim, job.old)
+def _validate_claim_status(write: WriteContext[ResourceClaim]) -> FieldErrors:
+    claim = write.new
+    yield from validate_admin_results(claim, write.old, write.namespace_labels)
+    if write.caller is not None:
+        yield from validate_permissions(claim, write.old, write.caller, write.gates)
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    yield from validate_claim_status(claim, write.old)
 
 
 # -- ResourceClaimTemplate
 
 
-def _prepare_template(job: Job[ResourceClaimTemplate]) -> None:
-    job.drop("ResourceClaimTemplate")
+def _prepare_template(write: WriteContext[ResourceClaimTemplate]) -> None:
+    write.drop_disabled_fields("ResourceClaimTemplate")
 
 
-def _check_template(job: Job[ResourceClaimTemplate]) -> Problems:
-    yield from check_metadata(job.metadata(), namespaced=True)
-    yield from check_template_metadata(part(job.tree, "spec", "metadata"), _SPEC.child("metadata"))
-    devices = job.decode().spec.spec.devices
-    yield from check_device_claim(devices, _SPEC.child("spec", "devices"), job.gates)
+def _validate_template(write: WriteContext[ResourceClaimTemplate]) -> FieldErrors:
+    yield from validate_metadata(write.metadata, namespaced=True)
+    yield from validate_template_metadata(subtree(write.tree, "spec", "metadata"), _SPEC.child("metadata"))
+    devices = write.new.spec.spec.devices
+    yield from validate_device_claim(devices, _SPEC.child("spec", "devices"), write.gates)
 
 
-def _check_template_create(job: Job[ResourceClaimTemplate]) -> Problems:
-    template = job.decode()
+def _validate_template_create(write: WriteContext[ResourceClaimTemplate]) -> FieldErrors:
+    template = write.new
     requests = template.spec.spec.devices.requests
-    yield from check_admin_requests(requests, template.metadata.namespace, job.namespace_labels)
-    yield from _check_template(job)
+    yield from validate_admin_requests(requests, template.metadata.namespace, write.namespace_labels)
+    yield from _validate_template(write)
 
 
-def _check_template_update(job: Job[ResourceClaimTemplate]) -> Problems:
-    yield from _check_template(job)
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    metadata, old_metadata = (look_at_metadata(part(tree, "spec")) for tree in (job.tree, job.old_tree))
-    if not same(old_metadata, metadata) or not same(job.old.spec.spec, job.decode().spec.spec):
+def _validate_template_update(write: WriteContext[ResourceClaimTemplate]) -> FieldErrors:
+    yield from _validate_template(write)
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    metadata, old_metadata = (decode_metadata(subtree(tree, "spec")) for tree in (write.tree, write.old_tree))
+    if not semantic_equal(old_metadata, metadata) or not semantic_equal(
+        write.old.spec.spec, write.new.spec.spec
+    ):
         yield invalid(_SPEC, None, IMMUTABLE)
 
 
 # -- DeviceClass
 
 
-def _prepare_class(job: Job[DeviceClass]) -> None:
+def _prepare_class(write: WriteContext[DeviceClass]) -> None:
     """Changes are counted after fields were dropped."""
-    job.drop("DeviceClass")
-    if job.creates:
-        job.set_generation(1)
-    elif not same(job.old.spec, job.decode().spec):
-        job.set_generation(job.old.metadata.generation + 1)
+    write.drop_disabled_fields("DeviceClass")
+    if write.is_create:
+        write.set_generation(1)
+    elif not semantic_equal(write.old.spec, write.new.spec):
+        write.set_generation(write.old.metadata.generation + 1)
 
 
-def _check_class(job: Job[DeviceClass]) -> Problems:
-    yield from check_metadata(job.metadata(), namespaced=False, generated_name_is_final=True)
-    spec = job.decode().spec
-    if job.creates:
-        yield from check_class_spec(spec, None, job.gates)
+def _validate_class(write: WriteContext[DeviceClass]) -> FieldErrors:
+    yield from validate_metadata(write.metadata, namespaced=False, generated_name_is_final=True)
+    spec = write.new.spec
+    if write.is_create:
+        yield from validate_class_spec(spec, None, write.gates)
     else:
-        yield from check_metadata_update(job.metadata(), job.old_metadata())
-        yield from check_class_spec(spec, job.old.spec, job.gates)
+        yield from validate_metadata_update(write.metadata, write.old_metadata)
+        yield from validate_class_spec(spec, write.old.spec, write.gates)
 
 
 # -- DeviceTaintRule
 
 
-def _prepare_taint_rule(job: Job[DeviceTaintRule]) -> None:
-    job.take_back("status")
-    if job.creates:
-        job.set_generation(1)
+def _prepare_taint_rule(write: WriteContext[DeviceTaintRule]) -> None:
+    write.restore_fields("status")
+    if write.is_create:
+        write.set_generation(1)
         return
-    renew_taint(job.tree, job.old_tree, job.now)
-    if not same(job.old.spec, job.decode().spec):
-        job.set_generation(job.old.metadata.generation + 1)
+    update_taint_time(write.tree, write.old_tree, write.now)
+    if not semantic_equal(write.old.spec, write.new.spec):
+        write.set_generation(write.old.metadata.generation + 1)
 
 
-def _check_taint_rule(job: Job[DeviceTaintRule]) -> Problems:
-    spec = job.decode().spec
-    if job.creates:
-        if not job.gates.enabled("DRADeviceTaintRules"):
-            yield forbidden(WHOLE, "taint rules need the feature gate DRADeviceTaintRules")
-        yield from check_metadata(job.metadata(), namespaced=False)
-        yield from check_taint_rule_spec(spec, None)
+def _validate_taint_rule(write: WriteContext[DeviceTaintRule]) -> FieldErrors:
+    spec = write.new.spec
+    if write.is_create:
+        if not write.gates.enabled("DRADeviceTaintRules"):
+            yield forbidden(OBJECT_ROOT, "taint rules need the feature gate DRADeviceTaintRules")
+        yield from validate_metadata(write.metadata, namespaced=False)
+        yield from validate_taint_rule_spec(spec, None)
     else:
-        yield from check_metadata_update(job.metadata(), job.old_metadata())
-        yield from check_taint_rule_spec(spec, job.old.spec)
+        yield from validate_metadata_update(write.metadata, write.old_metadata)
+        yield from validate_taint_rule_spec(spec, write.old.spec)
 
 
-def _prepare_taint_rule_status(job: Job[DeviceTaintRule]) -> None:
-    job.take_back("spec")
-    reset_for_status(job.meta_tree(), copy_tree(part(job.old_tree, "metadata")))
+def _prepare_taint_rule_status(write: WriteContext[DeviceTaintRule]) -> None:
+    write.restore_fields("spec")
+    reset_for_status(write.metadata_tree(), copy_tree(subtree(write.old_tree, "metadata")))
 
 
-def _check_taint_rule_status(job: Job[DeviceTaintRule]) -> Problems:
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    yield from check_taint_rule_status(job.decode().status)
+def _validate_taint_rule_status(write: WriteContext[DeviceTaintRule]) -> FieldErrors:
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    yield from validate_taint_rule_status(write.new.status)
 
 
-_SLICE = Endpoint(ResourceSlice, _prepare_slice, _check_slice, _warn_slice)
-_CLASS = Endpoint(DeviceClass, _prepare_class, _check_class)
-_TAINT_RULE = Endpoint(DeviceTaintRule, _prepare_taint_rule, _check_taint_rule)
+_SLICE = Strategy(ResourceSlice, _prepare_slice, _validate_slice, _warn_slice)
+_CLASS = Strategy(DeviceClass, _prepare_class, _validate_class)
+_TAINT_RULE = Strategy(DeviceTaintRule, _prepare_taint_rule, _validate_taint_rule)
 
 #: By (operation, kind, subresource).
-ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
+STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
     ("create", "ResourceSlice", ""): _SLICE,
     ("update", "ResourceSlice", ""): _SLICE,
-    ("create", "ResourceClaim", ""): Endpoint(ResourceClaim, _prepare_claim, _check_claim_create),
-    ("update", "ResourceClaim", ""): Endpoint(
-        ResourceClaim, _prepare_claim, _check_claim_update, restores=("status",)
+    ("create", "ResourceClaim", ""): Strategy(ResourceClaim, _prepare_claim, _validate_claim_create),
+    ("update", "ResourceClaim", ""): Strategy(
+        ResourceClaim, _prepare_claim, _validate_claim_update, reset_fields=("status",)
     ),
-    ("update", "ResourceClaim", "status"): Endpoint(
-        ResourceClaim, _prepare_claim_status, _check_claim_status, restores=("spec",)
+    ("update", "ResourceClaim", "status"): Strategy(
+        ResourceClaim, _prepare_claim_status, _validate_claim_status, reset_fields=("spec",)
     ),
-    ("create", "ResourceClaimTemplate", ""): Endpoint(
-        ResourceClaimTemplate, _prepare_template, _check_template_create
+    ("create", "ResourceClaimTemplate", ""): Strategy(
+        ResourceClaimTemplate, _prepare_template, _validate_template_create
     ),
-    ("update", "ResourceClaimTemplate", ""): Endpoint(
-        ResourceClaimTemplate, _prepare_template, _check_template_update
+    ("update", "ResourceClaimTemplate", ""): Strategy(
+        ResourceClaimTemplate, _prepare_template, _validate_template_update
     ),
     ("create", "DeviceClass", ""): _CLASS,
     ("update", "DeviceClass", ""): _CLASS,
     ("create", "DeviceTaintRule", ""): _TAINT_RULE,
     ("update", "DeviceTaintRule", ""): _TAINT_RULE,
-    ("update", "DeviceTaintRule", "status"): Endpoint(
-        DeviceTaintRule, _prepare_taint_rule_status, _check_taint_rule_status
+    ("update", "DeviceTaintRule", "status"): Strategy(
+        DeviceTaintRule, _prepare_taint_rule_status, _validate_taint_rule_status
     ),
-    **POD_ENDPOINTS,
-    **NODE_ENDPOINTS,
-    **NAMESPACE_ENDPOINTS,
-    **EVENT_ENDPOINTS,
-    **LEASE_ENDPOINTS,
-    **PRIORITY_CLASS_ENDPOINTS,
-    **QUOTA_ENDPOINTS,
+    **POD_STRATEGIES,
+    **NODE_STRATEGIES,
+    **NAMESPACE_STRATEGIES,
+    **EVENT_STRATEGIES,
+    **LEASE_STRATEGIES,
+    **PRIORITY_CLASS_STRATEGIES,
+    **QUOTA_STRATEGIES,
 }

@@ -25,7 +25,7 @@ ZERO = "0001-01-01T00:00:00Z"
 MICRO_ZERO = "0001-01-01T00:00:00.000000Z"
 
 
-def normalise_time(text: str, field: str) -> str:
+def normalize_time(text: str, field: str) -> str:
     """The stored spelling of a timestamp; raises DecodeError naming the field."""
     spelled = _spell(text) if len(text) <= 64 else None
     if spelled is None:
@@ -47,19 +47,19 @@ def _spell(text: str) -> str | None:
         moment = datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-    return write_time(moment)
+    return format_datetime(moment)
 
 
-def normalise_micro_time(text: str, field: str) -> str:
+def normalize_micro_time(text: str, field: str) -> str:
     """The stored spelling of a timestamp that has six digits after the second, no more and no fewer."""
     shape = _MICRO_SHAPE.fullmatch(text) if len(text) <= 64 else None
     if shape is None:
         raise _refuse(text, field, "2025-06-01T12:00:00.000000Z")
     seconds, fraction, zone = shape.groups()
-    return f"{normalise_time(seconds + zone, field)[:-1]}.{fraction}Z"
+    return f"{normalize_time(seconds + zone, field)[:-1]}.{fraction}Z"
 
 
-def write_time(moment: datetime) -> str:
+def format_datetime(moment: datetime) -> str:
     """A moment in the stored spelling, cut to whole seconds."""
     if moment.tzinfo is None:
         raise InputError("a moment needs a time zone; the local one would be a guess")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation.field_errors import Problem, Problems
+from plimsoll.apiserver.validation.field_errors import FieldError, FieldErrors
 
 _MOST = 512
 _LONGEST = 16 * 1024
@@ -19,7 +19,7 @@ _LONGEST = 16 * 1024
 Key = tuple[bytes, bytes, Gates]
 
 
-class Verdicts:
+class ValidatedCache:
     """The inputs one check had nothing to say about."""
 
     def __init__(self, most: int = _MOST, longest: int = _LONGEST) -> None:
@@ -30,14 +30,14 @@ class Verdicts:
     def __len__(self) -> int:
         return len(self._fine)
 
-    def check(self, key: Key, problems: Iterable[Problem]) -> Problems:
-        """The problems; `problems` is not even begun where there are known to be none."""
+    def validate(self, key: Key, errors: Iterable[FieldError]) -> FieldErrors:
+        """The problems; `errors` is not even begun where there are known to be none."""
         if key in self._fine:
             return
         fine = True
-        for problem in problems:
+        for error in errors:
             fine = False
-            yield problem
+            yield error
         if fine and len(key[0]) + len(key[1]) <= self._longest:
             if len(self._fine) >= self._most:
                 self._fine.clear()

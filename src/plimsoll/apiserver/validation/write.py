@@ -1,16 +1,16 @@
-"""START HERE: a write on its way into storage.
+"""START HERE: preparation and validation of one write, from the request to the object to store.
 
-Owns the pipeline of section 1 of the API semantics:
+The pipeline (docs/spec/api.md, "Pipeline of a write"):
 
-    decode -> default -> prepare (reset, drop, count) -> validate
+    decode -> set defaults -> prepare (reset, drop, set generation) -> validate
 
-`prepare` takes a `Write` and gives back a `Prepared`: the tree to store, the problems that forbid storing
-it, and warnings. It is pure: the trees of the caller stay as they are, and the time comes with the write.
-JSON that is not an object of its kind raises DecodeError (HTTP 400); an object that breaks a rule has
-problems (HTTP 422).
+`prepare` takes a `Write` and returns a `PreparedObject`: the tree to store, the errors that forbid storing
+it, and warnings. It is pure: it does not modify the caller's trees, and the current time is part of the
+write. JSON that is not an object of its kind raises DecodeError (HTTP 400); an object that violates a rule
+has errors (HTTP 422).
 
-What each endpoint resets, drops and checks is in `endpoints.py`. Kinds that are not there are taken by the
-generic rules (`stored/generic.py`) where the write says what kind of kind they are (`Write.traits`).
+The strategy of each kind is in `strategies.py`. Kinds without a strategy of their own use the generic one
+(`generic_kinds/generic_strategy.py`), which needs `Write.traits`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,27 @@ from typing import Any, Literal, TypeAlias
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
 from plimsoll.apiserver.validation.claim_status_authorization import Caller
-from plimsoll.apiserver.validation.decode import take_in
-from plimsoll.apiserver.validation.defaults import fill_defaults
-from plimsoll.apiserver.validation.field_errors import Problem
-from plimsoll.apiserver.validation.generic_kinds.generic_strategy import Traits, check_object, prepare_object
-from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_of
+from plimsoll.apiserver.validation.decode import decode_canonical
+from plimsoll.apiserver.validation.defaults import set_defaults
+from plimsoll.apiserver.validation.field_errors import FieldError
+from plimsoll.apiserver.validation.generic_kinds.generic_strategy import (
+    KindTraits,
+    prepare_object,
+    validate_object,
+)
+from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_for_kind
 from plimsoll.apiserver.validation.object_trees import Tree
-from plimsoll.apiserver.validation.strategies import ENDPOINTS
-from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.write_context import Endpoint, Job
+from plimsoll.apiserver.validation.strategies import STRATEGIES
+from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 
 _ALL_ON = Gates.all_on()
 
-#: DIFF: no more problems are looked for in one object; upstream finds them all, however many there are
-#: (test_problems_are_told_up_to_a_limit).
-PROBLEMS_MAX = 1000
+#: DIFF: validation of one object stops after this many errors; upstream reports all of them
+#: (test_errors_are_reported_up_to_a_limit).
+ERRORS_MAX = 1000
 
 Operation: TypeAlias = Literal["create", "update"]
 
@@ -48,11 +53,11 @@ Operation: TypeAlias = Literal["create", "update"]
 class Write:
     """One request to write an object.
 
-    `object` is the JSON tree as it came, name generated and metadata filled in by storage already; `old`
-    is the stored one, for updates. `namespace_labels` are the labels of the object's namespace, None
-    where it could not be read. Without a `caller` every part of a claim's status may be written. `traits`
-    are for kinds that have no endpoint of their own. `old_settled` says that the stored object went through
-    here when it was written, under the same rules: it is then taken as it is, which is quicker.
+    `object` is the JSON tree of the request, with its name generated and its metadata completed; `old` is
+    the stored object, for updates. `namespace_labels` are the labels of the object's namespace, None if
+    unknown. Without a `caller`, every part of a claim's status may be written. `traits` are required for
+    kinds without a strategy of their own. `old_is_canonical` promises that the stored object was prepared
+    under the same rules when it was written; it is then used as is, which is faster.
     """
 
     kind: str
@@ -64,84 +69,91 @@ class Write:
     gates: Gates = _ALL_ON
     namespace_labels: Mapping[str, str] | None = None
     caller: Caller | None = None
-    traits: Traits | None = None
-    old_settled: bool = False
+    traits: KindTraits | None = None
+    old_is_canonical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """The tree as it would be stored, and why it may not be."""
+class PreparedObject:
+    """The object as it would be stored, and the errors that forbid storing it."""
 
     tree: Tree
-    problems: tuple[Problem, ...]
+    errors: tuple[FieldError, ...]
     warnings: tuple[str, ...] = ()
 
+    @property
+    def problems(self) -> tuple[FieldError, ...]:
+        """Return `errors` under its deprecated name."""
+        warn_renamed("PreparedObject.problems", "PreparedObject.errors")
+        return self.errors
 
-def settle(kind: str, tree: Any, view: type[Wire], now: str, gates: Gates = _ALL_ON) -> Tree:
-    """A tree as the API reads it: canonical, of the right types (DecodeError if not), defaults filled in."""
-    settled = take_in(tree, view)
-    fill_defaults(kind, settled, now, gates)
-    return settled
+
+def decode_with_defaults(kind: str, tree: Any, view: type[Wire], now: str, gates: Gates = _ALL_ON) -> Tree:
+    """Decode a tree into canonical form and set its defaults; raises DecodeError on wrong types."""
+    decoded = decode_canonical(tree, view)
+    set_defaults(kind, decoded, now, gates)
+    return decoded
 
 
-def prepare(write: Write) -> Prepared:
-    """Take a write through the pipeline."""
-    endpoint = ENDPOINTS.get((write.operation, write.kind, write.subresource))
-    if endpoint is None:
-        endpoint = _generic_endpoint(write)
+def prepare(write: Write) -> PreparedObject:
+    """Run a write through the pipeline."""
+    strategy = STRATEGIES.get((write.operation, write.kind, write.subresource))
+    if strategy is None:
+        strategy = _generic_strategy(write)
     if (write.old is None) != (write.operation == "create"):
         raise InputError("an update needs the stored object, a create has none")
-    creates, now = write.operation == "create", write_time(write.now)
+    is_create, now = write.operation == "create", format_datetime(write.now)
     given, before = write.object, write.old
-    if endpoint.inward is not None:
-        given, before = endpoint.inward(given), endpoint.inward(before)
-    elif endpoint.restores and write.old_settled and not creates:
-        given = _without_restored(given, before, endpoint.restores)
-    tree = settle(write.kind, given, endpoint.view, now, write.gates)
+    if strategy.to_internal is not None:
+        given, before = strategy.to_internal(given), strategy.to_internal(before)
+    elif strategy.reset_fields and write.old_is_canonical and not is_create:
+        given = _without_reset_fields(given, before, strategy.reset_fields)
+    tree = decode_with_defaults(write.kind, given, strategy.view, now, write.gates)
     old: Tree = {}
-    if not creates:
-        old = before if write.old_settled else settle(write.kind, before, endpoint.view, now, write.gates)
-    api_version = str(write.object.get("apiVersion", ""))
-    job = Job(
-        endpoint.view,
-        creates,
+    if write.old_is_canonical and not is_create:
+        old = before
+    elif not is_create:
+        old = decode_with_defaults(write.kind, before, strategy.view, now, write.gates)
+    context = WriteContext(
+        strategy.view,
+        is_create,
         tree,
         old,
         write.gates,
         now,
         write.namespace_labels,
         write.caller,
-        api_version,
+        str(write.object.get("apiVersion", "")),
     )
-    endpoint.prepare(job)
-    job.finish()
-    problems = tuple(islice(endpoint.check(job), PROBLEMS_MAX))
-    warnings = tuple(islice(endpoint.warn(job), PROBLEMS_MAX))
-    if endpoint.outward is not None and given is not write.object:
-        return Prepared(endpoint.outward(job.tree), problems, warnings)
-    return Prepared(job.tree, problems, warnings)
+    strategy.prepare(context)
+    context.freeze()
+    errors = tuple(islice(strategy.validate(context), ERRORS_MAX))
+    warnings = tuple(islice(strategy.warn(context), ERRORS_MAX))
+    if strategy.from_internal is not None and given is not write.object:
+        return PreparedObject(strategy.from_internal(context.tree), errors, warnings)
+    return PreparedObject(context.tree, errors, warnings)
 
 
-def _without_restored(given: Any, old: Tree, names: tuple[str, ...]) -> Any:
-    """The object without what is the very value that is stored, and will be again: nothing has to be read."""
+def _without_reset_fields(given: Any, old: Tree, names: tuple[str, ...]) -> Any:
+    """Return the object without reset fields that are identical to the stored ones, to skip decoding them."""
     if not isinstance(given, dict):
         return given
-    same = [name for name in names if name in given and given[name] is old.get(name)]
-    return {name: value for name, value in given.items() if name not in same} if same else given
+    unchanged = [name for name in names if name in given and given[name] is old.get(name)]
+    return {name: value for name, value in given.items() if name not in unchanged} if unchanged else given
 
 
-def prepare_generic(write: Write, *, namespaced: bool, has_status: bool) -> Prepared:
-    """Take a write of a kind without rules of its own through the pipeline."""
-    return prepare(replace(write, traits=Traits(namespaced, has_status)))
+def prepare_generic(write: Write, *, namespaced: bool, has_status: bool) -> PreparedObject:
+    """Run a write of a kind without a strategy of its own through the pipeline."""
+    return prepare(replace(write, traits=KindTraits(namespaced, has_status)))
 
 
-def _generic_endpoint(write: Write) -> Endpoint:
+def _generic_strategy(write: Write) -> Strategy:
     traits = write.traits
     if traits is None:
         what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
         raise InputError(f"there is no {write.operation} of {what}")
-    return Endpoint(
-        rules_of(write.kind).view,
+    return Strategy(
+        rules_for_kind(write.kind).view,
         lambda job: prepare_object(job, write.kind, write.subresource, traits),
-        lambda job: check_object(job, write.kind, write.subresource, traits),
+        lambda job: validate_object(job, write.kind, write.subresource, traits),
     )

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.write import settle
+from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
@@ -44,7 +44,7 @@ def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
     """The objects of files, folders, archives, or of standard input (`-`)."""
     paths = list(paths)
     bounds = default_bounds()
-    reader = _Reader(write_time(datetime.now(UTC)), tick, bounds)
+    reader = _Reader(format_datetime(datetime.now(UTC)), tick, bounds)
     with without_collection():
         for source, text in read_sources(paths, bounds):
             reader.read(text, source)
@@ -235,7 +235,7 @@ def _read_tree(given: Any, kind: StateKind, moment: str) -> Any | versions.Loss:
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
         return named(codec.look(tree, kind.view))
-    tree = settle(kind.endpoint.kind, tree, kind.view, moment)
+    tree = decode_with_defaults(kind.endpoint.kind, tree, kind.view, moment)
     if not isinstance(tree.get("metadata"), dict):
         raise DecodeError("must not be empty", "metadata.name")
     if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):

@@ -14,7 +14,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.apiserver.admission.quota import QuotaCharge, charge_quotas
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.ledger.quota_usage import ExtendedNames, Surroundings
 from tests.unit.apiserver.validation.objects import NOW, Tree
 
@@ -195,7 +195,7 @@ def test_a_class_without_a_name_has_one_all_the_same() -> None:
 
 def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
     named = ExtendedNames({"gpu": "example.com/gpu"})
-    pod = look(_pod({"example.com/gpu": "2"}), Pod)
+    pod = decode_view(_pod({"example.com/gpu": "2"}), Pod)
     pods = {"p": msgspec.structs.replace(pod, metadata=ObjectMeta(name="p", uid="uid-p"))}
     others: list[ResourceClaim] = []
 
@@ -217,7 +217,7 @@ def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
     assert used(_claim(asked_by="p")) == []
     assert used(_claim(asked_by="p", count=5)) == ["3"]
     assert used(_claim(asked_by="gone")) == ["2"]
-    others.append(look(_claim("b", asked_by="p"), ResourceClaim))
+    others.append(decode_view(_claim("b", asked_by="p"), ResourceClaim))
     assert used(_claim("a", asked_by="p")) == []
     assert used(_claim("c", asked_by="p")) == ["2"]
     assert used(_claim("c", asked_by="p", made="2025-12-31T00:00:00Z")) == []

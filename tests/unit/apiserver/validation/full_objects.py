@@ -355,7 +355,7 @@ def priority_class() -> Tree:
 
 
 #: What to damage, and the endpoints it goes to.
-WHOLE: tuple[tuple[Callable[[], Tree], tuple[str, ...]], ...] = (
+OBJECT_ROOT: tuple[tuple[Callable[[], Tree], tuple[str, ...]], ...] = (
     *((make, ("", "status", "resize", "ephemeralcontainers")) for make in (busy_pod, placed_pod, live_pod)),
     (stuffed_pod, ("",)),
     (windows_pod, ("",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.validation import Prepared, Write, prepare_generic
+from plimsoll.apiserver.validation import PreparedObject, Write, prepare_generic
 from tests.unit.apiserver.validation.objects import NOW, Tree, edit
 
 __all__ = ["LABELS", "edit", "found", "made", "minimal", "write"]
@@ -80,7 +80,7 @@ def minimal(kind: str, changes: dict[str, Any] | None = None) -> Tree:
     return edit({"kind": kind, "metadata": metadata, **_LEAST[kind]}, changes or {})
 
 
-def write(tree: Tree, old: Tree | None = None, subresource: str = "") -> Prepared:
+def write(tree: Tree, old: Tree | None = None, subresource: str = "") -> PreparedObject:
     operation: Any = "create" if old is None else "update"
     kind = tree["kind"]
     request = Write(kind, operation, tree, NOW, old, subresource)
@@ -90,11 +90,11 @@ def write(tree: Tree, old: Tree | None = None, subresource: str = "") -> Prepare
 def made(kind: str, changes: dict[str, Any] | None = None) -> Tree:
     """The object as it is stored after it was created."""
     prepared = write(minimal(kind, changes))
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     return prepared.tree
 
 
 def found(tree: Tree, old: Tree | None = None, subresource: str = "") -> list[str]:
     """The problems of a write, each as `field Type`, sorted."""
-    problems = write(tree, old, subresource).problems
-    return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in problems)
+    errors = write(tree, old, subresource).errors
+    return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in errors)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation import Prepared, Write, prepare
-from plimsoll.apiserver.validation.pod.defaults import fill_pod
+from plimsoll.apiserver.validation import PreparedObject, Write, prepare
+from plimsoll.apiserver.validation.pod.defaults import set_pod_defaults
 
 Tree: TypeAlias = "dict[str, Any]"
 
@@ -41,7 +41,7 @@ def edit(tree: Tree, changes: dict[str, Any]) -> Tree:
     return tree
 
 
-def run(tree: Tree, old: Tree | None = None, subresource: str = "", **options: Any) -> Prepared:
+def run(tree: Tree, old: Tree | None = None, subresource: str = "", **options: Any) -> PreparedObject:
     """A write of this object; gates by name, all on unless told."""
     gates = Gates.of(options.pop("gates", {}))
     options.setdefault("namespace_labels", {})
@@ -60,8 +60,8 @@ def run(tree: Tree, old: Tree | None = None, subresource: str = "", **options: A
 
 def found(tree: Tree, old: Tree | None = None, subresource: str = "", **options: Any) -> list[str]:
     """The problems of a write, each as `field Type`, sorted."""
-    problems = run(tree, old, subresource, **options).problems
-    return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in problems)
+    errors = run(tree, old, subresource, **options).errors
+    return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in errors)
 
 
 def stored(tree: Tree, **metadata: Any) -> Tree:
@@ -214,5 +214,5 @@ def running_pod(**status: Any) -> Tree:
         "resourceClaimStatuses": [{"name": "cpus", "resourceClaimName": "train-cpus-x7k2p"}],
         **status,
     }
-    fill_pod(tree, Gates.all_on())
+    set_pod_defaults(tree, Gates.all_on())
     return tree

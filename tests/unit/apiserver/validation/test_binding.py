@@ -32,7 +32,7 @@ def test_a_bound_pod_has_its_node_and_says_so() -> None:
     pod, binding = _pod(metadata__labels={"a": "1"}), _binding(metadata__annotations={"x": "y"})
     before = copy.deepcopy((pod, binding))
     bound = bind_pod(pod, binding, NOW, {"topology.kubernetes.io/zone": "z", "other": "o"})
-    assert not bound.problems
+    assert not bound.errors
     assert not bound.conflict
     assert bound.tree["spec"]["nodeName"] == "n1"
     assert bound.tree["metadata"]["annotations"] == {"x": "y"}
@@ -77,7 +77,7 @@ def test_what_keeps_a_pod_from_being_bound(pod: Tree, binding: Tree, conflict: s
 
 def test_a_binding_needs_a_node() -> None:
     bound = bind_pod(_pod(), {"metadata": {"name": "p"}, "target": {"kind": "Pod"}}, NOW)
-    assert [problem.field for problem in bound.problems] == ["target.kind", "target.name"]
+    assert [error.field for error in bound.errors] == ["target.kind", "target.name"]
     with pytest.raises(DecodeError):
         bind_pod(_pod(), {"target": {"name": 1}}, NOW)
     with pytest.raises(DecodeError):

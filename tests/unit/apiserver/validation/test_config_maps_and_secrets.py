@@ -50,7 +50,7 @@ def test_plain_text_is_put_among_the_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"data": {"?": "eA=="}}, ["data[?] Invalid"]),
         ({"stringData": {"..": "x"}}, ["data[..] Invalid"]),
@@ -80,12 +80,12 @@ def test_plain_text_is_put_among_the_bytes() -> None:
         ({"type": "example.com/anything"}, []),
     ],
 )
-def test_secrets(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(minimal("Secret", changes)) == problems
+def test_secrets(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(minimal("Secret", changes)) == errors
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"data": {"?": "x"}}, ["data[?] Invalid"]),
         ({"binaryData": {"a": "eA=="}}, ["data[a] Invalid"]),
@@ -94,8 +94,8 @@ def test_secrets(changes: dict[str, Any], problems: list[str]) -> None:
         ({"data": {"a": "é" * (DATA_MAX // 2)}, "binaryData": {"b": "eA=="}}, ["[] TooLong"]),
     ],
 )
-def test_config_maps(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(minimal("ConfigMap", changes)) == problems
+def test_config_maps(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(minimal("ConfigMap", changes)) == errors
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])

@@ -20,12 +20,12 @@ def _volume(**source: Any) -> Tree:
     return make_pod(volumes=[{"name": "v", **source}])
 
 
-def _check(pod: Tree, *problems: str) -> None:
-    assert found(pod) == sorted(problems)
+def _check(pod: Tree, *errors: str) -> None:
+    assert found(pod) == sorted(errors)
 
 
 @pytest.mark.parametrize(
-    ("fields", "problems"),
+    ("fields", "errors"),
     [
         ({"name": ""}, ["name Required"]),
         ({"name": "A.b"}, ["name Invalid"]),
@@ -154,12 +154,12 @@ def _check(pod: Tree, *problems: str) -> None:
         ),
     ],
 )
-def test_containers(fields: Tree, problems: list[str]) -> None:
-    _check(_container(**fields), *(f"{MAIN}.{problem}" for problem in problems))
+def test_containers(fields: Tree, errors: list[str]) -> None:
+    _check(_container(**fields), *(f"{MAIN}.{error}" for error in errors))
 
 
 @pytest.mark.parametrize(
-    ("requests", "limits", "problems"),
+    ("requests", "limits", "errors"),
     [
         ({"cpu": "1"}, {"cpu": "2"}, []),
         ({"cpu": "3"}, {"cpu": "2"}, ["requests Invalid"]),
@@ -184,15 +184,13 @@ def test_containers(fields: Tree, problems: list[str]) -> None:
         ),
     ],
 )
-def test_resources(requests: Tree, limits: Tree, problems: list[str]) -> None:
+def test_resources(requests: Tree, limits: Tree, errors: list[str]) -> None:
     pod = _container(resources={"requests": requests, "limits": limits})
-    _check(
-        pod, *(f"{MAIN}.resources{problem if problem[0] == ' ' else '.' + problem}" for problem in problems)
-    )
+    _check(pod, *(f"{MAIN}.resources{error if error[0] == ' ' else '.' + error}" for error in errors))
 
 
 @pytest.mark.parametrize(
-    ("resources", "problems"),
+    ("resources", "errors"),
     [
         ({"requests": {"cpu": "1"}}, ["requests[cpu] Invalid"]),
         ({"limits": {"cpu": "2"}}, ["containers[0][cpu].limits Invalid"]),
@@ -203,18 +201,18 @@ def test_resources(requests: Tree, limits: Tree, problems: list[str]) -> None:
         ),
     ],
 )
-def test_resources_of_the_pod(resources: Tree, problems: list[str]) -> None:
+def test_resources_of_the_pod(resources: Tree, errors: list[str]) -> None:
     container = {
         "name": "main",
         "image": "x",
         "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
     }
     pod = make_pod(containers=[container], resources=resources)
-    _check(pod, *(f"spec.resources.{problem}" for problem in problems))
+    _check(pod, *(f"spec.resources.{error}" for error in errors))
 
 
 @pytest.mark.parametrize(
-    ("source", "problems"),
+    ("source", "errors"),
     [
         ({"emptyDir": {"sizeLimit": "-1"}}, [".emptyDir.sizeLimit Forbidden"]),
         ({"emptyDir": {}, "nfs": {}}, [".nfs Forbidden"]),
@@ -284,8 +282,8 @@ def test_resources_of_the_pod(resources: Tree, problems: list[str]) -> None:
         ),
     ],
 )
-def test_volumes(source: Tree, problems: list[str]) -> None:
-    _check(_volume(**source), *(f"spec.volumes[0]{problem}" for problem in problems))
+def test_volumes(source: Tree, errors: list[str]) -> None:
+    _check(_volume(**source), *(f"spec.volumes[0]{error}" for error in errors))
 
 
 def test_names_of_volumes() -> None:

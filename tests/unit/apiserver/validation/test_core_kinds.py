@@ -35,7 +35,7 @@ def test_finalizers_of_a_namespace_go_by_way_of_finalize() -> None:
     old = stored(run(_make("Namespace", False)).tree)
     assert run(edit(old, {"spec.finalizers": []}), old).tree["spec"] == {"finalizers": ["kubernetes"]}
     finalized = run(edit(old, {"spec.finalizers": [], "status.phase": "X"}), old, "finalize")
-    assert finalized.problems == ()
+    assert finalized.errors == ()
     assert finalized.tree["spec"] == {"finalizers": []}
     assert finalized.tree["status"] == {"phase": "Active"}
     assert found(edit(old, {"spec.finalizers": ["x"]}), old, "finalize") == ["spec.finalizers[0] Invalid"]
@@ -66,7 +66,7 @@ def test_a_node_can_allocate_its_capacity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         (
@@ -95,8 +95,8 @@ def test_a_node_can_allocate_its_capacity() -> None:
         ({"status__nodeInfo": {"swap": {"capacity": 0}}}, ["metadata.nodeSwapStatus.capacity Invalid"]),
     ],
 )
-def test_rules_of_nodes(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(_node(**changes)) == problems
+def test_rules_of_nodes(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(_node(**changes)) == errors
 
 
 def test_what_stays_of_a_node() -> None:
@@ -150,7 +150,7 @@ def test_leases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"value": 1_000_000_000}, []),
@@ -166,8 +166,8 @@ def test_leases() -> None:
         ({"preemptionPolicy": ""}, ["preemptionPolicy Required"]),
     ],
 )
-def test_priority_classes(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(edit(_make("PriorityClass", False, value=5), changes)) == problems
+def test_priority_classes(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(edit(_make("PriorityClass", False, value=5), changes)) == errors
 
 
 def test_a_priority_class_keeps_its_value() -> None:
@@ -184,7 +184,7 @@ def test_a_priority_class_keeps_its_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "problems"),
+    ("spec", "errors"),
     [
         ({}, []),
         ({"hard": {"pods": "1", "count/pods": "1", "requests.example.com/x": "1"}}, []),
@@ -222,8 +222,8 @@ def test_a_priority_class_keeps_its_value() -> None:
         ),
     ],
 )
-def test_quotas(spec: Any, problems: list[str]) -> None:
-    assert found(_make("ResourceQuota", True, spec=spec)) == problems
+def test_quotas(spec: Any, errors: list[str]) -> None:
+    assert found(_make("ResourceQuota", True, spec=spec)) == errors
 
 
 def test_a_quota_keeps_its_scopes() -> None:
@@ -232,7 +232,7 @@ def test_a_quota_keeps_its_scopes() -> None:
     status = edit(old, {"status": {"hard": {"pods": "1"}, "used": {"foo": "-1"}}, "spec": {}})
     prepared = run(status, old, "status")
     assert prepared.tree["spec"] == old["spec"]
-    assert [problem.field for problem in prepared.problems] == ["status.used[foo]"] * 3
+    assert [error.field for error in prepared.errors] == ["status.used[foo]"] * 3
     new = run(_make("ResourceQuota", True, status={"used": {"pods": "5"}})).tree
     assert "status" not in new
 

@@ -12,7 +12,7 @@ SELECTOR = "spec.selectors[0].cel"
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"spec": GONE}, []),
@@ -28,15 +28,15 @@ SELECTOR = "spec.selectors[0].cel"
         ({"spec.extendedResourceName": GONE}, []),
     ],
 )
-def test_new_class(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(edit(class_(), changes)) == problems
+def test_new_class(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(edit(class_(), changes)) == errors
 
 
 def test_a_class_may_change() -> None:
     old = stored(class_(), generation=4)
     new = edit(old, {"spec.selectors": [], "spec.extendedResourceName": "example.com/other"})
     prepared = run(new, old)
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["metadata"]["generation"] == 5
     assert run(class_()).tree["metadata"]["generation"] == 1
 

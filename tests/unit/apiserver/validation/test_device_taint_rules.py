@@ -12,7 +12,7 @@ BEFORE = "2025-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"spec.deviceSelector": GONE}, []),
@@ -29,8 +29,8 @@ BEFORE = "2025-01-01T00:00:00Z"
         ({"metadata.namespace": "lab"}, ["metadata.namespace Forbidden"]),
     ],
 )
-def test_new_rule(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(edit(taint_rule(), changes)) == problems
+def test_new_rule(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(edit(taint_rule(), changes)) == errors
 
 
 def test_prepared_rule() -> None:
@@ -63,7 +63,7 @@ def test_status() -> None:
     old = stored(taint_rule())
     tree = edit(old, {"status": {"conditions": [condition]}, "spec.taint.effect": "NoSchedule"})
     prepared = run(tree, old, "status")
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["spec"]["taint"]["effect"] == "NoExecute"
     many = [{**condition, "type": f"t{i}"} for i in range(9)]
     assert found(edit(old, {"status": {"conditions": many}}), old, "status") == ["status.conditions TooMany"]

@@ -17,7 +17,7 @@ def _device(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "problems"),
+    ("attribute", "errors"),
     [
         ({"int": 0}, []),
         ({"bool": False}, []),
@@ -38,8 +38,8 @@ def _device(changes: dict[str, Any]) -> dict[str, Any]:
         ({"versions": []}, [".versions Invalid"]),
     ],
 )
-def test_attribute(attribute: Any, problems: list[str]) -> None:
-    wanted = [f"{AT}.attributes[x]{problem or ' Invalid'}" for problem in problems]
+def test_attribute(attribute: Any, errors: list[str]) -> None:
+    wanted = [f"{AT}.attributes[x]{error or ' Invalid'}" for error in errors]
     assert found(_device({"attributes": {"x": attribute}})) == wanted
 
 
@@ -85,7 +85,7 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "problems"),
+    ("policy", "errors"),
     [
         ({}, []),
         ({"default": "99"}, []),  # nothing to hold it against
@@ -122,8 +122,8 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
         (_range(min="500m", step="2", default="1500m"), [".validRange.step Invalid"]),
     ],
 )
-def test_request_policy(policy: dict[str, Any], problems: list[str]) -> None:
-    assert found(shared_slice(policy)) == [f"{POLICY}{problem}" for problem in problems]
+def test_request_policy(policy: dict[str, Any], errors: list[str]) -> None:
+    assert found(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
 
 
 @pytest.mark.parametrize("step", ["0", "-1", "-1n", "0.0"])
@@ -137,7 +137,7 @@ def test_a_capacity_without_value_is_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taint", "problems"),
+    ("taint", "errors"),
     [
         ({"key": "example.com/x", "value": "y", "effect": "NoSchedule"}, []),
         ({"key": "x", "effect": "NoExecute"}, []),
@@ -149,8 +149,8 @@ def test_a_capacity_without_value_is_zero() -> None:
         ({"key": "x", "effect": "Evict"}, [".effect NotSupported"]),
     ],
 )
-def test_taint(taint: dict[str, Any], problems: list[str]) -> None:
-    assert found(_device({"taints": [taint]})) == [f"{AT}.taints[0]{problem}" for problem in problems]
+def test_taint(taint: dict[str, Any], errors: list[str]) -> None:
+    assert found(_device({"taints": [taint]})) == [f"{AT}.taints[0]{error}" for error in errors]
 
 
 def test_number_of_taints() -> None:
@@ -171,7 +171,7 @@ def test_unchanged_taints_are_not_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("consumes", "problems"),
+    ("consumes", "errors"),
     [
         ([{"counterSet": "a", "counters": {"m": {"value": "1"}}}], []),
         (
@@ -188,8 +188,8 @@ def test_unchanged_taints_are_not_looked_at_again() -> None:
         ([{"counterSet": n, "counters": {"m": {}}} for n in "abc"], [f"{AT}.consumesCounters TooMany"]),
     ],
 )
-def test_consumed_counters(consumes: list[Any], problems: list[str]) -> None:
-    assert found(_device({"consumesCounters": consumes})) == problems
+def test_consumed_counters(consumes: list[Any], errors: list[str]) -> None:
+    assert found(_device({"consumesCounters": consumes})) == errors
 
 
 NAMED = {"nodeName": "node-1"}
@@ -197,7 +197,7 @@ ALL = {"allNodes": True}
 
 
 @pytest.mark.parametrize(
-    ("nodes", "problems"),
+    ("nodes", "errors"),
     [
         (NAMED, []),
         (ALL, []),
@@ -211,7 +211,7 @@ ALL = {"allNodes": True}
         ({"nodeSelector": {}}, [".nodeSelector.nodeSelectorTerms Required"]),
     ],
 )
-def test_nodes_of_a_device(nodes: dict[str, Any], problems: list[str]) -> None:
+def test_nodes_of_a_device(nodes: dict[str, Any], errors: list[str]) -> None:
     tree = edit(
         slice_(),
         {
@@ -220,7 +220,7 @@ def test_nodes_of_a_device(nodes: dict[str, Any], problems: list[str]) -> None:
             "spec.devices": [{"name": "gpu-0", **nodes}],
         },
     )
-    assert found(tree) == [f"{AT}{problem}" for problem in problems]
+    assert found(tree) == [f"{AT}{error}" for error in errors]
 
 
 @pytest.mark.parametrize("nodes", [NAMED, ALL, {"allNodes": False}, {"nodeName": ""}, {"nodeSelector": {}}])
@@ -229,7 +229,7 @@ def test_nodes_of_a_device_need_per_device_selection(nodes: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("conditions", "failures", "problems"),
+    ("conditions", "failures", "errors"),
     [
         (["a.io/ready"], ["a.io/failed"], []),
         ([], [], []),
@@ -251,18 +251,18 @@ def test_nodes_of_a_device_need_per_device_selection(nodes: dict[str, Any]) -> N
         ),
     ],
 )
-def test_binding_conditions(conditions: list[str], failures: list[str], problems: list[str]) -> None:
+def test_binding_conditions(conditions: list[str], failures: list[str], errors: list[str]) -> None:
     tree = _device(
         {"bindingConditions": conditions, "bindingFailureConditions": failures, "bindsToNode": True}
     )
-    assert found(tree) == [f"{AT}{problem}" for problem in problems]
+    assert found(tree) == [f"{AT}{error}" for error in errors]
 
 
 MAPPINGS = f"{AT}.nodeAllocatableResourceMappings"
 
 
 @pytest.mark.parametrize(
-    ("name", "mapping", "problems"),
+    ("name", "mapping", "errors"),
     [
         ("cpu", {}, []),
         ("cpu", None, []),
@@ -277,9 +277,9 @@ MAPPINGS = f"{AT}.nodeAllocatableResourceMappings"
         ("cpu", {"capacityKey": "gpu.example.com/memory"}, [".capacityKey NotFound"]),
     ],
 )
-def test_mapping(name: str, mapping: Any, problems: list[str]) -> None:
+def test_mapping(name: str, mapping: Any, errors: list[str]) -> None:
     tree = _device({"nodeAllocatableResourceMappings": {name: mapping}})
-    wanted = [f"{MAPPINGS}[{name}]{p}" + ("" if " " in p else " Invalid") for p in problems]
+    wanted = [f"{MAPPINGS}[{name}]{p}" + ("" if " " in p else " Invalid") for p in errors]
     assert found(tree) == wanted
 
 
@@ -305,7 +305,7 @@ def test_accounting_policy_of_a_mapping(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "resource", "problems"),
+    ("name", "resource", "errors"),
     [
         ("cpu", {"mapping": {"deviceMultiplier": "2"}}, []),
         ("memory", {"mapping": {"capacityKey": "memory", "capacityMultiplier": "1"}}, []),
@@ -338,14 +338,14 @@ def test_accounting_policy_of_a_mapping(policy: str) -> None:
         ),
     ],
 )
-def test_newer_form_of_a_device(name: str, resource: Any, problems: list[str]) -> None:
+def test_newer_form_of_a_device(name: str, resource: Any, errors: list[str]) -> None:
     at = f"{AT}.nodeAllocatableResources[{name}]"
     tree = _device({"nodeAllocatableResources": {name: resource}})
-    assert found(tree) == [f"{at}{problem}" for problem in problems]
+    assert found(tree) == [f"{at}{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "problems"),
+    ("name", "source", "errors"),
     [
         ("cpu", {"perInstanceQuantity": "2"}, []),
         ("memory", {"capacity": "memory"}, []),
@@ -358,9 +358,9 @@ def test_newer_form_of_a_device(name: str, resource: Any, problems: list[str]) -
         ("cpu", {"capacity": "x"}, [".quantityFrom.capacity NotFound"]),
     ],
 )
-def test_draft_form_of_a_device(name: str, source: Any, problems: list[str]) -> None:
+def test_draft_form_of_a_device(name: str, source: Any, errors: list[str]) -> None:
     tree = _device({"nativeResourceMappings": {name: {"quantityFrom": source}}})
-    assert found(tree) == [f"{AT}.nativeResourceMappings[{name}]{problem}" for problem in problems]
+    assert found(tree) == [f"{AT}.nativeResourceMappings[{name}]{error}" for error in errors]
 
 
 def test_a_device_speaks_one_form() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.validation.disabled_fields import FEATURES
-from plimsoll.apiserver.validation.object_trees import find, holds
+from plimsoll.apiserver.validation.disabled_fields import GATED_FIELDS
+from plimsoll.apiserver.validation.object_trees import find_fields, has_field
 from tests.unit.apiserver.validation.objects import (
     GONE,
     SHARE,
@@ -31,7 +31,7 @@ COUNTED = {"counterSet": "s", "counters": {"c": {"value": "1"}}}
 
 
 def _has(tree: Any, path: str) -> bool:
-    return any(True for _ in find(tree, path))
+    return any(True for _ in find_fields(tree, path))
 
 
 #: Gate, field, a value for it, and where it sits in a slice.
@@ -106,7 +106,7 @@ def _check(bare: Any, field: tuple[str, str, Any], subresource: str = "") -> Non
 
 
 def _written(path: str) -> str:
-    """`spec.devices.0.taints` in the words of `find`: `spec.devices[].taints`."""
+    """`spec.devices.0.taints` in the words of `find_fields`: `spec.devices[].taints`."""
     for typed, written in ((".0", "[]"), (".1", "[]"), (".model.", "{}."), (".memory.", "{}.")):
         path = path.replace(typed, written)
     return path
@@ -185,7 +185,7 @@ def test_dropped_shares_of_reports() -> None:
     device = {"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0", "shareID": SHARE}
     new = allocated(result(shareID=SHARE), devices=[device])
     prepared = run(new, stored(claim()), "status", gates={"DRAConsumableCapacity": False})
-    assert prepared.problems == ()  # without its share the report is about the device
+    assert prepared.errors == ()  # without its share the report is about the device
     assert "shareID" not in prepared.tree["status"]["devices"][0]
 
 
@@ -260,12 +260,14 @@ def test_class_policies_follow_the_gate() -> None:
         assert name in run(stored(new), stored(new), gates=off).tree["spec"]
 
 
-PATHS = sorted({path for features in FEATURES.values() for feature in features for path in feature.fields})
+PATHS = sorted(
+    {path for features in GATED_FIELDS.values() for feature in features for path in feature.fields}
+)
 
 
 @given(st.sampled_from(PATHS), st.data())
 def test_a_field_is_held_where_it_is_found(path: str, data: st.DataObject) -> None:
-    """`holds` is the quick form of `find`, whatever of the path is there."""
+    """`has_field` is the quick form of `find_fields`, whatever of the path is there."""
 
     def grow(steps: list[str]) -> Any:
         if not steps or not data.draw(st.integers(0, 5)):
@@ -280,4 +282,4 @@ def test_a_field_is_held_where_it_is_found(path: str, data: st.DataObject) -> No
         return {name: grow(steps[1:])}
 
     tree = grow(path.split("."))
-    assert holds(tree, path) == any(True for _ in find(tree, path))
+    assert has_field(tree, path) == any(True for _ in find_fields(tree, path))

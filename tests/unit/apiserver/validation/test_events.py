@@ -48,7 +48,7 @@ def _new(**changes: Any) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("event", "problems"),
+    ("event", "errors"),
     [
         (_core(), []),
         (_core(type="Odd", reason=""), []),
@@ -77,8 +77,8 @@ def _new(**changes: Any) -> Tree:
         (_new(metadata__name="A"), ["metadata.name Invalid"]),
     ],
 )
-def test_new_events(event: Tree, problems: list[str]) -> None:
-    assert found(event) == problems
+def test_new_events(event: Tree, errors: list[str]) -> None:
+    assert found(event) == errors
 
 
 def test_what_stays_of_an_event() -> None:

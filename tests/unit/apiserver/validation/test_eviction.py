@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.validation import Evicted, judge_eviction
+from plimsoll.apiserver.validation import EvictionResult, evaluate_eviction
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import NOW, NOW_TEXT, Tree, edit
 
@@ -36,16 +36,16 @@ def _budget(allowed: int = 1, **status: Any) -> Tree:
     }
 
 
-def _judge(pod: Tree, *budgets: Tree, eviction: Any = None) -> Evicted:
+def _compile(pod: Tree, *budgets: Tree, eviction: Any = None) -> EvictionResult:
     before = copy.deepcopy((pod, budgets))
     posted = {"metadata": {"name": "p"}} if eviction is None else eviction
-    evicted = judge_eviction(pod, posted, budgets, NOW)
+    evicted = evaluate_eviction(pod, posted, budgets, NOW)
     assert (pod, budgets) == before
     return evicted
 
 
 def test_without_a_budget_the_pod_goes() -> None:
-    evicted = _judge(_pod())
+    evicted = _compile(_pod())
     assert evicted.refusal is None
     assert evicted.budget is None
     assert evicted.pod is not None
@@ -58,11 +58,11 @@ def test_without_a_budget_the_pod_goes() -> None:
 
 
 def test_a_budget_is_charged() -> None:
-    budget = _judge(_pod(), _budget(2)).budget
+    budget = _compile(_pod(), _budget(2)).budget
     assert budget is not None
     assert budget["status"]["disruptionsAllowed"] == 1
     assert budget["status"]["disruptedPods"] == {"p": NOW_TEXT}
-    budget = _judge(_pod(), _budget(1)).budget
+    budget = _compile(_pod(), _budget(1)).budget
     assert budget is not None
     (condition,) = budget["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
@@ -107,37 +107,37 @@ def test_a_budget_is_charged() -> None:
     ],
 )
 def test_a_budget_that_keeps_the_pod(budget: Tree, code: int, cause: str) -> None:
-    evicted = _judge(_pod(), budget)
+    evicted = _compile(_pod(), budget)
     assert evicted.refusal is not None
     assert (evicted.refusal.code, evicted.refusal.cause) == (code, cause)
     assert evicted.pod is None
 
 
 def test_two_budgets_are_one_too_many() -> None:
-    refusal = _judge(_pod(), _budget(), _budget()).refusal
+    refusal = _compile(_pod(), _budget(), _budget()).refusal
     assert refusal is not None
     assert refusal.code == 500
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Failed", "Succeeded"])
 def test_pods_that_do_no_work_need_no_budget(phase: str) -> None:
-    evicted = _judge(_pod(status__phase=phase), _budget(0))
+    evicted = _compile(_pod(status__phase=phase), _budget(0))
     assert evicted.refusal is None
-    assert evicted.holds_version is (phase == "Pending")
+    assert evicted.requires_version is (phase == "Pending")
 
 
 def test_pods_that_are_not_ready() -> None:
     idle = _pod(status__conditions=[])
-    evicted = _judge(idle, _budget(0))
-    assert (evicted.refusal, evicted.budget, evicted.holds_version) == (None, None, True)
-    assert _judge(idle, _budget(0, currentHealthy=1)).refusal is not None
+    evicted = _compile(idle, _budget(0))
+    assert (evicted.refusal, evicted.budget, evicted.requires_version) == (None, None, True)
+    assert _compile(idle, _budget(0, currentHealthy=1)).refusal is not None
     generous = edit(_budget(0, currentHealthy=1), {"spec.unhealthyPodEvictionPolicy": "AlwaysAllow"})
-    assert _judge(idle, generous).refusal is None
+    assert _compile(idle, generous).refusal is None
 
 
 def test_options() -> None:
-    def evict(**options: Any) -> Evicted:
-        return _judge(_pod(), eviction={"metadata": {"name": "p"}, "deleteOptions": options})
+    def evict(**options: Any) -> EvictionResult:
+        return _compile(_pod(), eviction={"metadata": {"name": "p"}, "deleteOptions": options})
 
     assert evict(gracePeriodSeconds=5).options.grace_period_seconds == 5
     assert evict(preconditions={"uid": "u", "resourceVersion": "7"}).refusal is None
@@ -145,7 +145,7 @@ def test_options() -> None:
         refusal = evict(preconditions=preconditions).refusal
         assert refusal is not None
         assert refusal.code == 409
-    (problem,) = evict(ignoreStoreReadErrorWithClusterBreakingPotential=True).problems
-    assert problem.field == "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential"
+    (error,) = evict(ignoreStoreReadErrorWithClusterBreakingPotential=True).errors
+    assert error.field == "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential"
     with pytest.raises(DecodeError):
         evict(gracePeriodSeconds="x")

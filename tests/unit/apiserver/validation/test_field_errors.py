@@ -5,35 +5,35 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.apiserver.validation.field_errors import (
-    WHOLE,
-    Path,
-    Problem,
-    Problems,
-    ProblemType,
-    check_list,
-    check_map,
-    check_set,
+    OBJECT_ROOT,
+    FieldError,
+    FieldErrors,
+    FieldErrorType,
+    FieldPath,
     invalid,
-    name_some,
+    join_names,
     shorten,
+    validate_list,
+    validate_map,
+    validate_set,
 )
 
-AT = Path("spec").child("items")
+AT = FieldPath("spec").child("items")
 
 
-def _complain(item: str, path: Path) -> Problems:
+def _complain(item: str, path: FieldPath) -> FieldErrors:
     if item == "bad":
         yield invalid(path, item, "must be good")
 
 
-def _fields(problems: Problems) -> list[str]:
-    return [f"{problem.field} {problem.type.value}" for problem in problems]
+def _fields(errors: FieldErrors) -> list[str]:
+    return [f"{error.field} {error.type.value}" for error in errors]
 
 
 def test_path_style() -> None:
-    path = Path("spec").child("devices").index(0).child("capacity").key("vendor.io/x").child("value")
+    path = FieldPath("spec").child("devices").index(0).child("capacity").key("vendor.io/x").child("value")
     assert str(path) == "spec.devices[0].capacity[vendor.io/x].value"
-    assert str(WHOLE) == "[]"
+    assert str(OBJECT_ROOT) == "[]"
 
 
 @pytest.mark.parametrize(
@@ -51,38 +51,38 @@ def test_long_keys_are_shortened_in_the_middle(text: str, longest: int, short: s
 
 
 def test_a_list_over_its_limit_is_one_problem() -> None:
-    assert _fields(check_list(["bad"] * 3, 2, _complain, AT)) == ["spec.items FieldValueTooMany"]
-    assert _fields(check_list(["ok", "bad"], 2, _complain, AT)) == ["spec.items[1] FieldValueInvalid"]
-    assert len(list(check_list(["bad"] * 100, None, _complain, AT))) == 100
+    assert _fields(validate_list(["bad"] * 3, 2, _complain, AT)) == ["spec.items FieldValueTooMany"]
+    assert _fields(validate_list(["ok", "bad"], 2, _complain, AT)) == ["spec.items[1] FieldValueInvalid"]
+    assert len(list(validate_list(["bad"] * 100, None, _complain, AT))) == 100
 
 
 def test_a_set_reports_the_later_of_two() -> None:
-    problems = check_set(["a", "b", "a"], 3, _complain, lambda item: item, AT)
-    assert _fields(problems) == ["spec.items[2] FieldValueDuplicate"]
-    assert _fields(check_set(["a", "a"], 1, _complain, lambda item: item, AT)) == [
+    errors = validate_set(["a", "b", "a"], 3, _complain, lambda item: item, AT)
+    assert _fields(errors) == ["spec.items[2] FieldValueDuplicate"]
+    assert _fields(validate_set(["a", "a"], 1, _complain, lambda item: item, AT)) == [
         "spec.items FieldValueTooMany"
     ]
 
 
 def test_map_keys_are_reported_on_the_map_and_values_on_their_key() -> None:
-    problems = check_map({"bad": "ok", "k" * 40: "bad"}, None, 20, _complain, _complain, AT)
-    assert _fields(problems) == [
+    errors = validate_map({"bad": "ok", "k" * 40: "bad"}, None, 20, _complain, _complain, AT)
+    assert _fields(errors) == [
         "spec.items FieldValueInvalid",
         "spec.items[kkkkkkkkk...kkkkkkkk] FieldValueInvalid",
     ]
-    assert _fields(check_map({"a": "", "b": ""}, 1, 20, _complain, _complain, AT)) == [
+    assert _fields(validate_map({"a": "", "b": ""}, 1, 20, _complain, _complain, AT)) == [
         "spec.items FieldValueTooMany"
     ]
 
 
 def test_problems_read_as_sentences_and_stay_short() -> None:
-    problem = invalid(Path("spec").child("driver"), "x" * 10_000, "must be short")
-    assert str(problem).startswith("spec.driver: must be short (got 'xxx")
-    assert len(str(problem)) < 200
-    assert str(Problem("spec", ProblemType.REQUIRED, "must be given")) == "spec: must be given"
+    error = invalid(FieldPath("spec").child("driver"), "x" * 10_000, "must be short")
+    assert str(error).startswith("spec.driver: must be short (got 'xxx")
+    assert len(str(error)) < 200
+    assert str(FieldError("spec", FieldErrorType.REQUIRED, "must be given")) == "spec: must be given"
     assert str(invalid(AT, 7, "must be less")) == "spec.items: must be less (got 7)"
 
 
 def test_lists_of_names_in_messages_stay_short() -> None:
-    assert name_some(["b", "a"]) == "a, b"
-    assert name_some(f"{i:03}" for i in range(1000)).endswith("and 990 more")
+    assert join_names(["b", "a"]) == "a, b"
+    assert join_names(f"{i:03}" for i in range(1000)).endswith("and 990 more")

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from plimsoll.api.gates import GATES, Gates
 from plimsoll.api.quantity import Number
-from plimsoll.apiserver.validation import Problem, Write, prepare
-from plimsoll.apiserver.validation.decode import take_in
-from plimsoll.apiserver.validation.equality import differs_in_nothing, same, same_under
-from plimsoll.apiserver.validation.metadata_view import Head
-from plimsoll.apiserver.validation.object_trees import canonicalise, copy_tree
-from plimsoll.apiserver.validation.strategies import ENDPOINTS
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation import FieldError, Write, prepare
+from plimsoll.apiserver.validation.decode import decode_canonical
+from plimsoll.apiserver.validation.equality import fields_equal, semantic_equal, trees_equal_as
+from plimsoll.apiserver.validation.metadata_view import PartialObjectMetadata
+from plimsoll.apiserver.validation.object_trees import canonicalize, copy_tree
+from plimsoll.apiserver.validation.strategies import STRATEGIES
+from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.full_objects import REQUIRED, WHOLE, live_pod, make_pod, quota
+from tests.unit.apiserver.validation.full_objects import OBJECT_ROOT, REQUIRED, live_pod, make_pod, quota
 from tests.unit.apiserver.validation.objects import NOW, Tree, found, run, stored
 from tests.unit.apiserver.validation.test_fuzz import _damage
 
-MAKERS = [make for make, _ in WHOLE]
+MAKERS = [make for make, _ in OBJECT_ROOT]
 
 
 def _is_create_fine(tree: Tree) -> bool:
@@ -43,14 +43,14 @@ def test_nothing_changes_when_nothing_is_changed(make: Any) -> None:
     tree = make()
     settled = stored(run(tree).tree) if _is_create_fine(tree) else stored(tree)
     first = run(settled, settled)
-    assert first.problems == ()
-    again = prepare(Write(tree["kind"], "update", first.tree, NOW, first.tree, old_settled=True))
+    assert first.errors == ()
+    again = prepare(Write(tree["kind"], "update", first.tree, NOW, first.tree, old_is_canonical=True))
     assert again == first
 
 
 def _fuzz(seed: int) -> None:
     chance = random.Random(seed)
-    make, subresources = chance.choice(WHOLE)
+    make, subresources = chance.choice(OBJECT_ROOT)
     whole = make()
     kind = whole["kind"]
     subresource = chance.choice(subresources)
@@ -64,18 +64,18 @@ def _fuzz(seed: int) -> None:
         prepared = prepare(Write(kind, operation, tree, NOW, old, subresource, gates=gates))
     except DecodeError:
         return
-    for problem in prepared.problems:
-        assert isinstance(problem, Problem)
-        assert problem.field
-        assert problem.detail
-        str(problem)
+    for error in prepared.errors:
+        assert isinstance(error, FieldError)
+        assert error.field
+        assert error.detail
+        str(error)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_settled_object_can_be_taken_as_it_is(seed: int) -> None:
     chance = random.Random(seed)
-    make, subresources = chance.choice(WHOLE)
+    make, subresources = chance.choice(OBJECT_ROOT)
     whole, subresource = make(), chance.choice(subresources)
     kind = whole["kind"]
     old = stored(prepare(Write(kind, "update", stored(whole), NOW, stored(whole))).tree)
@@ -85,7 +85,7 @@ def test_a_settled_object_can_be_taken_as_it_is(seed: int) -> None:
         slow = prepare(Write(kind, "update", tree, NOW, old, subresource))
     except DecodeError:
         return
-    assert prepare(Write(kind, "update", tree, NOW, old, subresource, old_settled=True)) == slow
+    assert prepare(Write(kind, "update", tree, NOW, old, subresource, old_is_canonical=True)) == slow
     try:
         unchanged = (tree, old) == given
     except RecursionError:
@@ -126,19 +126,19 @@ def test_damaged_whole_objects_for_a_minute() -> None:
 @given(st.integers(0, 2**32))
 def test_both_ways_in_give_the_same_tree(seed: int) -> None:
     chance = random.Random(seed)
-    make, _ = chance.choice(WHOLE)
+    make, _ = chance.choice(OBJECT_ROOT)
     tree = make()
     if chance.random() < 0.7:
         tree = _damage(tree, chance)
-    view = ENDPOINTS["create", make()["kind"], ""].view
+    view = STRATEGIES["create", make()["kind"], ""].view
     try:
-        plain = canonicalise(tree, view)
+        plain = canonicalize(tree, view)
     except DecodeError:
         with pytest.raises(DecodeError):
-            take_in(tree, view)
+            decode_canonical(tree, view)
         return
     try:
-        fast = take_in(tree, view)
+        fast = decode_canonical(tree, view)
     except DecodeError:  # types are told by the fast way alone
         return
     assert fast == plain
@@ -146,15 +146,15 @@ def test_both_ways_in_give_the_same_tree(seed: int) -> None:
 
 
 def test_depth_is_counted_in_brackets() -> None:
-    view = ENDPOINTS["create", "Lease", ""].view
+    view = STRATEGIES["create", "Lease", ""].view
     deep: Any = {}
     for _ in range(140):
         deep = {"a": deep}
-    assert take_in({"odd": deep, "text": "]}" * 500, "more": [{}] * 200}, view)["odd"] == deep
+    assert decode_canonical({"odd": deep, "text": "]}" * 500, "more": [{}] * 200}, view)["odd"] == deep
     for _ in range(20):
         deep = {"a": deep}
     with pytest.raises(DecodeError, match="deep"):
-        take_in({"odd": deep}, view)
+        decode_canonical({"odd": deep}, view)
 
 
 # -- comparing trees and comparing views
@@ -164,32 +164,32 @@ def test_depth_is_counted_in_brackets() -> None:
 @given(st.integers(0, 2**32))
 def test_trees_are_compared_as_their_views_are(seed: int) -> None:
     chance = random.Random(seed)
-    make, _ = chance.choice(WHOLE)
-    view = ENDPOINTS["create", make()["kind"], ""].view
+    make, _ = chance.choice(OBJECT_ROOT)
+    view = STRATEGIES["create", make()["kind"], ""].view
     try:
-        old, new = (take_in(_damage(make(), chance), view) for _ in range(2))
+        old, new = (decode_canonical(_damage(make(), chance), view) for _ in range(2))
     except DecodeError:
         return
-    first, second = look(old, view), look(new, view)
-    if same(first, second) != same_under(view, old, new):
+    first, second = decode_view(old, view), decode_view(new, view)
+    if semantic_equal(first, second) != trees_equal_as(view, old, new):
         # They may only differ where a view does not look.
-        assert same(first, second)
-    assert same_under(view, old, take_in(old, view))
+        assert semantic_equal(first, second)
+    assert trees_equal_as(view, old, decode_canonical(old, view))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32))
 def test_views_of_one_text_are_the_same(seed: int) -> None:
     chance = random.Random(seed)
-    make, _ = chance.choice(WHOLE)
-    view = ENDPOINTS["create", make()["kind"], ""].view
+    make, _ = chance.choice(OBJECT_ROOT)
+    view = STRATEGIES["create", make()["kind"], ""].view
     try:
-        old = take_in(make(), view)
-        new = take_in(_damage(make(), chance) if chance.random() < 0.7 else make(), view)
+        old = decode_canonical(make(), view)
+        new = decode_canonical(_damage(make(), chance) if chance.random() < 0.7 else make(), view)
     except DecodeError:
         return
-    first, second = look(old, view), look(new, view)
-    assert same(first, second) == differs_in_nothing(first, second)
+    first, second = decode_view(old, view), decode_view(new, view)
+    assert semantic_equal(first, second) == fields_equal(first, second)
 
 
 @settings(max_examples=200, deadline=None)
@@ -199,7 +199,7 @@ def test_copies_are_equal_and_share_nothing(seed: int) -> None:
     tree = chance.choice(MAKERS)()
     tree = tree if chance.random() < 0.5 else _damage(tree, chance)
     try:
-        plain = canonicalise(tree, Head)
+        plain = canonicalize(tree, PartialObjectMetadata)
     except DecodeError:
         return
     plain["odd"] = chance.choice([1.5, 0.0, Number("1.50"), 2**70, "\u00e9", [None, True], {}])
@@ -216,7 +216,7 @@ def _containers(tree: Any) -> set[int]:
 
 
 def test_what_is_the_same_in_a_spec() -> None:
-    view = ENDPOINTS["create", "Pod", ""].view
+    view = STRATEGIES["create", "Pod", ""].view
     tree = live_pod()
     for spec, equal in (
         ({"hostNetwork": False}, True),
@@ -229,18 +229,18 @@ def test_what_is_the_same_in_a_spec() -> None:
         ({"future": 0}, False),
     ):
         other = {**tree, "spec": {**tree["spec"], **spec}}
-        assert same_under(view, tree, other) is equal, spec
+        assert trees_equal_as(view, tree, other) is equal, spec
     one, two = ({**tree, "spec": {"overhead": {"cpu": text}}} for text in ("1", "1000m"))
-    assert same_under(view, one, two)
+    assert trees_equal_as(view, one, two)
 
 
 # -- hostile objects
 
 
-def test_problems_are_told_up_to_a_limit() -> None:
+def test_errors_are_reported_up_to_a_limit() -> None:
     pod = make_pod(containers=[{}] * 50_000)
     start = time.process_time()
-    assert len(run(pod).problems) == 1000
+    assert len(run(pod).errors) == 1000
     assert time.process_time() - start < 5
 
 
@@ -303,5 +303,5 @@ def test_a_quota_of_many_scopes() -> None:
     hard = {f"hugepages-{number}Ki": "1" for number in range(5000)}
     tree = {**quota(), "spec": {"hard": hard, "scopes": ["BestEffort"] * 5000}}
     start = time.process_time()
-    assert run(tree).problems
+    assert run(tree).errors
     assert time.process_time() - start < 5

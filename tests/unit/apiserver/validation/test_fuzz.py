@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from plimsoll.api.codec import view_type
 from plimsoll.api.gates import GATES, Gates
 from plimsoll.api.shape import members, strip_optional
-from plimsoll.apiserver.validation import Prepared, Problem, ProblemType, Write, prepare
+from plimsoll.apiserver.validation import FieldError, FieldErrorType, PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import (
     NOW,
@@ -143,7 +143,7 @@ def _keys(holder: Any) -> Any:
 
 def _write(
     tree: Any, kind: str, subresource: str, old: Any, gates: Gates, labels: dict[str, str] | None = None
-) -> Prepared | None:
+) -> PreparedObject | None:
     operation: Any = "create" if old is None else "update"
     try:
         return prepare(
@@ -165,12 +165,12 @@ def _fuzz(seed: int) -> None:
     labels = chance.choice([None, {}, {"resource.kubernetes.io/admin-access": "true"}])
     prepared = _write(tree, kind, subresource, old, Gates.of(dict.fromkeys(off, False)), labels)
     if prepared is not None:
-        for problem in prepared.problems:
-            assert isinstance(problem, Problem)
-            assert isinstance(problem.type, ProblemType)
-            assert problem.field
-            assert problem.detail
-            str(problem)
+        for error in prepared.errors:
+            assert isinstance(error, FieldError)
+            assert isinstance(error.type, FieldErrorType)
+            assert error.field
+            assert error.detail
+            str(error)
 
 
 @settings(max_examples=300, deadline=None)

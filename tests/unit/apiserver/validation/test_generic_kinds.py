@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.validation.generic_kinds.kind_table import STORED_KINDS
+from plimsoll.apiserver.validation.generic_kinds.kind_table import KIND_RULES
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.generic_objects import KINDS, edit, found, made, minimal, write
 
@@ -31,7 +31,7 @@ JUNK = st.one_of(
 
 
 def test_every_kind_in_the_table_has_an_object_here() -> None:
-    assert set(KINDS) == set(STORED_KINDS)
+    assert set(KINDS) == set(KIND_RULES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,7 +39,7 @@ def test_what_is_stored_is_settled(kind: str) -> None:
     """Written back as it is, an object does not change: all defaults are in, and all agree."""
     tree = made(kind)
     again = write(tree, tree)
-    assert (again.problems, again.tree) == ((), tree)
+    assert (again.errors, again.tree) == ((), tree)
     assert write(tree, tree, "status").tree == tree
 
 
@@ -50,7 +50,7 @@ def test_the_least_is_enough_for_an_update(kind: str) -> None:
         return
     tree = made(kind)
     again = write(minimal(kind), tree)
-    assert again.problems == ()
+    assert again.errors == ()
     assert {**again.tree, "metadata": 0} == {**tree, "metadata": 0}
 
 
@@ -111,6 +111,6 @@ def test_whatever_is_accepted_is_settled(kind: str, choice: random.Random, junk:
         first = write(tree)
     except DecodeError:
         return
-    if not first.problems:
+    if not first.errors:
         again = write(first.tree, first.tree)
-        assert (again.problems, again.tree) == ((), first.tree)
+        assert (again.errors, again.tree) == ((), first.tree)

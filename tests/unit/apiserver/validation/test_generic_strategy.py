@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.validation import Prepared, Traits, Write, prepare, prepare_generic
+from plimsoll.apiserver.validation import KindTraits, PreparedObject, Write, prepare, prepare_generic
 from tests.unit.apiserver.validation.objects import NOW, Tree, edit
 
 
@@ -15,7 +15,7 @@ def _object(kind: str, **fields: Any) -> Tree:
     return {"apiVersion": "v1", "kind": kind, "metadata": meta, **fields}
 
 
-def _write(kind: str, tree: Tree, old: Tree | None = None, subresource: str = "") -> Prepared:
+def _write(kind: str, tree: Tree, old: Tree | None = None, subresource: str = "") -> PreparedObject:
     operation: Any = "create" if old is None else "update"
     write = Write(kind, operation, tree, NOW, old, subresource)
     return prepare_generic(write, namespaced=True, has_status=kind != "ControllerRevision")
@@ -24,7 +24,7 @@ def _write(kind: str, tree: Tree, old: Tree | None = None, subresource: str = ""
 def test_kinds_without_rules_keep_what_they_say() -> None:
     given = _object("ControllerRevision", data={"k": "v", "n": 1}, odd=[None, {"x": 1.5}])
     prepared = _write("ControllerRevision", given)
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree == given
 
 
@@ -79,14 +79,14 @@ def test_annotations_of_a_deployment_count() -> None:
 )
 def test_names_by_kind(kind: str, name: str, fine: bool) -> None:
     write = Write(
-        kind, "create", {"kind": kind, "metadata": {"name": name}}, NOW, traits=Traits(False, False)
+        kind, "create", {"kind": kind, "metadata": {"name": name}}, NOW, traits=KindTraits(False, False)
     )
-    found = [problem for problem in prepare(write).problems if problem.field == "metadata.name"]
+    found = [error for error in prepare(write).errors if error.field == "metadata.name"]
     assert (not found) is fine
 
 
 def test_scope() -> None:
     write = Write("X", "create", {"metadata": {"name": "a", "namespace": "b"}}, NOW)
-    assert not prepare_generic(write, namespaced=True, has_status=False).problems
-    (problem,) = prepare_generic(write, namespaced=False, has_status=False).problems
-    assert problem.field == "metadata.namespace"
+    assert not prepare_generic(write, namespaced=True, has_status=False).errors
+    (error,) = prepare_generic(write, namespaced=False, has_status=False).errors
+    assert error.field == "metadata.namespace"

@@ -92,7 +92,7 @@ def test_a_cron_job_gets_its_defaults_and_its_jobs_wait_for_theirs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"spec.template.metadata": {"labels": {"job-name": "y"}}}, ["labels[job-name] Invalid"]),
         (
@@ -114,9 +114,9 @@ def test_a_cron_job_gets_its_defaults_and_its_jobs_wait_for_theirs() -> None:
         ),
     ],
 )
-def test_selectors_of_jobs(changes: dict[str, Any], problems: list[str]) -> None:
+def test_selectors_of_jobs(changes: dict[str, Any], errors: list[str]) -> None:
     where = {"selector": "spec.", "labels": "spec.template.metadata."}
-    wanted = [where[problem.partition("[")[0].split()[0]] + problem for problem in problems]
+    wanted = [where[error.partition("[")[0].split()[0]] + error for error in errors]
     assert found(minimal("Job", changes)) == wanted
 
 
@@ -132,7 +132,7 @@ def test_labels_taken_out_later_are_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"parallelism": -1, "backoffLimit": -1}, ["backoffLimit Invalid", "parallelism Invalid"]),
         ({"template.spec.restartPolicy": "Always"}, ["template.spec.restartPolicy Required"]),
@@ -172,10 +172,10 @@ def test_labels_taken_out_later_are_missed() -> None:
         ({"managedBy": "example.com/" + "x" * 60}, ["managedBy TooLong"]),
     ],
 )
-def test_specs_that_are_refused(changes: dict[str, Any], problems: list[str]) -> None:
+def test_specs_that_are_refused(changes: dict[str, Any], errors: list[str]) -> None:
     for kind, path in (("Job", "spec"), ("CronJob", "spec.jobTemplate.spec")):
         tree = minimal(kind, {f"{path}.{name}": value for name, value in changes.items()})
-        assert found(tree) == [f"{path}.{problem}" for problem in problems]
+        assert found(tree) == [f"{path}.{error}" for error in errors]
 
 
 def test_names_leave_room_for_the_index() -> None:
@@ -185,7 +185,7 @@ def test_names_leave_room_for_the_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"spec.parallelism": 4, "spec.backoffLimit": 1, "spec.suspend": True}, []),
         ({"spec.completions": 4}, ["spec.completions Invalid"]),
@@ -195,9 +195,9 @@ def test_names_leave_room_for_the_index() -> None:
         ({"spec.podFailurePolicy": {"rules": []}, "spec.podReplacementPolicy": "Failed"}, None),
     ],
 )
-def test_a_job_stays_what_it_is(changes: dict[str, Any], problems: list[str] | None) -> None:
+def test_a_job_stays_what_it_is(changes: dict[str, Any], errors: list[str] | None) -> None:
     old = made("Job")
-    wanted = ["spec.podFailurePolicy Invalid"] if problems is None else problems
+    wanted = ["spec.podFailurePolicy Invalid"] if errors is None else errors
     assert found(edit(old, changes), old) == wanted
 
 
@@ -288,7 +288,7 @@ def test_no_schedules(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"schedule": ""}, ["schedule Required"]),
         ({"schedule": "often"}, ["schedule Invalid"]),
@@ -305,9 +305,9 @@ def test_no_schedules(text: str) -> None:
         ({"jobTemplate.spec.manualSelector": True}, ["jobTemplate.spec.manualSelector NotSupported"]),
     ],
 )
-def test_cron_jobs_that_are_refused(changes: dict[str, Any], problems: list[str]) -> None:
+def test_cron_jobs_that_are_refused(changes: dict[str, Any], errors: list[str]) -> None:
     tree = minimal("CronJob", {f"spec.{name}": value for name, value in changes.items()})
-    assert found(tree) == [f"spec.{problem}" for problem in problems]
+    assert found(tree) == [f"spec.{error}" for error in errors]
 
 
 def test_a_time_zone_in_a_stored_schedule_may_stay() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.validation.field_errors import Path
-from plimsoll.apiserver.validation.metadata import _check_managed_fields, _is_usual
-from plimsoll.apiserver.validation.metadata_view import ManagedFields
+from plimsoll.apiserver.validation.field_errors import FieldPath
+from plimsoll.apiserver.validation.metadata import _is_usual, _validate_managed_fields
+from plimsoll.apiserver.validation.metadata_view import ManagedFieldsEntry
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import (
     GONE,
@@ -29,7 +29,7 @@ LONG = "a" * 254
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"name": GONE}, ["metadata.name Required"]),
         ({"name": ""}, ["metadata.name Required"]),
@@ -95,15 +95,15 @@ LONG = "a" * 254
         ),
     ],
 )
-def test_new_object(changes: dict[str, Any], problems: list[str]) -> None:
+def test_new_object(changes: dict[str, Any], errors: list[str]) -> None:
     tree = slice_()
     for name, value in changes.items():
         tree = edit(tree, {f"metadata.{name}": value})
-    assert found(tree) == problems
+    assert found(tree) == errors
 
 
 @pytest.mark.parametrize(
-    ("namespace", "problems"),
+    ("namespace", "errors"),
     [
         ("lab", []),
         ("", ["metadata.namespace Required"]),
@@ -111,9 +111,9 @@ def test_new_object(changes: dict[str, Any], problems: list[str]) -> None:
         ("A" * 64, ["metadata.namespace Invalid"] * 2),
     ],
 )
-def test_namespace_of_a_namespaced_kind(namespace: str, problems: list[str]) -> None:
+def test_namespace_of_a_namespaced_kind(namespace: str, errors: list[str]) -> None:
     for tree in (claim(), template(), pod()):
-        assert found(edit(tree, {"metadata.namespace": namespace})) == problems
+        assert found(edit(tree, {"metadata.namespace": namespace})) == errors
 
 
 def test_classes_look_only_at_the_generated_name() -> None:
@@ -123,7 +123,7 @@ def test_classes_look_only_at_the_generated_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"generation": 7}, []),
@@ -147,12 +147,12 @@ def test_classes_look_only_at_the_generated_name() -> None:
         ),
     ],
 )
-def test_update(changes: dict[str, Any], problems: list[str]) -> None:
+def test_update(changes: dict[str, Any], errors: list[str]) -> None:
     old = stored(slice_())
     tree = old
     for name, value in changes.items():
         tree = edit(tree, {f"metadata.{name}": value})
-    assert found(tree, old) == problems
+    assert found(tree, old) == errors
 
 
 def test_no_new_finalizers_while_deleting() -> None:
@@ -165,9 +165,9 @@ def test_no_new_finalizers_while_deleting() -> None:
 
 def test_times_are_compared_as_moments() -> None:
     old = stored(slice_(), creationTimestamp="2025-01-01T00:00:00Z")
-    same = edit(old, {"metadata.creationTimestamp": "2025-01-01T02:00:00.25+02:00"})
-    assert found(same, old) == []
-    assert run(same, old).tree["metadata"]["creationTimestamp"] == "2025-01-01T00:00:00Z"
+    unchanged = edit(old, {"metadata.creationTimestamp": "2025-01-01T02:00:00.25+02:00"})
+    assert found(unchanged, old) == []
+    assert run(unchanged, old).tree["metadata"]["creationTimestamp"] == "2025-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -199,17 +199,17 @@ def test_updates_of_templates_and_classes_are_checked_like_new_objects_too() -> 
 
 @given(
     st.builds(
-        ManagedFields,
+        ManagedFieldsEntry,
         operation=st.sampled_from(["Apply", "Update", "", "x"]),
         fields_type=st.sampled_from(["", "FieldsV1", "x"]),
         manager=st.text(max_size=4).map(lambda text: text * 33) | st.text(),
         subresource=st.text(max_size=4).map(lambda text: text * 65) | st.text(),
     )
 )
-def test_entries_that_are_fine_at_a_glance_are_fine(entry: ManagedFields) -> None:
-    problems = list(_check_managed_fields(entry, Path("x")))
-    assert not (_is_usual(entry) and problems)
+def test_entries_that_are_fine_at_a_glance_are_fine(entry: ManagedFieldsEntry) -> None:
+    errors = list(_validate_managed_fields(entry, FieldPath("x")))
+    assert not (_is_usual(entry) and errors)
 
 
 def test_the_usual_entries_are_fine_at_a_glance() -> None:
-    assert _is_usual(ManagedFields(operation="Update", manager="kubelet", subresource="status"))
+    assert _is_usual(ManagedFieldsEntry(operation="Update", manager="kubelet", subresource="status"))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from plimsoll.api import names as formats
 from plimsoll.api.resource import DeviceAttribute
 from plimsoll.apiserver.validation import name_formats
-from plimsoll.apiserver.validation.device_attributes import check_attribute, is_plain
-from plimsoll.apiserver.validation.field_errors import Path
+from plimsoll.apiserver.validation.device_attributes import is_plain, validate_attribute
+from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.name_formats import Format
 
 
@@ -61,12 +61,12 @@ from plimsoll.apiserver.validation.name_formats import Format
         (name_formats.condition_reason, "A,B:C_", 0),
         (name_formats.condition_reason, "A,", 1),
         (name_formats.condition_reason, "1a", 1),
-        (name_formats.normal_uuid, "6f1c1c2e-7a57-4c3b-9d7e-0d5d1f6f7a01", 0),
-        (name_formats.normal_uuid, "6F1C1C2E-7a57-4c3b-9d7e-0d5d1f6f7a01", 1),
-        (name_formats.normal_uuid, "{6f1c1c2e-7a57-4c3b-9d7e-0d5d1f6f7a01}", 1),
-        (name_formats.normal_uuid, "urn:uuid:6f1c1c2e-7a57-4c3b-9d7e-0d5d1f6f7a01", 1),
-        (name_formats.normal_uuid, "6f1c1c2e7a574c3b9d7e0d5d1f6f7a01", 1),
-        (name_formats.normal_uuid, "", 1),
+        (name_formats.canonical_uuid, "6f1c1c2e-7a57-4c3b-9d7e-0d5d1f6f7a01", 0),
+        (name_formats.canonical_uuid, "6F1C1C2E-7a57-4c3b-9d7e-0d5d1f6f7a01", 1),
+        (name_formats.canonical_uuid, "{6f1c1c2e-7a57-4c3b-9d7e-0d5d1f6f7a01}", 1),
+        (name_formats.canonical_uuid, "urn:uuid:6f1c1c2e-7a57-4c3b-9d7e-0d5d1f6f7a01", 1),
+        (name_formats.canonical_uuid, "6f1c1c2e7a574c3b9d7e0d5d1f6f7a01", 1),
+        (name_formats.canonical_uuid, "", 1),
         (name_formats.semantic_version, "1.2.3", 0),
         (name_formats.semantic_version, "0.0.0-0.a-b.-1+001.x", 0),
         (name_formats.semantic_version, "1.2.3+a-b", 0),
@@ -103,7 +103,7 @@ def test_format(format: Format, text: str, complaints: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problems"),
+    ("name", "errors"),
     [
         ("model", []),
         ("gpu.example.com/model", []),
@@ -121,19 +121,19 @@ def test_format(format: Format, text: str, complaints: int) -> None:
         ("a-" * 32 + "/" + "b-" * 32, ["Invalid", "Invalid", "TooLong", "TooLong"]),
     ],
 )
-def test_qualified_name(name: str, problems: list[str]) -> None:
-    found = name_formats.check_qualified_name(name, Path("x"))
-    assert sorted(problem.type.value.removeprefix("FieldValue") for problem in found) == problems
+def test_qualified_name(name: str, errors: list[str]) -> None:
+    found = name_formats.validate_qualified_name(name, FieldPath("x"))
+    assert sorted(error.type.value.removeprefix("FieldValue") for error in found) == errors
 
 
 def test_fully_qualified_name_has_a_domain() -> None:
-    assert len(list(name_formats.check_fully_qualified_name("model", Path("x")))) == 1
-    assert not list(name_formats.check_fully_qualified_name("a/b", Path("x")))
-    assert not list(name_formats.check_fully_qualified_name("a/b/c", Path("x")))
+    assert len(list(name_formats.validate_fully_qualified_name("model", FieldPath("x")))) == 1
+    assert not list(name_formats.validate_fully_qualified_name("a/b", FieldPath("x")))
+    assert not list(name_formats.validate_fully_qualified_name("a/b/c", FieldPath("x")))
 
 
 @pytest.mark.parametrize(
-    ("name", "problems"),
+    ("name", "errors"),
     [
         ("gpu.example.com", []),
         ("GPU.Example.com", []),
@@ -145,13 +145,13 @@ def test_fully_qualified_name_has_a_domain() -> None:
         ("a" * 254, ["Invalid", "TooLong"]),
     ],
 )
-def test_driver_name(name: str, problems: list[str]) -> None:
-    found = name_formats.check_driver(name, Path("x"))
-    assert sorted(problem.type.value.removeprefix("FieldValue") for problem in found) == problems
+def test_driver_name(name: str, errors: list[str]) -> None:
+    found = name_formats.validate_driver(name, FieldPath("x"))
+    assert sorted(error.type.value.removeprefix("FieldValue") for error in found) == errors
 
 
 @pytest.mark.parametrize(
-    ("name", "problems"),
+    ("name", "errors"),
     [
         ("node-1", []),
         ("rack.a/node-1/x", []),
@@ -163,13 +163,13 @@ def test_driver_name(name: str, problems: list[str]) -> None:
         ("a" * 254, ["Invalid", "TooLong"]),
     ],
 )
-def test_pool_name(name: str, problems: list[str]) -> None:
-    found = name_formats.check_pool(name, Path("x"))
-    assert sorted(problem.type.value.removeprefix("FieldValue") for problem in found) == problems
+def test_pool_name(name: str, errors: list[str]) -> None:
+    found = name_formats.validate_pool(name, FieldPath("x"))
+    assert sorted(error.type.value.removeprefix("FieldValue") for error in found) == errors
 
 
 def test_a_hostile_pool_name_is_not_taken_apart_for_ever() -> None:
-    assert len(list(name_formats.check_pool("/" * 1_000_000, Path("x")))) < 1000
+    assert len(list(name_formats.validate_pool("/" * 1_000_000, FieldPath("x")))) < 1000
 
 
 @pytest.mark.parametrize(
@@ -212,15 +212,15 @@ TEXTS = st.text(alphabet="aA0-_./é", max_size=12) | st.sampled_from(["", "a" * 
 
 @given(TEXTS)
 def test_names_are_remembered_as_they_are(text: str) -> None:
-    path = Path("x")
+    path = FieldPath("x")
     for check, format in (
-        (name_formats.check_label, formats.dns_label),
-        (name_formats.check_subdomain, formats.dns_subdomain),
-        (name_formats.check_label_key, formats.label_key),
+        (name_formats.validate_label, formats.dns_label),
+        (name_formats.validate_subdomain, formats.dns_subdomain),
+        (name_formats.validate_label_key, formats.label_key),
     ):
         for _ in range(2):
-            assert [problem.detail for problem in check(text, path)] == format(text)
-    once, twice = (list(name_formats.check_qualified_name(text, path)) for _ in range(2))
+            assert [error.detail for error in check(text, path)] == format(text)
+    once, twice = (list(name_formats.validate_qualified_name(text, path)) for _ in range(2))
     assert once == twice
 
 
@@ -235,8 +235,8 @@ def test_names_are_remembered_as_they_are(text: str) -> None:
     )
 )
 def test_plain_attributes_have_no_problems(attribute: DeviceAttribute) -> None:
-    problems = list(check_attribute(attribute, Path("x")))
+    errors = list(validate_attribute(attribute, FieldPath("x")))
     if is_plain(attribute):
-        assert problems == []
+        assert errors == []
     elif attribute.string_values is None and (attribute.string_value or "").isascii():
-        assert problems != []
+        assert errors != []

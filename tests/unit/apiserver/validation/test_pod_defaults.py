@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.pod.images import is_latest
-from plimsoll.apiserver.validation.quantities import round_amounts
+from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import NOW_TEXT, Tree, edit, found, run
 
@@ -27,7 +27,7 @@ def _pod(**changes: Any) -> Tree:
 
 def test_a_bare_pod() -> None:
     prepared = run(_pod())
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["spec"] == {
         "containers": [
             {
@@ -120,7 +120,7 @@ def test_amounts_are_stored_in_thousandths() -> None:
 def test_rounding_goes_up_to_the_next_thousandth(suffix: str, number: int) -> None:
     before = Quantity.parse(f"{number}{suffix}")
     amounts = {"cpu": str(before)}
-    round_amounts(amounts)
+    round_resource_list(amounts)
     after = Quantity.parse(amounts["cpu"])
     assert after.nano % 10**6 == 0
     assert abs(after.nano - before.nano) < 10**6

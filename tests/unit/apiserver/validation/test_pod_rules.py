@@ -10,12 +10,12 @@ from tests.unit.apiserver.validation.objects import Tree, edit, found, run, stor
 MAIN = "spec.containers[0]"
 
 
-def _check(pod: Tree, *problems: str) -> None:
-    assert found(pod) == sorted(problems)
+def _check(pod: Tree, *errors: str) -> None:
+    assert found(pod) == sorted(errors)
 
 
 @pytest.mark.parametrize(
-    ("spec", "problems"),
+    ("spec", "errors"),
     [
         ({"containers": []}, ["containers Required"]),
         ({"restartPolicy": "x"}, ["restartPolicy NotSupported"]),
@@ -206,12 +206,12 @@ def _check(pod: Tree, *problems: str) -> None:
         ),
     ],
 )
-def test_specs(spec: Tree, problems: list[str]) -> None:
-    _check(make_pod(**spec), *(f"spec.{problem}" for problem in problems))
+def test_specs(spec: Tree, errors: list[str]) -> None:
+    _check(make_pod(**spec), *(f"spec.{error}" for error in errors))
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "problems"),
+    ("name", "value", "errors"),
     [
         ("controller.kubernetes.io/pod-deletion-cost", "-5", []),
         ("controller.kubernetes.io/pod-deletion-cost", "+5", ["[{}] Invalid"]),
@@ -225,9 +225,9 @@ def test_specs(spec: Tree, problems: list[str]) -> None:
         ("scheduler.alpha.kubernetes.io/tolerations", '[{"value": "v"}]', [".{}[0].operator Invalid"]),
     ],
 )
-def test_annotations(name: str, value: str, problems: list[str]) -> None:
+def test_annotations(name: str, value: str, errors: list[str]) -> None:
     pod = edit(make_pod(), {"metadata.annotations": {name: value}})
-    _check(pod, *(f"metadata.annotations{problem.format(name)}" for problem in problems))
+    _check(pod, *(f"metadata.annotations{error.format(name)}" for error in errors))
 
 
 def test_profiles_in_annotations_and_fields() -> None:
@@ -323,7 +323,7 @@ def test_ephemeral_containers_are_only_added() -> None:
     added = run(
         edit(old, {"spec.ephemeralContainers": more, "spec.hostname": "x"}), old, "ephemeralcontainers"
     )
-    assert added.problems == ()
+    assert added.errors == ()
     assert [c["name"] for c in added.tree["spec"]["ephemeralContainers"]] == ["look", "more"]
     assert "hostname" not in added.tree["spec"]
     assert added.tree["metadata"]["generation"] == 2
@@ -335,7 +335,7 @@ def test_ephemeral_containers_are_only_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"observedGeneration": -1}, ["observedGeneration Invalid"]),
@@ -368,10 +368,10 @@ def test_ephemeral_containers_are_only_added() -> None:
         ),
     ],
 )
-def test_statuses(changes: Tree, problems: list[str]) -> None:
+def test_statuses(changes: Tree, errors: list[str]) -> None:
     old = stored(live_pod())
     tree = edit(old, {f"status.{name}": value for name, value in changes.items()})
-    assert found(tree, old, "status") == [f"status.{problem}" for problem in problems]
+    assert found(tree, old, "status") == [f"status.{error}" for error in errors]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def _status(changes: dict[str, Any], old: Any | None = None, **options: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("statuses", "problems"),
+    ("statuses", "errors"),
     [
         ([{"name": "cpus", "resourceClaimName": MADE}, {"name": "gpus"}], []),
         ([{"name": "none"}], ["[0].name Invalid"]),
@@ -30,13 +30,13 @@ def _status(changes: dict[str, Any], old: Any | None = None, **options: Any) -> 
         ([{"name": "none"}] * 2, ["[0].name Invalid", "[1].name Duplicate", "[1].name Invalid"]),
     ],
 )
-def test_claim_statuses(statuses: list[Any], problems: list[str]) -> None:
+def test_claim_statuses(statuses: list[Any], errors: list[str]) -> None:
     found_problems = _status({"status.resourceClaimStatuses": statuses})
-    assert found_problems == [f"status.resourceClaimStatuses{problem}" for problem in problems]
+    assert found_problems == [f"status.resourceClaimStatuses{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"resourceClaimName": MADE}, []),
@@ -50,9 +50,9 @@ def test_claim_statuses(statuses: list[Any], problems: list[str]) -> None:
         ({"resources": {"cpu": None, "foo": "0"}}, []),
     ],
 )
-def test_charges(changes: dict[str, Any], problems: list[str]) -> None:
+def test_charges(changes: dict[str, Any], errors: list[str]) -> None:
     entry = {**ENTRY, **changes}
-    assert _status({CHARGES: [entry]}) == [f"{CHARGES}[0]{problem}" for problem in problems]
+    assert _status({CHARGES: [entry]}) == [f"{CHARGES}[0]{error}" for error in errors]
 
 
 def test_a_claim_may_be_charged_twice_in_the_older_form() -> None:
@@ -60,7 +60,7 @@ def test_a_claim_may_be_charged_twice_in_the_older_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"accountingPolicies": {"cpu": "Max"}, "drawn": {"cpu": "1"}}, []),
         ({"accountingPolicies": {"cpu": "Min"}}, [".accountingPolicies[cpu] NotSupported"]),
@@ -69,13 +69,13 @@ def test_a_claim_may_be_charged_twice_in_the_older_form() -> None:
         ({"drawn": {"memory": "1"}}, [".drawn[memory] Invalid"]),
     ],
 )
-def test_accounting_policies_of_charges(changes: dict[str, Any], problems: list[str]) -> None:
+def test_accounting_policies_of_charges(changes: dict[str, Any], errors: list[str]) -> None:
     entry = {**ENTRY, **changes}
-    assert _status({CHARGES: [entry]}) == [f"{CHARGES}[0]{problem}" for problem in problems]
+    assert _status({CHARGES: [entry]}) == [f"{CHARGES}[0]{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("entry", "problems"),
+    ("entry", "errors"),
     [
         ({"mapping": [{"name": "cpu", "quantity": "4", "accountingPolicy": "Max", "drawn": "1"}]}, []),
         ({"overhead": [{"name": "memory", "perPod": "1Gi"}], "containers": ["main"]}, []),
@@ -103,9 +103,9 @@ def test_accounting_policies_of_charges(changes: dict[str, Any], problems: list[
         ),
     ],
 )
-def test_newer_form_of_charges(entry: dict[str, Any], problems: list[str]) -> None:
+def test_newer_form_of_charges(entry: dict[str, Any], errors: list[str]) -> None:
     given = {"resourceClaimName": "two-gpus", **entry}
-    assert _status({CHARGES: [given]}) == [f"{CHARGES}[0]{problem}" for problem in problems]
+    assert _status({CHARGES: [given]}) == [f"{CHARGES}[0]{error}" for error in errors]
 
 
 def test_newer_charges_are_unique_by_claim() -> None:
@@ -121,7 +121,7 @@ DRAFT = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"claimInfo": {}}, [".claimInfo.name Invalid", ".claimInfo.name Required"]),
@@ -143,8 +143,8 @@ DRAFT = {
         ),
     ],
 )
-def test_draft_form_of_charges(changes: dict[str, Any], problems: list[str]) -> None:
-    assert _status({NATIVE: [{**DRAFT, **changes}]}) == [f"{NATIVE}[0]{problem}" for problem in problems]
+def test_draft_form_of_charges(changes: dict[str, Any], errors: list[str]) -> None:
+    assert _status({NATIVE: [{**DRAFT, **changes}]}) == [f"{NATIVE}[0]{error}" for error in errors]
 
 
 def test_charges_speak_one_form() -> None:
@@ -161,7 +161,7 @@ MAPPING = {"containerName": "main", "resourceName": "example.com/gpu", "requestN
 
 
 @pytest.mark.parametrize(
-    ("status", "problems"),
+    ("status", "errors"),
     [
         ({"requestMappings": [MAPPING], "resourceClaimName": "x"}, []),
         ({}, [".requestMappings Required", ".resourceClaimName Required"]),
@@ -187,9 +187,9 @@ MAPPING = {"containerName": "main", "resourceName": "example.com/gpu", "requestN
         ),
     ],
 )
-def test_extended_resources(status: dict[str, Any], problems: list[str]) -> None:
+def test_extended_resources(status: dict[str, Any], errors: list[str]) -> None:
     at = "status.extendedResourceClaimStatus"
-    assert _status({at: status}) == [f"{at}{problem}" for problem in problems]
+    assert _status({at: status}) == [f"{at}{error}" for error in errors]
 
 
 def test_a_status_write_cannot_touch_the_spec() -> None:
@@ -197,7 +197,7 @@ def test_a_status_write_cannot_touch_the_spec() -> None:
     old = edit(running_pod(), {"metadata.ownerReferences": owners})
     tree = edit(old, {"spec.resourceClaims": [], "metadata.ownerReferences": [], "status.qosClass": ""})
     prepared = run(tree, old, "status")
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["spec"] == old["spec"]
     assert prepared.tree["metadata"]["ownerReferences"] == owners
     assert prepared.tree["status"]["qosClass"] == "Burstable"
@@ -216,7 +216,7 @@ def _plain_pod() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"requests": {"cpu": "2", "memory": "1Gi"}}, []),
@@ -236,10 +236,10 @@ def _plain_pod() -> dict[str, Any]:
         ),
     ],
 )
-def test_resize(changes: dict[str, Any], problems: list[str]) -> None:
+def test_resize(changes: dict[str, Any], errors: list[str]) -> None:
     old = _plain_pod()
     new = edit(old, {f"spec.containers.0.resources.{name}": value for name, value in changes.items()})
-    assert found(new, old, "resize") == problems
+    assert found(new, old, "resize") == errors
 
 
 def test_resize_takes_nothing_but_resources() -> None:
@@ -255,7 +255,7 @@ def test_resize_takes_nothing_but_resources() -> None:
         },
     )
     prepared = run(new, old, "resize")
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     wanted = edit(old, {"spec.containers.0.resources.requests.cpu": "2", "metadata.generation": 2})
     assert prepared.tree == wanted
 
@@ -326,8 +326,8 @@ def test_a_resize_must_leave_room_for_claims_in_the_budget() -> None:
     # 2 of the container and 4 of its claim are more than 5.
     tight = edit(old, {"spec.containers.0.resources.requests.cpu": "2"})
     prepared = run(tight, old, "resize")
-    assert [str(problem.field) for problem in prepared.problems] == ["spec.resources"]
-    assert "pod level request for cpu is insufficient" in prepared.problems[0].detail
+    assert [str(error.field) for error in prepared.errors] == ["spec.resources"]
+    assert "pod level request for cpu is insufficient" in prepared.errors[0].detail
     off = {"DRANodeAllocatableResources": False}
     assert found(tight, old, "resize", gates=off) == []
 

@@ -14,7 +14,7 @@ NO_REFERENCES: dict[str, Any] = {"spec.containers.0.resources.claims": [], "spec
 
 
 @pytest.mark.parametrize(
-    ("claims", "problems"),
+    ("claims", "errors"),
     [
         ([], []),
         ([{"name": "a", "resourceClaimName": "x"}, {"name": "b", "resourceClaimTemplateName": "x.y"}], []),
@@ -30,12 +30,12 @@ NO_REFERENCES: dict[str, Any] = {"spec.containers.0.resources.claims": [], "spec
         ([{"name": f"c{i}", "resourceClaimName": "x"} for i in range(300)], []),  # no limit
     ],
 )
-def test_claims_of_a_pod(claims: list[Any], problems: list[str]) -> None:
-    assert found(edit(pod(), {**NO_REFERENCES, "spec.resourceClaims": claims})) == problems
+def test_claims_of_a_pod(claims: list[Any], errors: list[str]) -> None:
+    assert found(edit(pod(), {**NO_REFERENCES, "spec.resourceClaims": claims})) == errors
 
 
 @pytest.mark.parametrize(
-    ("claims", "problems"),
+    ("claims", "errors"),
     [
         ([{"name": "gpus"}], []),
         ([{"name": "gpus", "request": "a"}, {"name": "gpus", "request": "b"}, {"name": "cpus"}], []),
@@ -54,17 +54,17 @@ def test_claims_of_a_pod(claims: list[Any], problems: list[str]) -> None:
         ([{"name": "x/y"}, {"name": "x"}], ["[0] NotFound", "[1] Duplicate", "[1] NotFound"]),
     ],
 )
-def test_claims_of_a_container(claims: list[Any], problems: list[str]) -> None:
+def test_claims_of_a_container(claims: list[Any], errors: list[str]) -> None:
     tree = edit(pod(), {"spec.containers.0.resources.claims": claims})
-    assert found(tree) == [f"{REFERENCE}{problem}" for problem in problems]
+    assert found(tree) == [f"{REFERENCE}{error}" for error in errors]
     init = edit(pod(), {"spec.initContainers.0.resources.claims": claims})
-    assert found(init) == [f"spec.initContainers[0].resources.claims{problem}" for problem in problems]
+    assert found(init) == [f"spec.initContainers[0].resources.claims{error}" for error in errors]
 
 
 def test_messages_name_only_some_claims() -> None:
     many = [{"name": f"c{i}", "resourceClaimName": "x"} for i in range(1000)]
-    (problem, *_) = run(edit(pod(), {"spec.resourceClaims": many})).problems
-    assert "and 990 more" in problem.detail
+    (error, *_) = run(edit(pod(), {"spec.resourceClaims": many})).errors
+    assert "and 990 more" in error.detail
 
 
 def test_mirror_pods_have_no_claims() -> None:
@@ -136,7 +136,7 @@ def test_a_new_pod_gets_its_class_from_its_spec(resources: Any, pod_level: Any, 
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"metadata.labels": {"a": "b"}}, []),
@@ -174,9 +174,9 @@ def test_a_new_pod_gets_its_class_from_its_spec(resources: Any, pod_level: Any, 
         ),
     ],
 )
-def test_update(changes: dict[str, Any], problems: list[str]) -> None:
+def test_update(changes: dict[str, Any], errors: list[str]) -> None:
     old = running_pod()
-    assert found(edit(old, changes), old) == problems
+    assert found(edit(old, changes), old) == errors
 
 
 def test_deadlines_only_come_forward() -> None:

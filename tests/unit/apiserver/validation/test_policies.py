@@ -15,7 +15,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("spec", "problems"),
+    ("spec", "errors"),
     [
         ({}, []),
         ({"maxUnavailable": "100%", "selector": {}}, []),
@@ -28,8 +28,8 @@ LONG_AGO = "2020-01-01T00:00:00Z"
         ({"unhealthyPodEvictionPolicy": "Never"}, ["spec.unhealthyPodEvictionPolicy NotSupported"]),
     ],
 )
-def test_budgets(spec: Any, problems: list[str]) -> None:
-    assert found(minimal("PodDisruptionBudget", {"spec": spec})) == problems
+def test_budgets(spec: Any, errors: list[str]) -> None:
+    assert found(minimal("PodDisruptionBudget", {"spec": spec})) == errors
 
 
 def test_a_budget_starts_without_any() -> None:
@@ -118,7 +118,7 @@ def test_bindings_get_their_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "problems"),
+    ("kind", "changes", "errors"),
     [
         (
             "RoleBinding",
@@ -128,13 +128,13 @@ def test_bindings_get_their_groups() -> None:
         ("ClusterRoleBinding", {"roleRef": {"kind": "Role", "name": "r"}}, ["kind NS"]),
     ],
 )
-def test_roles_that_cannot_be_bound(kind: str, changes: Any, problems: list[str]) -> None:
-    wanted = [f"roleRef.{problem}".replace("NS", "NotSupported") for problem in problems]
+def test_roles_that_cannot_be_bound(kind: str, changes: Any, errors: list[str]) -> None:
+    wanted = [f"roleRef.{error}".replace("NS", "NotSupported") for error in errors]
     assert found(minimal(kind, changes)) == wanted
 
 
 @pytest.mark.parametrize(
-    ("subject", "problems"),
+    ("subject", "errors"),
     [
         ({"kind": "Machine", "name": "n"}, ["kind NotSupported"]),
         ({"kind": "User"}, ["name Required"]),
@@ -147,9 +147,9 @@ def test_roles_that_cannot_be_bound(kind: str, changes: Any, problems: list[str]
         ),
     ],
 )
-def test_subjects_that_cannot_be_bound(subject: Any, problems: list[str]) -> None:
+def test_subjects_that_cannot_be_bound(subject: Any, errors: list[str]) -> None:
     tree = minimal("ClusterRoleBinding", {"subjects": [subject]})
-    assert found(tree) == [f"subjects[0].{problem}" for problem in problems]
+    assert found(tree) == [f"subjects[0].{error}" for error in errors]
 
 
 def test_a_binding_keeps_its_role() -> None:

@@ -31,7 +31,7 @@ def _status(tree: Any, old: Any | None = None, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("users", "problems"),
+    ("users", "errors"),
     [
         ([USER], []),
         ([{}], ["[0].name Required", "[0].resource Required", "[0].uid Required"]),
@@ -40,9 +40,9 @@ def _status(tree: Any, old: Any | None = None, **options: Any) -> list[str]:
         ([{}] * 257, [" TooMany"]),
     ],
 )
-def test_reservations(users: list[Any], problems: list[str]) -> None:
+def test_reservations(users: list[Any], errors: list[str]) -> None:
     tree = allocated(reservedFor=users)
-    assert _status(tree) == [f"status.reservedFor{problem}" for problem in problems]
+    assert _status(tree) == [f"status.reservedFor{error}" for error in errors]
 
 
 def test_only_an_allocated_claim_can_be_reserved() -> None:
@@ -77,14 +77,14 @@ def test_a_status_write_cannot_touch_spec_or_metadata() -> None:
         },
     )
     prepared = run(tree, old, "status")
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["metadata"] == old["metadata"]
     assert [request["name"] for request in prepared.tree["spec"]["devices"]["requests"]] == ["gpus", "nic"]
     assert _status(edit(old, {"metadata.uid": "x"}), old) == ["metadata.uid Invalid"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"request": "nic"}, []),
@@ -101,9 +101,9 @@ def test_a_status_write_cannot_touch_spec_or_metadata() -> None:
         ({"consumedCapacity": {"any thing": "-1"}, "tolerations": [{"operator": "?"}]}, []),
     ],
 )
-def test_results(changes: dict[str, Any], problems: list[str]) -> None:
+def test_results(changes: dict[str, Any], errors: list[str]) -> None:
     tree = allocated({**result(), **changes})
-    assert _status(tree) == [f"{RESULT}{problem}" for problem in problems]
+    assert _status(tree) == [f"{RESULT}{error}" for error in errors]
 
 
 def test_numbers_of_results_and_configurations() -> None:
@@ -117,7 +117,7 @@ def test_numbers_of_results_and_configurations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "problems"),
+    ("config", "errors"),
     [
         ({"source": "FromClass"}, []),
         ({}, [".source Required"]),
@@ -126,10 +126,10 @@ def test_numbers_of_results_and_configurations() -> None:
         ({"source": "FromClaim", "opaque": None}, [".opaque Required"]),
     ],
 )
-def test_allocated_configuration(config: dict[str, Any], problems: list[str]) -> None:
+def test_allocated_configuration(config: dict[str, Any], errors: list[str]) -> None:
     entry = {"opaque": {"driver": "d", "parameters": {}}, **config}
     tree = edit(allocated(), {"status.allocation.devices.config": [entry]})
-    assert _status(tree) == [f"status.allocation.devices.config[0]{problem}" for problem in problems]
+    assert _status(tree) == [f"status.allocation.devices.config[0]{error}" for error in errors]
 
 
 def test_node_selector_of_an_allocation() -> None:
@@ -177,7 +177,7 @@ CONDITION = {
 
 
 @pytest.mark.parametrize(
-    ("fields", "problems"),
+    ("fields", "errors"),
     [
         ({}, []),
         ({"driver": ""}, [" Invalid", ".driver Required"]),
@@ -218,8 +218,8 @@ CONDITION = {
         ),
     ],
 )
-def test_device_status(fields: dict[str, Any], problems: list[str]) -> None:
-    assert _status(_reported(**fields)) == [f"{DEVICE}{problem}" for problem in problems]
+def test_device_status(fields: dict[str, Any], errors: list[str]) -> None:
+    assert _status(_reported(**fields)) == [f"{DEVICE}{error}" for error in errors]
 
 
 def test_one_report_for_each_device_and_share() -> None:
@@ -233,7 +233,7 @@ def test_reports_about_released_devices_go_away() -> None:
     devices = [IDENTITY, {**IDENTITY, "device": "gpu-1"}]
     old = allocated(result(), result("gpu-1"), devices=devices)
     released = run(edit(old, {"status.allocation": GONE}), old, "status")
-    assert released.problems == ()
+    assert released.errors == ()
     assert "devices" not in released.tree["status"]
     # What was never allocated is not forgotten but refused.
     never = edit(old, {"status.devices.0.device": "gpu-7"})

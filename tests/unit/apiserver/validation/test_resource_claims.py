@@ -18,7 +18,7 @@ def _request(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"spec": GONE}, []),  # zero requests are legal
@@ -81,12 +81,12 @@ def _request(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_requests(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(edit(claim(), changes)) == problems
+def test_requests(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(edit(claim(), changes)) == errors
 
 
 @pytest.mark.parametrize(
-    ("toleration", "problems"),
+    ("toleration", "errors"),
     [
         ({"operator": "Exists"}, []),
         ({"key": "example.com/x", "operator": "Equal", "value": "y", "effect": "NoExecute"}, []),
@@ -99,9 +99,9 @@ def test_requests(changes: dict[str, Any], problems: list[str]) -> None:
         ({"effect": "Evict"}, [".effect NotSupported"]),
     ],
 )
-def test_tolerations(toleration: dict[str, Any], problems: list[str]) -> None:
+def test_tolerations(toleration: dict[str, Any], errors: list[str]) -> None:
     tree = edit(claim(), _request(tolerations=[toleration]))
-    assert found(tree) == [f"{FIRST}.exactly.tolerations[0]{problem}" for problem in problems]
+    assert found(tree) == [f"{FIRST}.exactly.tolerations[0]{error}" for error in errors]
 
 
 def test_the_number_of_tolerations_is_free() -> None:
@@ -109,7 +109,7 @@ def test_the_number_of_tolerations_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "problems"),
+    ("reference", "errors"),
     [
         ("gpus", 0),
         ("nic", 0),
@@ -124,10 +124,10 @@ def test_the_number_of_tolerations_is_free() -> None:
         ("A" * 64, 3),
     ],
 )
-def test_references_to_requests(reference: str, problems: int) -> None:
+def test_references_to_requests(reference: str, errors: int) -> None:
     for field in ("constraints", "config"):
         tree = edit(claim(), {f"spec.devices.{field}.0.requests": [reference]})
-        assert found(tree) == [f"{DEVICES}.{field}[0].requests[0] Invalid"] * problems
+        assert found(tree) == [f"{DEVICES}.{field}[0].requests[0] Invalid"] * errors
 
 
 def test_lists_of_references() -> None:
@@ -141,7 +141,7 @@ def test_lists_of_references() -> None:
 
 
 @pytest.mark.parametrize(
-    ("constraint", "problems"),
+    ("constraint", "errors"),
     [
         ({"matchAttribute": "a.io/x"}, []),
         ({"distinctAttribute": "a.io/x"}, []),
@@ -153,9 +153,9 @@ def test_lists_of_references() -> None:
         ({"distinctAttribute": "a.io/" + "x" * 33}, [".distinctAttribute TooLong"]),
     ],
 )
-def test_constraints(constraint: dict[str, Any], problems: list[str]) -> None:
+def test_constraints(constraint: dict[str, Any], errors: list[str]) -> None:
     tree = edit(claim(), {"spec.devices.constraints": [constraint]})
-    assert found(tree) == [f"{DEVICES}.constraints[0]{problem}" for problem in problems]
+    assert found(tree) == [f"{DEVICES}.constraints[0]{error}" for error in errors]
 
 
 def test_constraints_without_consumable_capacity_need_match_attribute() -> None:
@@ -170,7 +170,7 @@ def test_numbers_of_constraints_and_configurations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("opaque", "problems"),
+    ("opaque", "errors"),
     [
         (None, [" Required"]),
         ({}, [".driver Required", ".parameters Required"]),
@@ -186,9 +186,9 @@ def test_numbers_of_constraints_and_configurations() -> None:
         ({"driver": "a", "parameters": {"x": 10**30}}, []),
     ],
 )
-def test_configuration(opaque: Any, problems: list[str]) -> None:
+def test_configuration(opaque: Any, errors: list[str]) -> None:
     tree = edit(claim(), {"spec.devices.config.0.opaque": opaque})
-    assert found(tree) == [f"{DEVICES}.config[0].opaque{problem}" for problem in problems]
+    assert found(tree) == [f"{DEVICES}.config[0].opaque{error}" for error in errors]
 
 
 def test_admin_access_needs_a_namespace_that_allows_it() -> None:
@@ -241,7 +241,7 @@ def test_status_in_the_body_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "problems"),
+    ("metadata", "errors"),
     [
         ({"labels": {"a": "b"}, "annotations": {"a": "any thing"}}, []),
         ({"labels": {"a b": ""}}, ["spec.metadata.labels Invalid"]),
@@ -259,8 +259,8 @@ def test_status_in_the_body_is_ignored() -> None:
         ),
     ],
 )
-def test_metadata_inside_a_template(metadata: dict[str, Any], problems: list[str]) -> None:
-    assert found(edit(template(), {"spec.metadata": metadata})) == problems
+def test_metadata_inside_a_template(metadata: dict[str, Any], errors: list[str]) -> None:
+    assert found(edit(template(), {"spec.metadata": metadata})) == errors
 
 
 def test_a_template_holds_a_claim_spec() -> None:

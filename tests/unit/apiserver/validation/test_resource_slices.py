@@ -24,7 +24,7 @@ def _field(**requirement: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({}, []),
         ({"spec.driver": GONE}, ["spec.driver Required"]),
@@ -112,8 +112,8 @@ def _field(**requirement: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_new_slice(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(edit(slice_(), changes)) == problems
+def test_new_slice(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(edit(slice_(), changes)) == errors
 
 
 def test_device_names_are_unique() -> None:
@@ -138,7 +138,7 @@ def test_number_of_devices(extra: dict[str, Any], limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"spec.driver": "b.example.com"}, ["spec.driver Invalid"]),
         ({"spec.pool.name": "other"}, ["spec.pool.name Invalid"]),
@@ -147,9 +147,9 @@ def test_number_of_devices(extra: dict[str, Any], limit: int) -> None:
         ({"spec.devices": [], "spec.pool.generation": 9}, []),
     ],
 )
-def test_update(changes: dict[str, Any], problems: list[str]) -> None:
+def test_update(changes: dict[str, Any], errors: list[str]) -> None:
     old = stored(slice_())
-    assert found(edit(old, changes), old) == problems
+    assert found(edit(old, changes), old) == errors
 
 
 def test_generation_counts_changes_of_the_spec() -> None:
@@ -167,12 +167,12 @@ def test_generation_counts_changes_of_the_spec() -> None:
 def test_the_last_generation_does_not_wrap() -> None:
     old = stored(slice_(), generation=2**63 - 1)
     prepared = run(edit(old, {"spec.devices": []}), old)
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["metadata"]["generation"] == 2**63 - 1
 
 
 def test_upper_case_drivers_give_a_warning() -> None:
     prepared = run(edit(slice_(), {"spec.driver": "GPU.example.com"}))
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert "lower case" in prepared.warnings[0]
     assert run(slice_()).warnings == ()

@@ -90,7 +90,7 @@ def test_a_name_outside_has_no_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"spec.ports": []}, ["spec.ports Required"]),
         (
@@ -137,8 +137,8 @@ def test_a_name_outside_has_no_addresses() -> None:
         ({"spec.allocateLoadBalancerNodePorts": True}, ["spec.allocateLoadBalancerNodePorts Forbidden"]),
     ],
 )
-def test_services_that_are_refused(changes: dict[str, Any], problems: list[str]) -> None:
-    assert found(minimal("Service", changes)) == problems
+def test_services_that_are_refused(changes: dict[str, Any], errors: list[str]) -> None:
+    assert found(minimal("Service", changes)) == errors
 
 
 def test_a_target_is_a_number_or_a_name() -> None:
@@ -160,7 +160,7 @@ def test_an_address_stays() -> None:
 
 def test_a_first_address_can_be_given_later() -> None:
     after = write(minimal("Service", {"spec.clusterIP": "10.0.0.1"}), made("Service"))
-    assert (after.problems, after.tree["spec"]["clusterIPs"]) == ((), ["10.0.0.1"])
+    assert (after.errors, after.tree["spec"]["clusterIPs"]) == ((), ["10.0.0.1"])
 
 
 def test_what_a_type_has_no_use_for_goes_with_the_old_type() -> None:
@@ -176,14 +176,14 @@ def test_what_a_type_has_no_use_for_goes_with_the_old_type() -> None:
     )
     old["status"] = {"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}]}}
     inside = write(edit(old, {"spec.type": "ClusterIP"}), old)
-    assert inside.problems == ()
+    assert inside.errors == ()
     assert inside.tree["status"] == {"loadBalancer": {}}
     assert inside.tree["spec"]["clusterIP"] == "10.0.0.1"
     gone = {"externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts"}
     assert not inside.tree["spec"].keys() & gone
     assert "nodePort" not in inside.tree["spec"]["ports"][0]
     outside = write(edit(old, {"spec.type": "ExternalName", "spec.externalName": "a.b"}), old)
-    assert outside.problems == ()
+    assert outside.errors == ()
     gone = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
     assert not outside.tree["spec"].keys() & gone
     changed = edit(old, {"spec.type": "ClusterIP", "spec.externalTrafficPolicy": "Cluster"})

@@ -61,13 +61,13 @@ def test_a_bound_claim_can_grow_and_shrink_to_what_it_has() -> None:
     old = made("PersistentVolumeClaim", {"spec.resources.requests.storage": "5Gi"})
     bound = edit(old, {"status.phase": "Bound", "status.capacity": {"storage": "3Gi"}})
     assert found(edit(old, {"spec.resources.requests.storage": "6Gi"}), old) == ["spec Forbidden"]
-    for size, problems in (
+    for size, errors in (
         ("6Gi", []),
         ("4Gi", []),
         ("3Gi", ["spec.resources.requests.storage Forbidden"]),
         ("1Gi", ["spec.resources.requests.storage Forbidden"]),
     ):
-        assert found(edit(bound, {"spec.resources.requests.storage": size}), bound) == problems
+        assert found(edit(bound, {"spec.resources.requests.storage": size}), bound) == errors
 
 
 def test_a_claim_must_ask_for_something() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation import Problem, Write, prepare
-from plimsoll.apiserver.validation.field_errors import Path, required
+from plimsoll.apiserver.validation import FieldError, Write, prepare
+from plimsoll.apiserver.validation.field_errors import FieldPath, required
 from plimsoll.apiserver.validation.pod import strategies
-from plimsoll.apiserver.validation.validated_cache import Key, Verdicts
+from plimsoll.apiserver.validation.validated_cache import Key, ValidatedCache
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.full_objects import live_pod, make_pod
 from tests.unit.apiserver.validation.objects import (
@@ -29,7 +29,7 @@ from tests.unit.apiserver.validation.objects import (
 )
 from tests.unit.apiserver.validation.test_fuzz import _damage
 
-BAD = required(Path("x"))
+BAD = required(FieldPath("x"))
 
 
 def key(text: bytes = b"a", gates: Gates | None = None) -> Key:
@@ -39,40 +39,40 @@ def key(text: bytes = b"a", gates: Gates | None = None) -> Key:
 class Counted:
     """A check that counts how often it is begun."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *errors: FieldError) -> None:
         self.begun = 0
-        self._problems = problems
+        self._problems = errors
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[FieldError]:
         self.begun += 1
         return iter(self._problems)
 
 
 def test_what_was_fine_is_not_checked_again() -> None:
-    verdicts, check = Verdicts(), Counted()
+    verdicts, check = ValidatedCache(), Counted()
     for _ in range(3):
-        assert list(verdicts.check(key(), check)) == []
+        assert list(verdicts.validate(key(), check)) == []
     assert check.begun == 1
-    assert list(verdicts.check(key(b"b"), check)) == []
-    assert list(verdicts.check(key(gates=Gates.upstream()), check)) == []
+    assert list(verdicts.validate(key(b"b"), check)) == []
+    assert list(verdicts.validate(key(gates=Gates.upstream()), check)) == []
     assert check.begun == 3
 
 
 def test_what_has_problems_is_checked_each_time() -> None:
-    verdicts, check = Verdicts(), Counted(BAD, BAD)
-    assert list(verdicts.check(key(), check)) == [BAD, BAD]
-    assert next(verdicts.check(key(), check)) == BAD  # not read to the end
-    assert list(verdicts.check(key(), check)) == [BAD, BAD]
+    verdicts, check = ValidatedCache(), Counted(BAD, BAD)
+    assert list(verdicts.validate(key(), check)) == [BAD, BAD]
+    assert next(verdicts.validate(key(), check)) == BAD  # not read to the end
+    assert list(verdicts.validate(key(), check)) == [BAD, BAD]
     assert (check.begun, len(verdicts)) == (3, 0)
 
 
 def test_the_memory_is_bounded() -> None:
-    verdicts, check = Verdicts(most=3, longest=10), Counted()
+    verdicts, check = ValidatedCache(most=3, longest=10), Counted()
     for number in range(20):
-        assert list(verdicts.check(key(b"%d" % number), check)) == []
+        assert list(verdicts.validate(key(b"%d" % number), check)) == []
         assert len(verdicts) <= 3
     before = len(verdicts)
-    assert list(verdicts.check(key(b"x" * 11), check)) == []
+    assert list(verdicts.validate(key(b"x" * 11), check)) == []
     assert len(verdicts) == before
 
 
@@ -87,12 +87,12 @@ def test_new_pods_are_judged_as_if_nothing_were_remembered(seed: int) -> None:
 
     def judge() -> Any:
         try:
-            return run(tree).problems
+            return run(tree).errors
         except DecodeError as error:
             return str(error)
 
     remembered = (judge(), judge())
-    strategies._FINE_SPECS._fine.clear()
+    strategies._VALIDATED_SPECS._fine.clear()
     assert remembered == (judge(),) * 2
 
 
@@ -125,7 +125,9 @@ def test_what_is_stored_already_is_as_good_as_its_copy(seed: int) -> None:
 
     def write(given: Any) -> Any:
         try:
-            return prepare(Write(tree["kind"], operation, given, NOW, old, subresource, old_settled=True))
+            return prepare(
+                Write(tree["kind"], operation, given, NOW, old, subresource, old_is_canonical=True)
+            )
         except DecodeError as error:
             return str(error)
 

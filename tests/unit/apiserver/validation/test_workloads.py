@@ -149,7 +149,7 @@ def test_a_template_leaves_to_the_pods_what_is_up_to_them() -> None:
 
 @pytest.mark.parametrize("kind", APPS)
 @pytest.mark.parametrize(
-    ("selector", "problems"),
+    ("selector", "errors"),
     [
         (None, ["spec.selector Required", "spec.template.metadata.labels Invalid"]),
         ({}, ["spec.selector Invalid"]),
@@ -168,18 +168,18 @@ def test_a_template_leaves_to_the_pods_what_is_up_to_them() -> None:
         ({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["x"]}]}, []),
     ],
 )
-def test_selectors_pick_the_pods_of_the_template(kind: str, selector: Any, problems: list[str]) -> None:
+def test_selectors_pick_the_pods_of_the_template(kind: str, selector: Any, errors: list[str]) -> None:
     if kind == "DaemonSet" and selector is None:
-        problems = problems[1:]
-    assert found(minimal(kind, {"spec.selector": selector})) == problems
+        errors = errors[1:]
+    assert found(minimal(kind, {"spec.selector": selector})) == errors
 
 
 @pytest.mark.parametrize("kind", APPS)
 def test_selectors_stay(kind: str) -> None:
     old = made(kind)
     both = {"spec.selector": {"matchLabels": {"a": "b"}}, "spec.template.metadata.labels": {"a": "b"}}
-    problems = found(edit(old, both), old)
-    assert problems == (["spec Forbidden"] if kind == "StatefulSet" else ["spec.selector Invalid"])
+    errors = found(edit(old, both), old)
+    assert errors == (["spec Forbidden"] if kind == "StatefulSet" else ["spec.selector Invalid"])
     more = edit(old, {"spec.template.metadata.labels": {**LABELS, "b": "c"}})
     assert found(more, old) == []
     assert found(edit(old, {"spec.template.metadata.labels": {"b": "c"}}), old) == [
@@ -190,10 +190,10 @@ def test_selectors_stay(kind: str) -> None:
 def test_selectors_that_cannot_be_read() -> None:
     bad = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     for kind in APPS:
-        problems = ["spec.selector.matchExpressions[0].operator Invalid"]
+        errors = ["spec.selector.matchExpressions[0].operator Invalid"]
         if kind != "DaemonSet":
-            problems = ["spec.selector Invalid", *problems]
-        assert found(minimal(kind, {"spec.selector": bad})) == problems
+            errors = ["spec.selector Invalid", *errors]
+        assert found(minimal(kind, {"spec.selector": bad})) == errors
 
 
 def test_a_replication_controller_selects_its_own_pods() -> None:
@@ -211,7 +211,7 @@ def test_a_replication_controller_selects_its_own_pods() -> None:
 
 @pytest.mark.parametrize("kind", [*APPS, "ReplicationController", "PodTemplate"])
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"spec": {}}, ["spec.containers Required"]),
         ({"metadata.labels": {**LABELS, "x": "?"}}, ["labels Invalid"]),
@@ -232,12 +232,12 @@ def test_a_replication_controller_selects_its_own_pods() -> None:
     ],
 )
 def test_a_template_that_no_pod_could_be_made_from(
-    kind: str, changes: dict[str, Any], problems: list[str]
+    kind: str, changes: dict[str, Any], errors: list[str]
 ) -> None:
     path = _template(kind)
     tree = minimal(kind, {f"{path}.{name}": value for name, value in changes.items()})
-    assert [problem for problem in found(tree) if problem.startswith(path)] == [
-        f"{path}.{problem}" for problem in problems
+    assert [error for error in found(tree) if error.startswith(path)] == [
+        f"{path}.{error}" for error in errors
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_stored_template_may_keep_what_a_new_one_may_not_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "problems"),
+    ("strategy", "errors"),
     [
         ({"type": "Recreate", "rollingUpdate": {}}, [".rollingUpdate Forbidden"]),
         ({"type": "Sometimes"}, [" NotSupported"]),
@@ -278,13 +278,13 @@ def test_a_stored_template_may_keep_what_a_new_one_may_not_have() -> None:
         ({"rollingUpdate": {"maxSurge": -1}}, [".rollingUpdate.maxSurge Invalid"]),
     ],
 )
-def test_strategies_of_deployments(strategy: Any, problems: list[str]) -> None:
+def test_strategies_of_deployments(strategy: Any, errors: list[str]) -> None:
     tree = minimal("Deployment", {"spec.strategy": strategy})
-    assert found(tree) == [f"spec.strategy{problem}" for problem in problems]
+    assert found(tree) == [f"spec.strategy{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "problems"),
+    ("strategy", "errors"),
     [
         ({"type": "OnDelete"}, []),
         ({"type": "Sometimes"}, [" NotSupported"]),
@@ -294,13 +294,13 @@ def test_strategies_of_deployments(strategy: Any, problems: list[str]) -> None:
         ({"rollingUpdate": {"maxUnavailable": "30%"}}, []),
     ],
 )
-def test_strategies_of_daemon_sets(strategy: Any, problems: list[str]) -> None:
+def test_strategies_of_daemon_sets(strategy: Any, errors: list[str]) -> None:
     tree = minimal("DaemonSet", {"spec.updateStrategy": strategy})
-    assert found(tree) == [f"spec.updateStrategy{problem}" for problem in problems]
+    assert found(tree) == [f"spec.updateStrategy{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "problems"),
+    ("strategy", "errors"),
     [
         ({"type": "OnDelete"}, []),
         ({"type": "OnDelete", "rollingUpdate": {}}, [".rollingUpdate Invalid"]),
@@ -311,16 +311,16 @@ def test_strategies_of_daemon_sets(strategy: Any, problems: list[str]) -> None:
         ({"rollingUpdate": {"maxUnavailable": 2}}, []),
     ],
 )
-def test_strategies_of_stateful_sets(strategy: Any, problems: list[str]) -> None:
+def test_strategies_of_stateful_sets(strategy: Any, errors: list[str]) -> None:
     tree = minimal("StatefulSet", {"spec.updateStrategy": strategy})
-    assert found(tree) == [f"spec.updateStrategy{problem}" for problem in problems]
+    assert found(tree) == [f"spec.updateStrategy{error}" for error in errors]
 
 
 def test_numbers_are_not_negative() -> None:
     numbers = {f"spec.{name}": -1 for name in ("replicas", "minReadySeconds")}
     for kind in (*APPS, "ReplicationController"):
-        problems = ["spec.minReadySeconds Invalid", "spec.replicas Invalid"]
-        wanted = problems[:1] if kind == "DaemonSet" else problems
+        errors = ["spec.minReadySeconds Invalid", "spec.replicas Invalid"]
+        wanted = errors[:1] if kind == "DaemonSet" else errors
         assert found(minimal(kind, numbers)) == wanted
     assert found(minimal("Deployment", {"spec.progressDeadlineSeconds": 5, "spec.minReadySeconds": 5})) == [
         "spec.progressDeadlineSeconds Invalid"
@@ -346,7 +346,7 @@ def test_wrong_types_are_no_workloads(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problems"),
+    ("changes", "errors"),
     [
         ({"spec.replicas": 3}, []),
         ({"spec.template.spec.containers.0.image": "new"}, []),
@@ -360,9 +360,9 @@ def test_wrong_types_are_no_workloads(changes: dict[str, Any]) -> None:
         ({"spec.volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {}}]}, ["spec Forbidden"]),
     ],
 )
-def test_a_stateful_set_stays_what_it_is(changes: dict[str, Any], problems: list[str]) -> None:
+def test_a_stateful_set_stays_what_it_is(changes: dict[str, Any], errors: list[str]) -> None:
     old = made("StatefulSet", {"spec.serviceName": "s"})
-    assert found(edit(old, changes), old) == problems
+    assert found(edit(old, changes), old) == errors
 
 
 def test_pods_of_a_stateful_set_have_volumes_and_names_of_their_own() -> None:

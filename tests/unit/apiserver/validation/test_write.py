@@ -11,7 +11,7 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.validation import Write, prepare
-from plimsoll.apiserver.validation.write import PROBLEMS_MAX
+from plimsoll.apiserver.validation.write import ERRORS_MAX
 from plimsoll.errors import DecodeError, InputError
 from tests.unit.apiserver.validation.objects import (
     GONE,
@@ -86,7 +86,7 @@ def test_mappings_get_a_multiplier() -> None:
 def test_stored_objects_get_defaults_too() -> None:
     old = stored(claim())
     filled = edit(old, {"spec": run(claim()).tree["spec"]})
-    assert run(filled, old).problems == ()
+    assert run(filled, old).errors == ()
 
 
 # -- spelling
@@ -125,7 +125,7 @@ def test_null_is_absent() -> None:
         },
     )
     prepared = run(tree)
-    assert prepared.problems == ()
+    assert prepared.errors == ()
     assert prepared.tree["spec"]["devices"][0] == {"name": "d", "attributes": {"a": {"int": 1}}}
     assert "labels" not in prepared.tree["metadata"]
 
@@ -264,14 +264,14 @@ def test_the_time_of_a_write_has_a_zone() -> None:
 
 
 def test_an_empty_stored_object_is_a_stored_object() -> None:
-    assert any(p.field == "metadata.resourceVersion" for p in run(slice_(), {}).problems)
+    assert any(p.field == "metadata.resourceVersion" for p in run(slice_(), {}).errors)
 
 
 def test_huge_objects_cost_little() -> None:
     devices = [{"name": "d"}] * 200_000
-    assert len(run(edit(slice_(), {"spec.devices": devices})).problems) == 1
+    assert len(run(edit(slice_(), {"spec.devices": devices})).errors) == 1
     claims = [{"name": f"c{i}"} for i in range(20_000)]
     tree = edit(pod(), {"spec.containers.0.resources.claims": claims, "spec.resourceClaims": []})
-    problems = run(tree).problems
-    assert len(problems) == PROBLEMS_MAX
-    assert max(len(problem.detail) for problem in problems) < 200
+    errors = run(tree).errors
+    assert len(errors) == ERRORS_MAX
+    assert max(len(error.detail) for error in errors) < 200

@@ -6,21 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.names import dns_subdomain
-from plimsoll.apiserver.validation.equality import same
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_supported, required
+from plimsoll.apiserver.validation.equality import semantic_equal
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    invalid,
+    not_supported,
+    required,
+)
 from plimsoll.apiserver.validation.generic_kinds.access_view import (
-    CertificateRequest,
+    CertificateSigningRequest,
     RoleBinding,
     ServiceAccount,
     Subject,
 )
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_empty
-from plimsoll.apiserver.validation.name_formats import check_format
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
+from plimsoll.apiserver.validation.name_formats import validate_format
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.write_context import WriteContext
 
 _GROUP = "rbac.authorization.k8s.io"
-_ROLE = Path("roleRef")
+_ROLE = FieldPath("roleRef")
 _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 _DECISIONS = ("Approved", "Denied")
 
@@ -28,23 +34,25 @@ _DECISIONS = ("Approved", "Denied")
 # -- RoleBinding and ClusterRoleBinding
 
 
-def _fill_binding(tree: Tree) -> None:
-    fill_empty(tree.setdefault("roleRef", {}), apiGroup=_GROUP)
+def _set_binding_defaults(tree: Tree) -> None:
+    default_if_empty(tree.setdefault("roleRef", {}), apiGroup=_GROUP)
     for subject in tree.get("subjects", ()):
         if subject.get("kind") in ("User", "Group"):
-            fill_empty(subject, apiGroup=_GROUP)
+            default_if_empty(subject, apiGroup=_GROUP)
 
 
-def _check_binding(job: Job[RoleBinding]) -> Problems:
-    yield from _check_role(job, ("Role", "ClusterRole"), anywhere=False)
+def _validate_binding(write: WriteContext[RoleBinding]) -> FieldErrors:
+    yield from _validate_role(write, ("Role", "ClusterRole"), anywhere=False)
 
 
-def _check_cluster_binding(job: Job[RoleBinding]) -> Problems:
-    yield from _check_role(job, ("ClusterRole",), anywhere=True)
+def _validate_cluster_binding(write: WriteContext[RoleBinding]) -> FieldErrors:
+    yield from _validate_role(write, ("ClusterRole",), anywhere=True)
 
 
-def _check_role(job: Job[RoleBinding], kinds: tuple[str, ...], *, anywhere: bool) -> Problems:
-    binding = job.decode()
+def _validate_role(
+    write: WriteContext[RoleBinding], kinds: tuple[str, ...], *, anywhere: bool
+) -> FieldErrors:
+    binding = write.new
     role = binding.role_ref
     if role.api_group != _GROUP:
         yield not_supported(_ROLE.child("apiGroup"), role.api_group, (_GROUP,))
@@ -52,13 +60,13 @@ def _check_role(job: Job[RoleBinding], kinds: tuple[str, ...], *, anywhere: bool
         yield not_supported(_ROLE.child("kind"), role.kind, kinds)
     if not role.name:
         yield required(_ROLE.child("name"))
-    for place, subject in enumerate(binding.subjects):
-        yield from _check_subject(subject, Path("subjects").index(place), anywhere=anywhere)
-    if not job.creates and not same(job.old.role_ref, role):
+    for index, subject in enumerate(binding.subjects):
+        yield from _validate_subject(subject, FieldPath("subjects").index(index), anywhere=anywhere)
+    if not write.is_create and not semantic_equal(write.old.role_ref, role):
         yield invalid(_ROLE, None, "cannot change roleRef")
 
 
-def _check_subject(subject: Subject, path: Path, *, anywhere: bool) -> Problems:
+def _validate_subject(subject: Subject, path: FieldPath, *, anywhere: bool) -> FieldErrors:
     group = "" if subject.kind == "ServiceAccount" else _GROUP
     if not subject.name:
         yield required(path.child("name"))
@@ -67,7 +75,7 @@ def _check_subject(subject: Subject, path: Path, *, anywhere: bool) -> Problems:
         return
     if subject.kind == "ServiceAccount":
         if subject.name:
-            yield from check_format(subject.name, path.child("name"), dns_subdomain)
+            yield from validate_format(subject.name, path.child("name"), dns_subdomain)
         if anywhere and not subject.namespace:
             yield required(path.child("namespace"))
     if subject.api_group != group:
@@ -77,55 +85,55 @@ def _check_subject(subject: Subject, path: Path, *, anywhere: bool) -> Problems:
 # -- ServiceAccount
 
 
-def _settle_account(job: Job[ServiceAccount]) -> None:
+def _normalize_account(write: WriteContext[ServiceAccount]) -> None:
     """A secret of an account is known by its name alone."""
-    secrets = job.tree.get("secrets")
+    secrets = write.tree.get("secrets")
     if secrets:
-        job.tree["secrets"] = [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]
+        write.tree["secrets"] = [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]
 
 
 # -- CertificateSigningRequest
 
 
-def _settle_request(job: Job[CertificateRequest]) -> None:
+def _normalize_request(write: WriteContext[CertificateSigningRequest]) -> None:
     """A request stays what it was when it was made."""
-    if not job.creates:
-        job.take_back("spec")
+    if not write.is_create:
+        write.restore_fields("spec")
 
 
-def _settle_request_status(job: Job[CertificateRequest], subresource: str) -> None:
+def _normalize_request_status(write: WriteContext[CertificateSigningRequest], subresource: str) -> None:
     """Approval is decided in one place (`approval`), what comes of it is written in the other (`status`)."""
-    status, old = job.tree.setdefault("status", {}), part(job.old_tree, "status")
+    status, old = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
     conditions = status.get("conditions", [])
     if subresource == "approval":
         status = copy_tree(old)
-        job.tree["status"] = status
+        write.tree["status"] = status
     else:
         decided = [one for one in old.get("conditions", ()) if one.get("type") in _DECISIONS]
         kept = [one for one in conditions if one.get("type") not in _DECISIONS]
         conditions = [*copy_tree(decided), *kept]
     for condition in conditions:
-        _note_time(condition, old.get("conditions", ()), job.now)
+        _note_time(condition, old.get("conditions", ()), write.now)
     if conditions:
         status["conditions"] = conditions
 
 
 def _note_time(condition: Tree, before: Any, now: str) -> None:
-    fill_empty(condition, lastUpdateTime=now)
+    default_if_empty(condition, lastUpdateTime=now)
     since = [
         one["lastTransitionTime"]
         for one in before
         if (one.get("type"), one.get("status")) == (condition.get("type"), condition.get("status"))
         and one.get("lastTransitionTime")
     ]
-    fill_empty(condition, lastTransitionTime=since[0] if since else now)
+    default_if_empty(condition, lastTransitionTime=since[0] if since else now)
 
 
-ACCESS_RULES: Mapping[str, Rules] = {
-    "RoleBinding": Rules(RoleBinding, _fill_binding, check=_check_binding),
-    "ClusterRoleBinding": Rules(RoleBinding, _fill_binding, check=_check_cluster_binding),
-    "ServiceAccount": Rules(ServiceAccount, prepare=_settle_account),
-    "CertificateSigningRequest": Rules(
-        CertificateRequest, prepare=_settle_request, prepare_status=_settle_request_status
+ACCESS_RULES: Mapping[str, KindRules] = {
+    "RoleBinding": KindRules(RoleBinding, _set_binding_defaults, validate=_validate_binding),
+    "ClusterRoleBinding": KindRules(RoleBinding, _set_binding_defaults, validate=_validate_cluster_binding),
+    "ServiceAccount": KindRules(ServiceAccount, prepare=_normalize_account),
+    "CertificateSigningRequest": KindRules(
+        CertificateSigningRequest, prepare=_normalize_request, prepare_status=_normalize_request_status
     ),
 }

@@ -25,7 +25,7 @@ class Secret(Wire, frozen=True):
     type: str = ""
 
 
-class RoleReference(Wire, frozen=True):
+class RoleRef(Wire, frozen=True):
     api_group: str = ""
     kind: str = ""
     name: str = ""
@@ -40,7 +40,7 @@ class Subject(Wire, frozen=True):
 
 class RoleBinding(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    role_ref: RoleReference = RoleReference()
+    role_ref: RoleRef = RoleRef()
     subjects: tuple[Subject, ...] = ()
 
 
@@ -53,17 +53,17 @@ class ServiceAccount(Wire, frozen=True):
     secrets: tuple[SecretReference, ...] = ()
 
 
-class RequestCondition(Wire, frozen=True):
+class CertificateSigningRequestCondition(Wire, frozen=True):
     type: str = ""
     status: str = ""
     last_update_time: str | None = None
     last_transition_time: str | None = None
 
 
-class RequestStatus(Wire, frozen=True):
-    conditions: tuple[RequestCondition, ...] = ()
+class CertificateSigningRequestStatus(Wire, frozen=True):
+    conditions: tuple[CertificateSigningRequestCondition, ...] = ()
 
 
-class CertificateRequest(Wire, frozen=True):
+class CertificateSigningRequest(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    status: RequestStatus = RequestStatus()
+    status: CertificateSigningRequestStatus = CertificateSigningRequestStatus()

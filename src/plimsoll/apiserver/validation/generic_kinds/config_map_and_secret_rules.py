@@ -13,25 +13,25 @@ from collections.abc import Iterable, Mapping
 from plimsoll.api import codec
 from plimsoll.api.names import byte_length
 from plimsoll.apiserver.validation.field_errors import (
-    WHOLE,
-    Path,
-    Problems,
+    OBJECT_ROOT,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     required,
     too_long,
 )
 from plimsoll.apiserver.validation.generic_kinds.access_view import ConfigMap, Secret
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_empty
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.name_formats import data_key
 from plimsoll.apiserver.validation.object_trees import Tree
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.write_context import WriteContext
 from plimsoll.errors import DecodeError, PlimsollError
 
 DATA_MAX = 1024 * 1024
 
-_DATA, _BINARY, _IMMUTABLE = Path("data"), Path("binaryData"), Path("immutable")
+_DATA, _BINARY, _IMMUTABLE = FieldPath("data"), FieldPath("binaryData"), FieldPath("immutable")
 _ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _FROZEN = "cannot be changed when `immutable` is set"
@@ -56,7 +56,7 @@ def read_bytes(text: str, field: str) -> bytes:
         raise DecodeError("must be base64", field) from None
 
 
-def _settle_bytes(tree: Tree, name: str) -> None:
+def _normalize_bytes(tree: Tree, name: str) -> None:
     values = tree.get(name, {})
     for key, text in values.items():
         values[key] = b64encode(read_bytes(text, f"{name}[{key}]")).decode()
@@ -70,64 +70,64 @@ def _size(texts: Iterable[str]) -> int:
 # -- ConfigMap
 
 
-def _fill_config_map(tree: Tree) -> None:
-    _settle_bytes(tree, "binaryData")
+def _set_config_map_defaults(tree: Tree) -> None:
+    _normalize_bytes(tree, "binaryData")
 
 
-def _check_config_map(job: Job[ConfigMap]) -> Problems:
-    config = job.decode()
-    if not job.creates and job.old.immutable:
-        old = job.old
+def _validate_config_map(write: WriteContext[ConfigMap]) -> FieldErrors:
+    config = write.new
+    if not write.is_create and write.old.immutable:
+        old = write.old
         if not config.immutable:
             yield forbidden(_IMMUTABLE, _FROZEN)
         if config.data != old.data:
             yield forbidden(_DATA, _FROZEN)
         if config.binary_data != old.binary_data:
             yield forbidden(_BINARY, _FROZEN)
-    yield from _check_keys(config.data, _DATA)
+    yield from _validate_keys(config.data, _DATA)
     for key in config.data:
         if key in config.binary_data:
             yield invalid(_DATA.key(key), key, "is a key of binaryData too")
-    yield from _check_keys(config.binary_data, _BINARY)
+    yield from _validate_keys(config.binary_data, _BINARY)
     if sum(map(byte_length, config.data.values())) + _size(config.binary_data.values()) > DATA_MAX:
-        yield too_long(WHOLE, DATA_MAX)
+        yield too_long(OBJECT_ROOT, DATA_MAX)
 
 
-def _check_keys(keys: Iterable[str], path: Path) -> Problems:
+def _validate_keys(keys: Iterable[str], path: FieldPath) -> FieldErrors:
     for key in keys:
-        for complaint in data_key(key):
-            yield invalid(path.key(key), key, complaint)
+        for message in data_key(key):
+            yield invalid(path.key(key), key, message)
 
 
 # -- Secret
 
 
-def _fill_secret(tree: Tree) -> None:
-    fill_empty(tree, type="Opaque")
-    _settle_bytes(tree, "data")
+def _set_secret_defaults(tree: Tree) -> None:
+    default_if_empty(tree, type="Opaque")
+    _normalize_bytes(tree, "data")
     texts = tree.pop("stringData", None)
     if texts:
         encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
         tree["data"] = {**tree.get("data", {}), **encoded}
 
 
-def _check_secret(job: Job[Secret]) -> Problems:
-    secret = job.decode()
-    if not job.creates:
-        old = job.old
+def _validate_secret(write: WriteContext[Secret]) -> FieldErrors:
+    secret = write.new
+    if not write.is_create:
+        old = write.old
         if secret.type != old.type:
-            yield invalid(Path("type"), secret.type, IMMUTABLE)
+            yield invalid(FieldPath("type"), secret.type, IMMUTABLE)
         if old.immutable and not secret.immutable:
             yield forbidden(_IMMUTABLE, _FROZEN)
         if old.immutable and secret.data != old.data:
             yield forbidden(_DATA, _FROZEN)
-    yield from _check_keys(secret.data, _DATA)
+    yield from _validate_keys(secret.data, _DATA)
     if _size(secret.data.values()) > DATA_MAX:
         yield too_long(_DATA, DATA_MAX)
-    yield from _check_type(secret)
+    yield from _validate_type(secret)
 
 
-def _check_type(secret: Secret) -> Problems:
+def _validate_type(secret: Secret) -> FieldErrors:
     """What a secret of a known type must hold."""
     for key in _NEEDED.get(secret.type, ()):
         if key not in secret.data or (key == "ssh-privatekey" and not secret.data[key]):
@@ -138,7 +138,7 @@ def _check_type(secret: Secret) -> Problems:
         for key in _SIGN_IN:
             yield required(_DATA.key(key))
     if secret.type == _ACCOUNT_TOKEN and not secret.metadata.annotations.get(_ACCOUNT_NAME):
-        yield required(Path("metadata").child("annotations").key(_ACCOUNT_NAME))
+        yield required(FieldPath("metadata").child("annotations").key(_ACCOUNT_NAME))
 
 
 def _is_json_object(text: str) -> bool:
@@ -149,7 +149,7 @@ def _is_json_object(text: str) -> bool:
     return tree is None or isinstance(tree, dict)
 
 
-DATA_RULES: Mapping[str, Rules] = {
-    "ConfigMap": Rules(ConfigMap, _fill_config_map, check=_check_config_map),
-    "Secret": Rules(Secret, _fill_secret, check=_check_secret),
+DATA_RULES: Mapping[str, KindRules] = {
+    "ConfigMap": KindRules(ConfigMap, _set_config_map_defaults, validate=_validate_config_map),
+    "Secret": KindRules(Secret, _set_secret_defaults, validate=_validate_secret),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
 
 _WORDS = frozenset(
     ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"),
@@ -41,9 +41,9 @@ def cron_schedule(text: str) -> list[str]:
         return [f"must have {len(_FIELDS)} fields, such as '*/5 * * * *', and has {len(fields)}"]
     for field, (name, least, most, words) in zip(fields, _FIELDS, strict=True):
         for entry in dict.fromkeys(field.split(",")):
-            complaint = _complain(entry, least, most, words) if entry else ""
-            if complaint:
-                return [f"{name}: {complaint}"]
+            message = _complain(entry, least, most, words) if entry else ""
+            if message:
+                return [f"{name}: {message}"]
     return []
 
 
@@ -68,19 +68,19 @@ def _number(word: str, words: dict[str, int]) -> int | None:
     return known if known is not None else int(word) if _NUMBER.fullmatch(word) else None
 
 
-def check_schedule(schedule: str, time_zone: str | None, path: Path, *, old: str = "") -> Problems:
+def validate_schedule(schedule: str, time_zone: str | None, path: FieldPath, *, old: str = "") -> FieldErrors:
     """A schedule; a time zone inside is let be only where the stored one (`old`) has one."""
     inside = "TZ" in schedule
     bare = schedule.partition(" ")[2].strip() if schedule.startswith(("TZ=", "CRON_TZ=")) else schedule
-    for complaint in cron_schedule(bare):
-        yield invalid(path, schedule, complaint)
+    for message in cron_schedule(bare):
+        yield invalid(path, schedule, message)
     if inside and "TZ" not in old:
         yield invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
     elif inside and time_zone is not None:
         yield invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 
 
-def check_time_zone(name: str | None, path: Path) -> Problems:
+def validate_time_zone(name: str | None, path: FieldPath) -> FieldErrors:
     """A name that a time zone can have; whether there is one of that name only its user knows."""
     if name is None:
         return

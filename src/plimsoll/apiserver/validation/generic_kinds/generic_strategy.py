@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.names import byte_length, dns_label, dns_subdomain
-from plimsoll.apiserver.validation.equality import same_tree
-from plimsoll.apiserver.validation.field_errors import Problems
-from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_of
-from plimsoll.apiserver.validation.metadata import check_metadata, check_metadata_update, reset_for_status
+from plimsoll.apiserver.validation.equality import trees_equal
+from plimsoll.apiserver.validation.field_errors import FieldErrors
+from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_for_kind
+from plimsoll.apiserver.validation.metadata import (
+    reset_for_status,
+    validate_metadata,
+    validate_metadata_update,
+)
 from plimsoll.apiserver.validation.name_formats import Format
-from plimsoll.apiserver.validation.object_trees import copy_tree, part
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
+from plimsoll.apiserver.validation.write_context import WriteContext
 
 _CRON_JOB_NAME_MAX = 52
 _STATUS_LIKE = ("approval", "status")
@@ -28,15 +32,15 @@ _HEAD = ("apiVersion", "kind", "metadata", "status")
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class KindTraits:
     """What the generic rules need to know of a kind.
 
-    `counted` says whether the generation grows; where it is not given the kind decides (`_UNCOUNTED`).
+    `has_generation` says whether the generation grows; where it is not given the kind decides (`_UNCOUNTED`).
     """
 
     namespaced: bool
     has_status: bool
-    counted: bool | None = None
+    has_generation: bool | None = None
 
 
 def path_segment(text: str) -> list[str]:
@@ -151,56 +155,58 @@ _WHOLE_STATUS = frozenset(
 )
 
 
-def prepare_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> None:
-    rules = rules_of(kind)
+def prepare_object(write: WriteContext[Any], kind: str, subresource: str, traits: KindTraits) -> None:
+    rules = rules_for_kind(kind)
     if traits.has_status and subresource in _STATUS_LIKE:
-        _prepare_status(job, kind)
-        rules.prepare_status(job, subresource)
+        _prepare_status(write, kind)
+        rules.prepare_status(write, subresource)
         return
-    if traits.has_status and job.creates:
-        job.tree["status"] = copy_tree(rules.first_status)
+    if traits.has_status and write.is_create:
+        write.tree["status"] = copy_tree(rules.initial_status)
     elif traits.has_status:
-        job.take_back("status")
-    rules.prepare(job)
-    if kind not in _UNCOUNTED if traits.counted is None else traits.counted:
-        before = part(job.old_tree, "metadata").get("generation", 0)
-        job.set_generation(1 if job.creates else before + _has_changed(job, kind))
-    elif kind in _COUNTED_LATER and not job.creates and _has_changed(job, kind):
-        job.set_generation(part(job.old_tree, "metadata").get("generation", 0) + 1)
+        write.restore_fields("status")
+    rules.prepare(write)
+    if kind not in _UNCOUNTED if traits.has_generation is None else traits.has_generation:
+        before = subtree(write.old_tree, "metadata").get("generation", 0)
+        write.set_generation(1 if write.is_create else before + _has_changed(write, kind))
+    elif kind in _COUNTED_LATER and not write.is_create and _has_changed(write, kind):
+        write.set_generation(subtree(write.old_tree, "metadata").get("generation", 0) + 1)
 
 
-def _prepare_status(job: Job[Any], kind: str) -> None:
+def _prepare_status(write: WriteContext[Any], kind: str) -> None:
     """Of all that is sent only the status is taken, and with some kinds the metadata."""
-    for name in [name for name in job.tree if name not in _HEAD]:
-        del job.tree[name]
-    job.take_back(*(name for name in job.old_tree if name not in _HEAD))
-    old_meta = copy_tree(part(job.old_tree, "metadata"))
+    for name in [name for name in write.tree if name not in _HEAD]:
+        del write.tree[name]
+    write.restore_fields(*(name for name in write.old_tree if name not in _HEAD))
+    old_meta = copy_tree(subtree(write.old_tree, "metadata"))
     if kind not in _WHOLE_STATUS:
-        reset_for_status(job.meta_tree(), old_meta)
+        reset_for_status(write.metadata_tree(), old_meta)
     elif kind == "Deployment":
-        job.meta_tree().pop("labels", None)
+        write.metadata_tree().pop("labels", None)
         if "labels" in old_meta:
-            job.meta_tree()["labels"] = old_meta["labels"]
+            write.metadata_tree()["labels"] = old_meta["labels"]
 
 
-def _has_changed(job: Job[Any], kind: str) -> bool:
+def _has_changed(write: WriteContext[Any], kind: str) -> bool:
     tree, old = (
         {name: value for name, value in whole.items() if name not in _HEAD}
-        for whole in (job.tree, job.old_tree)
+        for whole in (write.tree, write.old_tree)
     )
     counts = _COUNTED_METADATA.get(kind)
     if counts is not None:
-        tree[counts], old[counts] = (part(whole, "metadata", counts) for whole in (job.tree, job.old_tree))
-    return not same_tree(old, tree)
+        tree[counts], old[counts] = (
+            subtree(whole, "metadata", counts) for whole in (write.tree, write.old_tree)
+        )
+    return not trees_equal(old, tree)
 
 
-def check_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> Problems:
+def validate_object(write: WriteContext[Any], kind: str, subresource: str, traits: KindTraits) -> FieldErrors:
     names, free = NAMES.get(kind, dns_subdomain), kind in _FREE_FINALIZERS
-    if job.creates:
-        yield from check_metadata(
-            job.metadata(), namespaced=traits.namespaced, names=names, free_finalizers=free
+    if write.is_create:
+        yield from validate_metadata(
+            write.metadata, namespaced=traits.namespaced, names=names, free_finalizers=free
         )
     else:
-        yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=free)
+        yield from validate_metadata_update(write.metadata, write.old_metadata, free_finalizers=free)
     if subresource not in _STATUS_LIKE:
-        yield from rules_of(kind).check(job)
+        yield from rules_for_kind(kind).validate(write)

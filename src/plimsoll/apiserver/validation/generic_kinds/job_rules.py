@@ -11,27 +11,34 @@ from collections.abc import Mapping
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.names import byte_length, dns_label
-from plimsoll.apiserver.validation.equality import same_tree, same_under
+from plimsoll.apiserver.validation.equality import trees_equal, trees_equal_as
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     invalid,
     not_supported,
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.generic_kinds.cron_schedule import check_schedule, check_time_zone
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_empty
-from plimsoll.apiserver.validation.generic_kinds.pod_template_rules import MISMATCH, check_template, selects
-from plimsoll.apiserver.validation.generic_kinds.workload_defaults import fill_cron_job, fill_job
+from plimsoll.apiserver.validation.generic_kinds.cron_schedule import validate_schedule, validate_time_zone
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
+from plimsoll.apiserver.validation.generic_kinds.pod_template_rules import (
+    SELECTOR_MISMATCH,
+    selector_matches,
+    validate_template,
+)
+from plimsoll.apiserver.validation.generic_kinds.workload_defaults import (
+    set_cron_job_defaults,
+    set_job_defaults,
+)
 from plimsoll.apiserver.validation.generic_kinds.workload_view import CronJob, Job, JobSpec, PodTemplateSpec
-from plimsoll.apiserver.validation.int_or_string import check_not_negative
-from plimsoll.apiserver.validation.label_selectors import check_selector, is_fine
+from plimsoll.apiserver.validation.int_or_string import validate_not_negative
+from plimsoll.apiserver.validation.label_selectors import is_valid, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
-from plimsoll.apiserver.validation.write_context import Job as Write
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.write_context import WriteContext
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _PREFIX = "batch.kubernetes.io/"
 _UID, _NAME = "controller-uid", "job-name"
 _NEVER_CHANGE = (
@@ -51,49 +58,51 @@ _MANAGED_BY_MAX = 63
 # -- Job
 
 
-def _prepare_job(write: Write[Job]) -> None:
+def _prepare_job(write: WriteContext[Job]) -> None:
     """A new job gets labels for its pods and a selector for them, unless its author brings both.
 
     Then a job without labels of its own gets those of its pods.
     """
-    spec, meta = write.tree["spec"], write.meta_tree()
-    if write.creates and not spec["manualSelector"]:
+    spec, meta = write.tree["spec"], write.metadata_tree()
+    if write.is_create and not spec["manualSelector"]:
         labels = spec["template"]["metadata"].setdefault("labels", {})
         for name, value in ((_NAME, meta.get("name", "")), (_UID, meta.get("uid", ""))):
             labels.setdefault(name, value)
             labels.setdefault(_PREFIX + name, value)
         selector = spec.setdefault("selector", {})
         selector.setdefault("matchLabels", {}).setdefault(_PREFIX + _UID, meta.get("uid", ""))
-    fill_empty(meta, labels=dict(spec["template"]["metadata"].get("labels", {})))
+    default_if_empty(meta, labels=dict(spec["template"]["metadata"].get("labels", {})))
     if not meta["labels"]:
         del meta["labels"]
 
 
-def _check_job(write: Write[Job]) -> Problems:
-    job = write.decode()
+def _validate_job(write: WriteContext[Job]) -> FieldErrors:
+    job = write.new
     spec = job.spec
     if not spec.manual_selector:
-        yield from _check_generated(job)
-    template, old = part(write.tree, "spec", "template"), None
-    if not write.creates:
-        old = part(write.old_tree, "spec", "template")
-    yield from _check_spec(spec, template, _SPEC, write.gates, old)
+        yield from _validate_generated(job)
+    template, old = subtree(write.tree, "spec", "template"), None
+    if not write.is_create:
+        old = subtree(write.old_tree, "spec", "template")
+    yield from _validate_spec(spec, template, _SPEC, write.gates, old)
     selector, path = spec.selector, _SPEC.child("selector")
     if selector is None:
         yield required(path)
-    yield from check_selector(selector, path)
-    if selector is None or (is_fine(selector) and not selects(selector, spec.template.metadata.labels)):
-        yield invalid(_SPEC.child("template", "metadata", "labels"), None, MISMATCH)
+    yield from validate_selector(selector, path)
+    if selector is None or (
+        is_valid(selector) and not selector_matches(selector, spec.template.metadata.labels)
+    ):
+        yield invalid(_SPEC.child("template", "metadata", "labels"), None, SELECTOR_MISMATCH)
     if spec.completion_mode == "Indexed" and spec.completions:
         longest = f"{job.metadata.name}-{spec.completions - 1}"
         if dns_label(longest):
             detail = f"cannot be the name of a job with indexes: its pods would be called up to {longest}"
-            yield invalid(Path("metadata").child("name"), job.metadata.name, detail)
-    if not write.creates:
-        yield from _check_job_update(write)
+            yield invalid(FieldPath("metadata").child("name"), job.metadata.name, detail)
+    if not write.is_create:
+        yield from _validate_job_update(write)
 
 
-def _check_generated(job: Job) -> Problems:
+def _validate_generated(job: Job) -> FieldErrors:
     """What was generated must not have been contradicted."""
     if job.spec.selector is None:
         return
@@ -108,11 +117,13 @@ def _check_generated(job: Job) -> Problems:
             yield required(path.key(name), f"must be {value!r}")
         elif labels[name] != value:
             yield invalid(path.key(name), labels[name], f"must be {value!r}")
-    if is_fine(job.spec.selector) and not selects(job.spec.selector, wanted):
+    if is_valid(job.spec.selector) and not selector_matches(job.spec.selector, wanted):
         yield invalid(_SPEC.child("selector"), None, "`selector` not auto-generated")
 
 
-def _check_spec(spec: JobSpec, template: Tree, path: Path, gates: Gates, old: Tree | None) -> Problems:
+def _validate_spec(
+    spec: JobSpec, template: Tree, path: FieldPath, gates: Gates, old: Tree | None
+) -> FieldErrors:
     """What jobs share with the templates of jobs."""
     for name, value in (
         ("parallelism", spec.parallelism),
@@ -123,18 +134,18 @@ def _check_spec(spec: JobSpec, template: Tree, path: Path, gates: Gates, old: Tr
         ("backoffLimitPerIndex", spec.backoff_limit_per_index),
         ("maxFailedIndexes", spec.max_failed_indexes),
     ):
-        yield from check_not_negative(value, path.child(name))
+        yield from validate_not_negative(value, path.child(name))
     if spec.managed_by is not None and byte_length(spec.managed_by) > _MANAGED_BY_MAX:
         yield too_long(path.child("managedBy"), _MANAGED_BY_MAX)
-    yield from _check_indexes(spec, path)
+    yield from _validate_indexes(spec, path)
     policy, allowed = spec.pod_replacement_policy, _REPLACEMENTS[: 1 if spec.pod_failure_policy else 2]
     if policy is not None and policy not in allowed:
         yield not_supported(path.child("podReplacementPolicy"), policy, allowed)
-    yield from check_template(template, path.child("template"), gates, old)
-    yield from _check_ends(spec.template, path.child("template", "spec", "restartPolicy"), spec)
+    yield from validate_template(template, path.child("template"), gates, old)
+    yield from _validate_ends(spec.template, path.child("template", "spec", "restartPolicy"), spec)
 
 
-def _check_indexes(spec: JobSpec, path: Path) -> Problems:
+def _validate_indexes(spec: JobSpec, path: FieldPath) -> FieldErrors:
     mode, per_index, failed = spec.completion_mode, spec.backoff_limit_per_index, spec.max_failed_indexes
     if failed is not None and per_index is None:
         yield required(path.child("backoffLimitPerIndex"), "must be given when maxFailedIndexes is")
@@ -154,7 +165,7 @@ def _check_indexes(spec: JobSpec, path: Path) -> Problems:
             yield invalid(path.child("parallelism"), spec.parallelism, detail)
 
 
-def _check_ends(template: PodTemplateSpec, path: Path, spec: JobSpec) -> Problems:
+def _validate_ends(template: PodTemplateSpec, path: FieldPath, spec: JobSpec) -> FieldErrors:
     """A pod of a job comes to an end."""
     policy = template.spec.restart_policy
     if policy in ("", "Always"):
@@ -165,8 +176,8 @@ def _check_ends(template: PodTemplateSpec, path: Path, spec: JobSpec) -> Problem
         yield invalid(path, policy, "must be Never when podFailurePolicy is given")
 
 
-def _check_job_update(write: Write[Job]) -> Problems:
-    now, before = part(write.tree, "spec"), part(write.old_tree, "spec")
+def _validate_job_update(write: WriteContext[Job]) -> FieldErrors:
+    now, before = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     if now.get("completions") != before.get("completions"):
         at = _SPEC.child("completions")
         if now.get("completionMode") != "Indexed":
@@ -174,14 +185,14 @@ def _check_job_update(write: Write[Job]) -> Problems:
         elif now.get("completions") not in (None, now.get("parallelism")):
             yield invalid(at, now["completions"], "can only be changed together with spec.parallelism")
     for name in _NEVER_CHANGE:
-        if not same_tree(before.get(name), now.get(name)):
+        if not trees_equal(before.get(name), now.get(name)):
             yield invalid(_SPEC.child(name), None, IMMUTABLE)
-    templates, at = (part(before, "template"), part(now, "template")), _SPEC.child("template")
+    templates, at = (subtree(before, "template"), subtree(now, "template")), _SPEC.child("template")
     if before.get("suspend"):
         at = at.child("spec")
-        started = "startTime" in part(write.old_tree, "status")
+        started = "startTime" in subtree(write.old_tree, "status")
         templates = _settled(templates[0], not started), _settled(templates[1], not started)
-    if not same_under(PodTemplateSpec, *templates):
+    if not trees_equal_as(PodTemplateSpec, *templates):
         yield invalid(at, None, IMMUTABLE)
 
 
@@ -194,10 +205,10 @@ def _settled(template: Tree, placement: bool) -> Tree:
             container.pop("resources", None)
     if placement:
         for name in ("annotations", "labels"):
-            part(tree, "metadata").pop(name, None)
+            subtree(tree, "metadata").pop(name, None)
         for name in ("nodeSelector", "tolerations", "schedulingGates"):
             spec.pop(name, None)
-        part(spec, "affinity").pop("nodeAffinity", None)
+        subtree(spec, "affinity").pop("nodeAffinity", None)
         if not spec.get("affinity"):
             spec.pop("affinity", None)
     return tree
@@ -206,22 +217,22 @@ def _settled(template: Tree, placement: bool) -> Tree:
 # -- CronJob
 
 
-def _check_cron_job(write: Write[CronJob]) -> Problems:
-    spec = write.decode().spec
-    before = None if write.creates else write.old.spec
+def _validate_cron_job(write: WriteContext[CronJob]) -> FieldErrors:
+    spec = write.new.spec
+    before = None if write.is_create else write.old.spec
     if not spec.schedule:
         yield required(_SPEC.child("schedule"))
     else:
         old = "" if before is None else before.schedule
-        yield from check_schedule(spec.schedule, spec.time_zone, _SPEC.child("schedule"), old=old)
-    yield from check_not_negative(spec.starting_deadline_seconds, _SPEC.child("startingDeadlineSeconds"))
+        yield from validate_schedule(spec.schedule, spec.time_zone, _SPEC.child("schedule"), old=old)
+    yield from validate_not_negative(spec.starting_deadline_seconds, _SPEC.child("startingDeadlineSeconds"))
     if before is None or before.time_zone != spec.time_zone:
-        yield from check_time_zone(spec.time_zone, _SPEC.child("timeZone"))
+        yield from validate_time_zone(spec.time_zone, _SPEC.child("timeZone"))
     if spec.concurrency_policy not in _POLICIES:
         yield not_supported(_SPEC.child("concurrencyPolicy"), spec.concurrency_policy, _POLICIES)
     path, inner = _SPEC.child("jobTemplate", "spec"), spec.job_template.spec
     template, stored = (_job_template(tree) for tree in (write.tree, write.old_tree))
-    yield from _check_spec(inner, template, path, write.gates, None if write.creates else stored)
+    yield from _validate_spec(inner, template, path, write.gates, None if write.is_create else stored)
     if inner.selector is not None:
         yield invalid(path.child("selector"), None, "`selector` will be auto-generated")
     if inner.manual_selector:
@@ -230,14 +241,14 @@ def _check_cron_job(write: Write[CronJob]) -> Problems:
         ("successfulJobsHistoryLimit", spec.successful_jobs_history_limit),
         ("failedJobsHistoryLimit", spec.failed_jobs_history_limit),
     ):
-        yield from check_not_negative(limit, _SPEC.child(name))
+        yield from validate_not_negative(limit, _SPEC.child(name))
 
 
 def _job_template(tree: Tree) -> Tree:
-    return part(tree, "spec", "jobTemplate", "spec", "template")
+    return subtree(tree, "spec", "jobTemplate", "spec", "template")
 
 
-JOB_RULES: Mapping[str, Rules] = {
-    "Job": Rules(Job, fill_job, _prepare_job, _check_job),
-    "CronJob": Rules(CronJob, fill_cron_job, check=_check_cron_job),
+JOB_RULES: Mapping[str, KindRules] = {
+    "Job": KindRules(Job, set_job_defaults, _prepare_job, _validate_job),
+    "CronJob": KindRules(CronJob, set_cron_job_defaults, validate=_validate_cron_job),
 }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from plimsoll.apiserver.validation.generic_kinds.access_rules import ACCESS_RULES
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
 from plimsoll.apiserver.validation.generic_kinds.job_rules import JOB_RULES
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import PLAIN, Rules
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import DEFAULT_RULES, KindRules
 from plimsoll.apiserver.validation.generic_kinds.policy_rules import POLICY_RULES
 from plimsoll.apiserver.validation.generic_kinds.service_rules import SERVICE_RULES
 from plimsoll.apiserver.validation.generic_kinds.storage_rules import STORAGE_RULES
@@ -15,7 +15,7 @@ from plimsoll.apiserver.validation.generic_kinds.webhook_defaults import WEBHOOK
 from plimsoll.apiserver.validation.generic_kinds.workload_rules import WORKLOAD_RULES
 
 #: By kind; no two groups have kinds of the same name here.
-STORED_KINDS: Mapping[str, Rules] = {
+KIND_RULES: Mapping[str, KindRules] = {
     **WORKLOAD_RULES,
     **JOB_RULES,
     **SERVICE_RULES,
@@ -27,5 +27,5 @@ STORED_KINDS: Mapping[str, Rules] = {
 }
 
 
-def rules_of(kind: str) -> Rules:
-    return STORED_KINDS.get(kind, PLAIN)
+def rules_for_kind(kind: str) -> KindRules:
+    return KIND_RULES.get(kind, DEFAULT_RULES)

@@ -12,31 +12,35 @@ from itertools import chain
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import LabelSelector
-from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, forbidden
-from plimsoll.apiserver.validation.metadata import check_annotations, check_labels
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
-from plimsoll.apiserver.validation.pod.annotations import check_agreement
-from plimsoll.apiserver.validation.pod.claims import check_pod_spec
-from plimsoll.apiserver.validation.pod.defaults import open_on_host
-from plimsoll.apiserver.validation.pod.pod_view import WholePod
-from plimsoll.apiserver.validation.pod.spec import NOTHING, check_spec, find_allowance
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation.field_errors import FieldError, FieldErrors, FieldPath, forbidden
+from plimsoll.apiserver.validation.metadata import validate_annotations, validate_labels
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.pod.annotations import validate_profile_annotations_match
+from plimsoll.apiserver.validation.pod.claims import validate_pod_spec
+from plimsoll.apiserver.validation.pod.defaults import set_host_ports
+from plimsoll.apiserver.validation.pod.pod_view import FullPod
+from plimsoll.apiserver.validation.pod.spec import STRICT, options_for_stored_pod, validate_spec
+from plimsoll.apiserver.validation.write_context import decode_view
 
-MISMATCH = "`selector` does not match template `labels`"
-_SPEC = Path("spec")
+SELECTOR_MISMATCH = "`selector` does not match template `labels`"
+_SPEC = FieldPath("spec")
 _INNER_METADATA = "metadata.annotations"
 
 
-def check_template(template: Tree, path: Path, gates: Gates, old: Tree | None = None) -> Problems:
+def validate_template(template: Tree, path: FieldPath, gates: Gates, old: Tree | None = None) -> FieldErrors:
     """A canonical template; `old` is the stored one, whose peculiarities may stay."""
     tree = _as_pod(template)
-    pod = look(tree, WholePod)
-    yield from check_labels(pod.metadata.labels, path.child("labels"))
-    yield from check_annotations(pod.metadata.annotations, path.child("annotations"))
-    allowed = NOTHING if old is None else find_allowance(look(_as_pod(old), WholePod))
-    of_pods = chain(check_pod_spec(pod, tree), check_spec(pod, gates, allowed), check_agreement(pod, _SPEC))
-    for problem in of_pods:
-        yield _inside(problem, path)
+    pod = decode_view(tree, FullPod)
+    yield from validate_labels(pod.metadata.labels, path.child("labels"))
+    yield from validate_annotations(pod.metadata.annotations, path.child("annotations"))
+    options = STRICT if old is None else options_for_stored_pod(decode_view(_as_pod(old), FullPod))
+    of_pods = chain(
+        validate_pod_spec(pod, tree),
+        validate_spec(pod, gates, options),
+        validate_profile_annotations_match(pod, _SPEC),
+    )
+    for error in of_pods:
+        yield _prefix_field(error, path)
     if pod.spec.ephemeral_containers:
         at = path.child("spec", "ephemeralContainers")
         yield forbidden(at, "cannot be given in a template, only added to a running pod")
@@ -44,25 +48,25 @@ def check_template(template: Tree, path: Path, gates: Gates, old: Tree | None = 
 
 def _as_pod(template: Tree) -> Tree:
     """The pod that stands for all that are made from a template; it has no name."""
-    given = part(template, "metadata")
+    given = subtree(template, "metadata")
     metadata = {name: given[name] for name in ("labels", "annotations") if name in given}
-    spec = part(template, "spec")
+    spec = subtree(template, "spec")
     if spec.get("hostNetwork"):  # what a template may leave open, a pod has
         spec = copy_tree(spec)
         for container in spec.get("containers", ()):
-            open_on_host(container)
+            set_host_ports(container)
     return {"metadata": metadata, "spec": spec}
 
 
-def _inside(problem: Problem, path: Path) -> Problem:
+def _prefix_field(error: FieldError, path: FieldPath) -> FieldError:
     """A problem of a pod as one of the template at this path."""
-    field = problem.field
+    field = error.field
     if field.startswith(_INNER_METADATA):
         field = field.removeprefix("metadata.")
-    return replace(problem, field=f"{path}.{field}")
+    return replace(error, field=f"{path}.{field}")
 
 
-def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether a selector that is in order picks these labels; one that asks for nothing picks all."""
     for key, value in selector.match_labels.items():
         if labels.get(key) != value:

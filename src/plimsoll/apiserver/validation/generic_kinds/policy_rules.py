@@ -7,47 +7,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_supported, required
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_missing
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    invalid,
+    not_supported,
+    required,
+)
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
 from plimsoll.apiserver.validation.generic_kinds.policy_view import (
-    Autoscaler,
-    Budget,
+    HorizontalPodAutoscaler,
     LimitRange,
+    PodDisruptionBudget,
     RuntimeClass,
 )
 from plimsoll.apiserver.validation.int_or_string import (
-    check_count_or_percentage,
-    check_not_above_all,
-    expect_int_or_string,
+    require_int_or_string,
+    validate_not_more_than_100_percent,
+    validate_positive_int_or_percent,
 )
-from plimsoll.apiserver.validation.label_selectors import check_selector, is_fine
+from plimsoll.apiserver.validation.label_selectors import is_valid, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
-from plimsoll.apiserver.validation.quantities import round_amounts
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.quantities import round_resource_list
+from plimsoll.apiserver.validation.write_context import WriteContext
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 
 # -- PodDisruptionBudget
 
 
-def _fill_budget(tree: Tree) -> None:
-    expect_int_or_string(tree.setdefault("spec", {}), "minAvailable", "maxUnavailable")
+def _set_budget_defaults(tree: Tree) -> None:
+    require_int_or_string(tree.setdefault("spec", {}), "minAvailable", "maxUnavailable")
 
 
-def _check_budget(job: Job[Budget]) -> Problems:
-    spec = job.decode().spec
+def _validate_budget(write: WriteContext[PodDisruptionBudget]) -> FieldErrors:
+    spec = write.new.spec
     amounts = (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable))
     if None not in (spec.min_available, spec.max_unavailable):
         yield invalid(_SPEC, None, "minAvailable and maxUnavailable cannot be both set")
     for name, value in amounts:
         if value is not None:
-            yield from check_count_or_percentage(value, _SPEC.child(name))
-            yield from check_not_above_all(value, _SPEC.child(name))
-    any_values = not job.creates and not is_fine(job.old.spec.selector)
-    yield from check_selector(spec.selector, _SPEC.child("selector"), any_values=any_values)
+            yield from validate_positive_int_or_percent(value, _SPEC.child(name))
+            yield from validate_not_more_than_100_percent(value, _SPEC.child(name))
+    allow_invalid_label_values = not write.is_create and not is_valid(write.old.spec.selector)
+    yield from validate_selector(
+        spec.selector, _SPEC.child("selector"), allow_invalid_label_values=allow_invalid_label_values
+    )
     policy = spec.unhealthy_pod_eviction_policy
     if policy is not None and policy not in _EVICTION_POLICIES:
         yield not_supported(_SPEC.child("unhealthyPodEvictionPolicy"), policy, _EVICTION_POLICIES)
@@ -66,54 +74,56 @@ _UP = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [_FOU
 _DOWN = {"selectPolicy": "Max", "policies": [_DOUBLE]}
 
 
-def _fill_autoscaler(tree: Tree) -> None:
+def _set_autoscaler_defaults(tree: Tree) -> None:
     spec = tree.setdefault("spec", {})
-    fill_missing(spec, minReplicas=1)
+    default_if_missing(spec, minReplicas=1)
     if not spec.get("metrics"):
         spec["metrics"] = [copy_tree(_CPU_AT_80)]
     if "behavior" in spec:
         for name, rules in (("scaleUp", _UP), ("scaleDown", _DOWN)):
-            fill_missing(spec["behavior"].setdefault(name, {}), **copy_tree(rules))
+            default_if_missing(spec["behavior"].setdefault(name, {}), **copy_tree(rules))
 
 
 # -- LimitRange
 
 
-def _fill_limit_range(tree: Tree) -> None:
+def _set_limit_range_defaults(tree: Tree) -> None:
     """A container's default limit is the maximum, and its default request the limit or the minimum."""
-    for item in part(tree, "spec").get("limits", ()):
+    for item in subtree(tree, "spec").get("limits", ()):
         if item.get("type") == "Container":
             limits = {**item.get("max", {}), **item.get("default", {})}
             requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
             item.update({k: v for k, v in (("default", limits), ("defaultRequest", requests)) if v})
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            round_amounts(item.get(name))
+            round_resource_list(item.get(name))
 
 
 # -- RuntimeClass
 
 
-def _fill_runtime_class(tree: Tree) -> None:
-    round_amounts(part(tree, "overhead").get("podFixed"))
+def _set_runtime_class_defaults(tree: Tree) -> None:
+    round_resource_list(subtree(tree, "overhead").get("podFixed"))
 
 
-def _check_runtime_class(job: Job[RuntimeClass]) -> Problems:
-    handler = job.decode().handler
+def _validate_runtime_class(write: WriteContext[RuntimeClass]) -> FieldErrors:
+    handler = write.new.handler
     if not handler:
-        yield required(Path("handler"))
-    if not job.creates and handler != job.old.handler:
-        yield invalid(Path("handler"), handler, IMMUTABLE)
+        yield required(FieldPath("handler"))
+    if not write.is_create and handler != write.old.handler:
+        yield invalid(FieldPath("handler"), handler, IMMUTABLE)
 
 
 _NO_DISRUPTIONS = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
 
-POLICY_RULES: Mapping[str, Rules] = {
-    "PodDisruptionBudget": Rules(Budget, _fill_budget, check=_check_budget, first_status=_NO_DISRUPTIONS),
-    "HorizontalPodAutoscaler": Rules(
-        Autoscaler,
-        _fill_autoscaler,
-        first_status={"desiredReplicas": 0, "currentMetrics": None},
+POLICY_RULES: Mapping[str, KindRules] = {
+    "PodDisruptionBudget": KindRules(
+        PodDisruptionBudget, _set_budget_defaults, validate=_validate_budget, initial_status=_NO_DISRUPTIONS
     ),
-    "LimitRange": Rules(LimitRange, _fill_limit_range),
-    "RuntimeClass": Rules(RuntimeClass, _fill_runtime_class, check=_check_runtime_class),
+    "HorizontalPodAutoscaler": KindRules(
+        HorizontalPodAutoscaler,
+        _set_autoscaler_defaults,
+        initial_status={"desiredReplicas": 0, "currentMetrics": None},
+    ),
+    "LimitRange": KindRules(LimitRange, _set_limit_range_defaults),
+    "RuntimeClass": KindRules(RuntimeClass, _set_runtime_class_defaults, validate=_validate_runtime_class),
 }

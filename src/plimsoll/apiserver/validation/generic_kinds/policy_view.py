@@ -13,16 +13,16 @@ from plimsoll.api.meta import Int32, IntOrString, LabelSelector, ObjectMeta, Wir
 from plimsoll.api.quantity import Quantity
 
 
-class BudgetSpec(Wire, frozen=True):
+class PodDisruptionBudgetSpec(Wire, frozen=True):
     min_available: IntOrString | None = None  #: a number or a percentage
     max_unavailable: IntOrString | None = None  #: a number or a percentage
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class Budget(Wire, frozen=True):
+class PodDisruptionBudget(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: BudgetSpec = BudgetSpec()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
 
 
 class MetricTarget(Wire, frozen=True):
@@ -34,7 +34,7 @@ class MetricSource(Wire, frozen=True):
     target: MetricTarget = MetricTarget()
 
 
-class Metric(Wire, frozen=True):
+class MetricSpec(Wire, frozen=True):
     """A metric of any type; each has a target."""
 
     object: MetricSource | None = None
@@ -56,16 +56,16 @@ class ScalingBehavior(Wire, frozen=True):
     scale_down: ScalingRules | None = None
 
 
-class AutoscalerSpec(Wire, frozen=True):
+class HorizontalPodAutoscalerSpec(Wire, frozen=True):
     min_replicas: Int32 | None = None
     max_replicas: Int32 = 0
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[MetricSpec, ...] = ()
     behavior: ScalingBehavior | None = None
 
 
-class Autoscaler(Wire, frozen=True):
+class HorizontalPodAutoscaler(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: AutoscalerSpec = AutoscalerSpec()
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
 
 
 class LimitRangeItem(Wire, frozen=True):
@@ -86,11 +86,11 @@ class LimitRange(Wire, frozen=True):
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
-class Overhead(Wire, frozen=True):
+class RuntimeClassOverhead(Wire, frozen=True):
     pod_fixed: ResourceList = {}
 
 
 class RuntimeClass(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     handler: str = ""
-    overhead: Overhead | None = None
+    overhead: RuntimeClassOverhead | None = None

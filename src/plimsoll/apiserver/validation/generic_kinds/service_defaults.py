@@ -9,11 +9,11 @@ DIFF: no addresses and no node ports are handed out; a service has those it was 
 
 from __future__ import annotations
 
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import fill_empty, fill_missing
-from plimsoll.apiserver.validation.generic_kinds.service_view import EndpointSlice, Service
-from plimsoll.apiserver.validation.int_or_string import expect_int_or_string
-from plimsoll.apiserver.validation.object_trees import Tree, part
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import default_if_empty, default_if_missing
+from plimsoll.apiserver.validation.generic_kinds.service_view import EndpointSlice, FullService
+from plimsoll.apiserver.validation.int_or_string import require_int_or_string
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.write_context import WriteContext
 
 HEADLESS = "None"
 _INSIDE = ("ClusterIP", "NodePort", "LoadBalancer")
@@ -23,33 +23,33 @@ _HOSTNAME = "kubernetes.io/hostname"
 _AFFINITY_SECONDS = 3 * 60 * 60
 
 
-def fill_service(tree: Tree) -> None:
+def set_service_defaults(tree: Tree) -> None:
     spec = tree.setdefault("spec", {})
-    fill_empty(spec, sessionAffinity="None", type="ClusterIP")
+    default_if_empty(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
-    config = part(spec, "sessionAffinityConfig", "clientIP")
+    config = subtree(spec, "sessionAffinityConfig", "clientIP")
     if spec["sessionAffinity"] == "ClientIP" and "timeoutSeconds" not in config:
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
     for port in spec.get("ports", ()):
-        fill_empty(port, protocol="TCP")
-        expect_int_or_string(port, "targetPort")
+        default_if_empty(port, protocol="TCP")
+        require_int_or_string(port, "targetPort")
         if not port.get("targetPort"):
             port["targetPort"] = port.get("port", 0)
-    if is_open(spec):
-        fill_empty(spec, externalTrafficPolicy="Cluster")
+    if is_externally_accessible(spec):
+        default_if_empty(spec, externalTrafficPolicy="Cluster")
     if spec["type"] in _INSIDE:
-        fill_missing(spec, internalTrafficPolicy="Cluster")
+        default_if_missing(spec, internalTrafficPolicy="Cluster")
     elif spec["type"] == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
     if spec["type"] == "LoadBalancer":
-        fill_missing(spec, allocateLoadBalancerNodePorts=True)
-        for ingress in part(tree, "status", "loadBalancer").get("ingress", ()):
+        default_if_missing(spec, allocateLoadBalancerNodePorts=True)
+        for ingress in subtree(tree, "status", "loadBalancer").get("ingress", ()):
             if ingress.get("ip"):
-                fill_missing(ingress, ipMode="VIP")
+                default_if_missing(ingress, ipMode="VIP")
 
 
-def is_open(spec: Tree) -> bool:
+def is_externally_accessible(spec: Tree) -> bool:
     """Whether a service can be reached from outside of the cluster."""
     kind = spec.get("type")
     return kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
@@ -62,38 +62,38 @@ def is_headless(spec: Tree) -> bool:
 # -- what belongs together
 
 
-def settle_service(job: Job[Service]) -> None:
-    spec = job.tree["spec"]
-    old = part(job.old_tree, "spec")
-    if not job.creates:
-        _forget(spec, old)
+def normalize_service(write: WriteContext[FullService]) -> None:
+    spec = write.tree["spec"]
+    old = subtree(write.old_tree, "spec")
+    if not write.is_create:
+        _drop_type_dependent_fields(spec, old)
         if spec["type"] != "LoadBalancer":
-            part(job.tree, "status").pop("loadBalancer", None)
-            job.tree.setdefault("status", {})["loadBalancer"] = {}
-        if _has_address(spec) and _has_address(old):
-            _carry(spec, old)
+            subtree(write.tree, "status").pop("loadBalancer", None)
+            write.tree.setdefault("status", {})["loadBalancer"] = {}
+        if _needs_cluster_ip(spec) and _needs_cluster_ip(old):
+            _patch_allocated_values(spec, old)
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
-    if _has_address(spec):
-        _settle_families(spec, old)
+    if _needs_cluster_ip(spec):
+        _normalize_families(spec, old)
 
 
-def _has_address(spec: Tree) -> bool:
+def _needs_cluster_ip(spec: Tree) -> bool:
     return spec.get("type") in _INSIDE
 
 
-def _forget(spec: Tree, old: Tree) -> None:
+def _drop_type_dependent_fields(spec: Tree, old: Tree) -> None:
     """Drop what the new type of a service has no use for, unless it was changed too and must be refused."""
     dropped: list[str] = []
-    if _has_address(old) and not _has_address(spec):
+    if _needs_cluster_ip(old) and not _needs_cluster_ip(spec):
         if spec.get("clusterIP") == old.get("clusterIP"):
             dropped += ["clusterIP", "clusterIPs"]
         dropped += ["ipFamilies", "ipFamilyPolicy"]
     if old.get("type") == "LoadBalancer" != spec["type"]:
         dropped += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
-    if _checks_health(old) and not _checks_health(spec):
+    if _needs_health_check_node_port(old) and not _needs_health_check_node_port(spec):
         dropped.append("healthCheckNodePort")
-    if is_open(old) and not is_open(spec):
+    if is_externally_accessible(old) and not is_externally_accessible(spec):
         dropped.append("externalTrafficPolicy")
     for name in dropped:
         if spec.get(name) == old.get(name):
@@ -105,11 +105,11 @@ def _forget(spec: Tree, old: Tree) -> None:
                 port.pop("nodePort", None)
 
 
-def _checks_health(spec: Tree) -> bool:
+def _needs_health_check_node_port(spec: Tree) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _carry(spec: Tree, old: Tree) -> None:
+def _patch_allocated_values(spec: Tree, old: Tree) -> None:
     """Who writes a service anew need not know the address it has."""
     if not spec.get("clusterIP") and old.get("clusterIP"):
         spec["clusterIP"] = old["clusterIP"]
@@ -121,15 +121,15 @@ def _carry(spec: Tree, old: Tree) -> None:
         spec["clusterIPs"] = [spec["clusterIP"]]
 
 
-def _settle_families(spec: Tree, old: Tree) -> None:
+def _normalize_families(spec: Tree, old: Tree) -> None:
     """IPv4 unless an address or the author says otherwise; both where anything may stand behind the name."""
     anything = is_headless(spec) and not spec.get("selector")
-    fill_missing(spec, ipFamilyPolicy="RequireDualStack" if anything else "SingleStack")
+    default_if_missing(spec, ipFamilyPolicy="RequireDualStack" if anything else "SingleStack")
     policy, families = spec["ipFamilyPolicy"], list(spec.get("ipFamilies", ()))
     if policy == "SingleStack" and families == old.get("ipFamilies"):
         families = families[:1]
-    for place, address in enumerate(spec.get("clusterIPs", ())):
-        if address != HEADLESS and place >= len(families):
+    for index, address in enumerate(spec.get("clusterIPs", ())):
+        if address != HEADLESS and index >= len(families):
             families.append(_FAMILIES[":" in address])
     if not families:
         families = [_FAMILIES[0]]
@@ -141,48 +141,49 @@ def _settle_families(spec: Tree, old: Tree) -> None:
 # -- endpoints
 
 
-def fill_endpoints(tree: Tree) -> None:
+def set_endpoints_defaults(tree: Tree) -> None:
     for subset in tree.get("subsets", ()):
         for port in subset.get("ports", ()):
-            fill_empty(port, protocol="TCP")
+            default_if_empty(port, protocol="TCP")
 
 
-def fill_endpoint_slice(tree: Tree) -> None:
+def set_endpoint_slice_defaults(tree: Tree) -> None:
     for port in tree.get("ports", ()):
-        fill_missing(port, name="", protocol="TCP")
+        default_if_missing(port, name="", protocol="TCP")
     for endpoint in tree.get("endpoints", ()):
-        fill_missing(endpoint, conditions={})
+        default_if_missing(endpoint, conditions={})
 
 
-def settle_endpoint_slice(job: Job[EndpointSlice]) -> None:
+def normalize_endpoint_slice(write: WriteContext[EndpointSlice]) -> None:
     """The topology of old clients is dropped; the node in it is kept where it was known before."""
-    if not job.creates and job.old_tree.get("endpoints") == job.tree.get("endpoints"):
+    if not write.is_create and write.old_tree.get("endpoints") == write.tree.get("endpoints"):
         return
     known = {
-        part(endpoint, "deprecatedTopology").get(_HOSTNAME) for endpoint in job.old_tree.get("endpoints", ())
+        subtree(endpoint, "deprecatedTopology").get(_HOSTNAME)
+        for endpoint in write.old_tree.get("endpoints", ())
     }
-    for endpoint in job.tree.get("endpoints", ()):
-        node = part(endpoint, "deprecatedTopology").get(_HOSTNAME)
+    for endpoint in write.tree.get("endpoints", ()):
+        node = subtree(endpoint, "deprecatedTopology").get(_HOSTNAME)
         if node and node in known:
-            fill_missing(endpoint, nodeName=node)
+            default_if_missing(endpoint, nodeName=node)
         endpoint.pop("deprecatedTopology", None)
 
 
 # -- policies
 
 
-def fill_network_policy(tree: Tree) -> None:
+def set_network_policy_defaults(tree: Tree) -> None:
     spec = tree.setdefault("spec", {})
     for name in ("ingress", "egress"):
         for rule in spec.get(name, ()):
             for port in rule.get("ports", ()):
-                fill_missing(port, protocol="TCP")
+                default_if_missing(port, protocol="TCP")
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    fill_missing(spec, podSelector={})
+    default_if_missing(spec, podSelector={})
 
 
-def fill_ingress_class(tree: Tree) -> None:
-    parameters = part(tree, "spec").get("parameters")
+def set_ingress_class_defaults(tree: Tree) -> None:
+    parameters = subtree(tree, "spec").get("parameters")
     if parameters is not None:
-        fill_missing(parameters, scope="Cluster")
+        default_if_missing(parameters, scope="Cluster")

@@ -9,44 +9,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.names import dns_label, dns_subdomain
-from plimsoll.apiserver.validation.addresses import check_address
+from plimsoll.apiserver.validation.addresses import validate_address
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
-    check_unique,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
     not_supported,
     required,
+    validate_unique,
 )
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
 from plimsoll.apiserver.validation.generic_kinds.service_defaults import (
     HEADLESS,
-    fill_endpoint_slice,
-    fill_endpoints,
-    fill_ingress_class,
-    fill_network_policy,
-    fill_service,
-    is_open,
-    settle_endpoint_slice,
-    settle_service,
+    is_externally_accessible,
+    normalize_endpoint_slice,
+    normalize_service,
+    set_endpoint_slice_defaults,
+    set_endpoints_defaults,
+    set_ingress_class_defaults,
+    set_network_policy_defaults,
+    set_service_defaults,
 )
 from plimsoll.apiserver.validation.generic_kinds.service_view import (
     Endpoints,
     EndpointSlice,
+    FullService,
+    FullServicePort,
+    FullServiceSpec,
     IngressClass,
     NetworkPolicy,
-    Service,
-    ServicePort,
-    ServiceSpec,
 )
-from plimsoll.apiserver.validation.metadata import IMMUTABLE, check_labels
-from plimsoll.apiserver.validation.name_formats import check_format, port_name, port_number
-from plimsoll.apiserver.validation.object_trees import part
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_labels
+from plimsoll.apiserver.validation.name_formats import port_name, port_number, validate_format
+from plimsoll.apiserver.validation.object_trees import subtree
+from plimsoll.apiserver.validation.write_context import WriteContext
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITIES = ("ClientIP", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -56,10 +56,10 @@ _TRAFFIC = ("Cluster", "Local")
 _AFFINITY_MAX = 24 * 60 * 60
 
 
-def _check_service(job: Job[Service]) -> Problems:
-    spec = job.decode().spec
-    if not job.creates:
-        yield from _check_address_stays(spec, job.old.spec)
+def _validate_service(write: WriteContext[FullService]) -> FieldErrors:
+    spec = write.new.spec
+    if not write.is_create:
+        yield from _validate_address_stays(spec, write.old.spec)
     headless = HEADLESS in spec.cluster_ips[:1]
     if not spec.ports and not headless and spec.type != "ExternalName":
         yield required(_SPEC.child("ports"))
@@ -67,21 +67,21 @@ def _check_service(job: Job[Service]) -> Problems:
         detail = f"may not be set to 'None' for {spec.type} services"
         yield invalid(_SPEC.child("clusterIPs").index(0), HEADLESS, detail)
     elif spec.type == "ExternalName":
-        yield from _check_external_name(spec)
-    yield from _check_ports(spec)
-    yield from check_labels(spec.selector, _SPEC.child("selector"))
-    yield from _check_affinity(spec)
+        yield from _validate_external_name(spec)
+    yield from _validate_ports(spec)
+    yield from validate_labels(spec.selector, _SPEC.child("selector"))
+    yield from _validate_affinity(spec)
     if spec.type != "ExternalName":
-        yield from _check_addresses(spec)
+        yield from _validate_addresses(spec)
     if spec.type not in _TYPES:
         yield not_supported(_SPEC.child("type"), spec.type, _TYPES)
     if spec.allocate_load_balancer_node_ports is not None and spec.type != "LoadBalancer":
         at = _SPEC.child("allocateLoadBalancerNodePorts")
         yield forbidden(at, "may only be used when `type` is 'LoadBalancer'")
-    yield from _check_traffic(spec, is_open(part(job.tree, "spec")))
+    yield from _validate_traffic(spec, is_externally_accessible(subtree(write.tree, "spec")))
 
 
-def _check_external_name(spec: ServiceSpec) -> Problems:
+def _validate_external_name(spec: FullServiceSpec) -> FieldErrors:
     for name, value in (
         ("clusterIPs", spec.cluster_ips),
         ("ipFamilies", spec.ip_families),
@@ -91,51 +91,51 @@ def _check_external_name(spec: ServiceSpec) -> Problems:
             yield forbidden(_SPEC.child(name), "may not be set for ExternalName services")
     name = spec.external_name.removesuffix(".")
     if name:
-        yield from check_format(name, _SPEC.child("externalName"), dns_subdomain)
+        yield from validate_format(name, _SPEC.child("externalName"), dns_subdomain)
     else:
         yield required(_SPEC.child("externalName"))
 
 
-def _check_ports(spec: ServiceSpec) -> Problems:
+def _validate_ports(spec: FullServiceSpec) -> FieldErrors:
     path = _SPEC.child("ports")
     names: set[str] = set()
-    for place, port in enumerate(spec.ports):
-        at = path.index(place)
-        yield from _check_port(port, at, named=len(spec.ports) > 1)
+    for index, port in enumerate(spec.ports):
+        at = path.index(index)
+        yield from _validate_port(port, at, named=len(spec.ports) > 1)
         if port.name and port.name in names:
             yield duplicate(at.child("name"), port.name)
         names.add(port.name)
     if spec.type == "ClusterIP":
-        for place, port in enumerate(spec.ports):
+        for index, port in enumerate(spec.ports):
             if port.node_port:
-                at = path.index(place).child("nodePort")
+                at = path.index(index).child("nodePort")
                 yield forbidden(at, "may not be used when `type` is 'ClusterIP'")
-    yield from _check_distinct(
+    yield from _validate_distinct(
         [(port.protocol, port.node_port) if port.node_port else None for port in spec.ports],
-        [path.index(place).child("nodePort") for place in range(len(spec.ports))],
+        [path.index(index).child("nodePort") for index in range(len(spec.ports))],
     )
-    yield from _check_distinct(
+    yield from _validate_distinct(
         [(port.protocol, port.port) for port in spec.ports],
-        [path.index(place) for place in range(len(spec.ports))],
+        [path.index(index) for index in range(len(spec.ports))],
     )
 
 
-def _check_port(port: ServicePort, path: Path, *, named: bool) -> Problems:
+def _validate_port(port: FullServicePort, path: FieldPath, *, named: bool) -> FieldErrors:
     if port.name:
-        yield from check_format(port.name, path.child("name"), dns_label)
+        yield from validate_format(port.name, path.child("name"), dns_label)
     elif named:
         yield required(path.child("name"))
-    for complaint in port_number(port.port):
-        yield invalid(path.child("port"), port.port, complaint)
+    for message in port_number(port.port):
+        yield invalid(path.child("port"), port.port, message)
     if port.protocol not in _PROTOCOLS:
         yield not_supported(path.child("protocol"), port.protocol, _PROTOCOLS)
     target = port.target_port
-    complaints = port_name(target) if isinstance(target, str) else port_number(target)
-    for complaint in complaints:
-        yield invalid(path.child("targetPort"), target, complaint)
+    messages = port_name(target) if isinstance(target, str) else port_number(target)
+    for message in messages:
+        yield invalid(path.child("targetPort"), target, message)
 
 
-def _check_distinct(keys: list[tuple[str, int] | None], paths: list[Path]) -> Problems:
+def _validate_distinct(keys: list[tuple[str, int] | None], paths: list[FieldPath]) -> FieldErrors:
     seen: set[tuple[str, int]] = set()
     for key, path in zip(keys, paths, strict=True):
         if key is not None and key in seen:
@@ -144,7 +144,7 @@ def _check_distinct(keys: list[tuple[str, int] | None], paths: list[Path]) -> Pr
             seen.add(key)
 
 
-def _check_affinity(spec: ServiceSpec) -> Problems:
+def _validate_affinity(spec: FullServiceSpec) -> FieldErrors:
     if spec.session_affinity not in _AFFINITIES:
         yield not_supported(_SPEC.child("sessionAffinity"), spec.session_affinity, _AFFINITIES)
     elif spec.session_affinity == "ClientIP":
@@ -155,7 +155,7 @@ def _check_affinity(spec: ServiceSpec) -> Problems:
             yield invalid(at, seconds, f"must be greater than 0 and at most {_AFFINITY_MAX}")
 
 
-def _check_addresses(spec: ServiceSpec) -> Problems:
+def _validate_addresses(spec: FullServiceSpec) -> FieldErrors:
     path, addresses, families = _SPEC.child("clusterIPs"), spec.cluster_ips, spec.ip_families
     shown = ", ".join(addresses)
     if spec.cluster_ip and addresses[:1] != (spec.cluster_ip,):
@@ -163,10 +163,10 @@ def _check_addresses(spec: ServiceSpec) -> Problems:
     elif addresses and not spec.cluster_ip:
         yield invalid(path, shown, "must be empty when `clusterIP` is not specified")
     at = _SPEC.child("ipFamilies")
-    for place, family in enumerate(families):
+    for index, family in enumerate(families):
         if family not in _FAMILIES:
-            yield not_supported(at.index(place), family, _FAMILIES)
-    yield from check_unique(families, at)
+            yield not_supported(at.index(index), family, _FAMILIES)
+    yield from validate_unique(families, at)
     if spec.ip_family_policy not in (None, *_FAMILY_POLICIES):
         yield not_supported(_SPEC.child("ipFamilyPolicy"), spec.ip_family_policy, _FAMILY_POLICIES)
     elif spec.ip_family_policy == "SingleStack" and max(len(addresses), len(families)) > 1:
@@ -174,52 +174,58 @@ def _check_addresses(spec: ServiceSpec) -> Problems:
         yield invalid(_SPEC.child("ipFamilyPolicy"), spec.ip_family_policy, detail)
     if len(addresses) > 2:
         yield invalid(path, shown, "may only hold up to 2 values")
-    for place, address in enumerate(addresses[:2]):
-        if address == HEADLESS and not place:
+    for index, address in enumerate(addresses[:2]):
+        if address == HEADLESS and not index:
             if len(addresses) > 1:
                 yield invalid(path, shown, "'None' must be the first and only value")
             continue
-        yield from check_address(address, path.index(place))
-        if place < len(families) and families[place] != _FAMILIES[":" in address]:
-            detail = f"expected an {families[place]} value as indicated by `ipFamilies[{place}]`"
-            yield invalid(path.index(place), address, detail)
+        yield from validate_address(address, path.index(index))
+        if index < len(families) and families[index] != _FAMILIES[":" in address]:
+            detail = f"expected an {families[index]} value as indicated by `ipFamilies[{index}]`"
+            yield invalid(path.index(index), address, detail)
 
 
-def _check_address_stays(spec: ServiceSpec, old: ServiceSpec) -> Problems:
+def _validate_address_stays(spec: FullServiceSpec, old: FullServiceSpec) -> FieldErrors:
     """An address that somebody may have learned is not exchanged for another."""
     if "ExternalName" in (spec.type, old.type):
         return
-    for place, (before, now) in enumerate(zip(old.cluster_ips, spec.cluster_ips, strict=False)):
+    for index, (before, now) in enumerate(zip(old.cluster_ips, spec.cluster_ips, strict=False)):
         if before != now:
-            yield invalid(_SPEC.child("clusterIPs").index(place), now, "may not change once set")
+            yield invalid(_SPEC.child("clusterIPs").index(index), now, "may not change once set")
 
 
-def _check_traffic(spec: ServiceSpec, is_open: bool) -> Problems:
+def _validate_traffic(spec: FullServiceSpec, is_externally_accessible: bool) -> FieldErrors:
     path, policy = _SPEC.child("externalTrafficPolicy"), spec.external_traffic_policy
-    if policy and not is_open:
+    if policy and not is_externally_accessible:
         yield invalid(path, policy, "may only be set for externally-accessible services")
-    elif is_open and policy not in _TRAFFIC:
+    elif is_externally_accessible and policy not in _TRAFFIC:
         yield not_supported(path, policy, _TRAFFIC)
     inside = spec.internal_traffic_policy
     if inside is not None and inside not in _TRAFFIC:
         yield not_supported(_SPEC.child("internalTrafficPolicy"), inside, _TRAFFIC)
 
 
-def _check_endpoint_slice(job: Job[EndpointSlice]) -> Problems:
-    kind = job.decode().address_type
+def _validate_endpoint_slice(write: WriteContext[EndpointSlice]) -> FieldErrors:
+    kind = write.new.address_type
     if not kind:
-        yield required(Path("addressType"))
-    elif not job.creates and kind != job.old.address_type:
-        yield invalid(Path("addressType"), kind, IMMUTABLE)
+        yield required(FieldPath("addressType"))
+    elif not write.is_create and kind != write.old.address_type:
+        yield invalid(FieldPath("addressType"), kind, IMMUTABLE)
 
 
-SERVICE_RULES: Mapping[str, Rules] = {
-    "Service": Rules(
-        Service, fill_service, settle_service, _check_service, first_status={"loadBalancer": {}}
+SERVICE_RULES: Mapping[str, KindRules] = {
+    "Service": KindRules(
+        FullService,
+        set_service_defaults,
+        normalize_service,
+        _validate_service,
+        initial_status={"loadBalancer": {}},
     ),
-    "Endpoints": Rules(Endpoints, fill_endpoints),
-    "EndpointSlice": Rules(EndpointSlice, fill_endpoint_slice, settle_endpoint_slice, _check_endpoint_slice),
-    "NetworkPolicy": Rules(NetworkPolicy, fill_network_policy),
-    "IngressClass": Rules(IngressClass, fill_ingress_class),
-    "Ingress": Rules(first_status={"loadBalancer": {}}),
+    "Endpoints": KindRules(Endpoints, set_endpoints_defaults),
+    "EndpointSlice": KindRules(
+        EndpointSlice, set_endpoint_slice_defaults, normalize_endpoint_slice, _validate_endpoint_slice
+    ),
+    "NetworkPolicy": KindRules(NetworkPolicy, set_network_policy_defaults),
+    "IngressClass": KindRules(IngressClass, set_ingress_class_defaults),
+    "Ingress": KindRules(initial_status={"loadBalancer": {}}),
 }

@@ -15,7 +15,7 @@ from plimsoll.api.meta import Int32, IntOrString, LabelSelector, ObjectMeta, Wir
 # -- Service
 
 
-class ServicePort(Wire, frozen=True):
+class FullServicePort(Wire, frozen=True):
     name: str = ""
     protocol: str = ""
     port: Int32 = 0
@@ -23,24 +23,24 @@ class ServicePort(Wire, frozen=True):
     node_port: Int32 = 0
 
 
-class ClientAffinity(Wire, frozen=True):
+class ClientIPConfig(Wire, frozen=True):
     timeout_seconds: Int32 | None = None
 
 
-class AffinityConfig(Wire, frozen=True):
-    client_ip: ClientAffinity | None = msgspec.field(name="clientIP", default=None)
+class SessionAffinityConfig(Wire, frozen=True):
+    client_ip: ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
 
 
-class ServiceSpec(Wire, frozen=True):
+class FullServiceSpec(Wire, frozen=True):
     type: str = ""
-    ports: tuple[ServicePort, ...] = ()
+    ports: tuple[FullServicePort, ...] = ()
     selector: dict[str, str] = {}
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     cluster_ips: tuple[str, ...] = msgspec.field(name="clusterIPs", default=())
     external_ips: tuple[str, ...] = msgspec.field(name="externalIPs", default=())
     external_name: str = ""
     session_affinity: str = ""
-    session_affinity_config: AffinityConfig | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
     external_traffic_policy: str = ""
     internal_traffic_policy: str | None = None
     health_check_node_port: Int32 = 0
@@ -63,9 +63,9 @@ class ServiceStatus(Wire, frozen=True):
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
 
 
-class Service(Wire, frozen=True):
+class FullService(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: ServiceSpec = ServiceSpec()
+    spec: FullServiceSpec = FullServiceSpec()
     status: ServiceStatus = ServiceStatus()
 
 
@@ -87,7 +87,7 @@ class Endpoints(Wire, frozen=True):
     subsets: tuple[EndpointSubset, ...] = ()
 
 
-class Endpoint(Wire, frozen=True):
+class ServiceEndpoint(Wire, frozen=True):
     addresses: tuple[str, ...] = ()
     conditions: Any = None
     node_name: str | None = None
@@ -97,19 +97,19 @@ class Endpoint(Wire, frozen=True):
 class EndpointSlice(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     address_type: str = ""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[ServiceEndpoint, ...] = ()
     ports: tuple[EndpointPort, ...] = ()
 
 
 # -- policies
 
 
-class PolicyPort(Wire, frozen=True):
+class NetworkPolicyPort(Wire, frozen=True):
     protocol: str | None = None
 
 
 class NetworkPolicyRule(Wire, frozen=True):
-    ports: tuple[PolicyPort, ...] = ()
+    ports: tuple[NetworkPolicyPort, ...] = ()
 
 
 class NetworkPolicySpec(Wire, frozen=True):
@@ -124,12 +124,12 @@ class NetworkPolicy(Wire, frozen=True):
     spec: NetworkPolicySpec = NetworkPolicySpec()
 
 
-class ClassParameters(Wire, frozen=True):
+class IngressClassParameters(Wire, frozen=True):
     scope: str | None = None
 
 
 class IngressClassSpec(Wire, frozen=True):
-    parameters: ClassParameters | None = None
+    parameters: IngressClassParameters | None = None
 
 
 class IngressClass(Wire, frozen=True):

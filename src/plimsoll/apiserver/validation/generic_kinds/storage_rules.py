@@ -9,31 +9,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.equality import same_tree
-from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, required
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules
+from plimsoll.apiserver.validation.equality import trees_equal
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
 from plimsoll.apiserver.validation.generic_kinds.storage_defaults import (
-    fill_driver,
-    fill_persistent_volume,
-    fill_storage_class,
-    fill_volume_claim,
-    settle_persistent_volume,
-    settle_volume_claim,
-    settle_volume_status,
+    normalize_persistent_volume,
+    normalize_volume_claim,
+    normalize_volume_status,
+    set_driver_defaults,
+    set_persistent_volume_defaults,
+    set_storage_class_defaults,
+    set_volume_claim_defaults,
 )
 from plimsoll.apiserver.validation.generic_kinds.storage_view import (
-    CsiDriver,
-    CsiStorageCapacity,
-    PersistentVolume,
-    StorageClass,
-    VolumeClaim,
+    CSIDriver,
+    CSIStorageCapacity,
+    FullPersistentVolume,
+    FullPersistentVolumeClaim,
+    FullStorageClass,
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.object_trees import Tree, part
-from plimsoll.apiserver.validation.pod.volume_claims import check_claim_spec
-from plimsoll.apiserver.validation.write_context import Job
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_spec
+from plimsoll.apiserver.validation.write_context import WriteContext
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _STORAGE = _SPEC.child("resources", "requests", "storage")
 
 #: What a persistent volume says beside its source.
@@ -53,13 +53,13 @@ _NO_SOURCE = frozenset(
 _CLASS_STAYS = ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
 
 
-def _check_volume_claim(job: Job[VolumeClaim]) -> Problems:
-    claim = job.decode()
-    yield from check_claim_spec(claim.spec, _SPEC)
-    if job.creates:
+def _validate_volume_claim(write: WriteContext[FullPersistentVolumeClaim]) -> FieldErrors:
+    claim = write.new
+    yield from validate_claim_spec(claim.spec, _SPEC)
+    if write.is_create:
         return
-    old = job.old
-    if not same_tree(*(_lasting(tree, job.old_tree) for tree in (job.old_tree, job.tree))):
+    old = write.old
+    if not trees_equal(*(_immutable_part(tree, write.old_tree) for tree in (write.old_tree, write.tree))):
         yield forbidden(_SPEC, "cannot be changed, but for the size and attributes class of a bound claim")
     size, before = (spec.resources.requests.get("storage") for spec in (claim.spec, old.spec))
     has = old.status.capacity.get("storage", Quantity.parse("0"))
@@ -67,84 +67,84 @@ def _check_volume_claim(job: Job[VolumeClaim]) -> Problems:
         yield forbidden(_STORAGE, "cannot be less than the volume has already")
 
 
-def _lasting(tree: Tree, old_tree: Tree) -> Tree:
+def _immutable_part(tree: Tree, old_tree: Tree) -> Tree:
     """The part of a claim that does not change: others see to the rest once, or while it is bound."""
-    spec, old = {**part(tree, "spec")}, part(old_tree, "spec")
+    spec, old = {**subtree(tree, "spec")}, subtree(old_tree, "spec")
     if not old.get("volumeName"):
         spec.pop("volumeName", None)
     if "storageClassName" not in old:
         spec.pop("storageClassName", None)
-    if part(old_tree, "status").get("phase") == "Bound":
+    if subtree(old_tree, "status").get("phase") == "Bound":
         spec.pop("volumeAttributesClassName", None)
-        resources = part(spec, "resources")
-        requests = {k: v for k, v in part(resources, "requests").items() if k != "storage"}
+        resources = subtree(spec, "resources")
+        requests = {k: v for k, v in subtree(resources, "requests").items() if k != "storage"}
         spec["resources"] = {**resources, "requests": requests}
     return spec
 
 
-def _check_persistent_volume(job: Job[PersistentVolume]) -> Problems:
-    spec = job.decode().spec
-    source, old = (_source(part(tree, "spec")) for tree in (job.tree, job.old_tree))
+def _validate_persistent_volume(write: WriteContext[FullPersistentVolume]) -> FieldErrors:
+    spec = write.new.spec
+    source, old = (_source(subtree(tree, "spec")) for tree in (write.tree, write.old_tree))
     if not spec.access_modes:
         yield required(_SPEC.child("accessModes"))
     if not spec.capacity:
         yield required(_SPEC.child("capacity"))
     if not source:
         yield required(_SPEC, "must have a source")
-    if not job.creates:
-        if not same_tree(old, source):
+    if not write.is_create:
+        if not trees_equal(old, source):
             yield forbidden(_SPEC.child("persistentvolumesource"), IMMUTABLE)
-        if job.old.spec.volume_mode != spec.volume_mode:
-            yield invalid(Path("volumeMode"), spec.volume_mode, IMMUTABLE)
+        if write.old.spec.volume_mode != spec.volume_mode:
+            yield invalid(FieldPath("volumeMode"), spec.volume_mode, IMMUTABLE)
 
 
 def _source(spec: Tree) -> Tree:
     return {name: value for name, value in spec.items() if name not in _NO_SOURCE}
 
 
-def _check_class(job: Job[StorageClass]) -> Problems:
-    storage_class = job.decode()
+def _validate_class(write: WriteContext[FullStorageClass]) -> FieldErrors:
+    storage_class = write.new
     if not storage_class.provisioner:
-        yield required(Path("provisioner"))
-    if job.creates:
+        yield required(FieldPath("provisioner"))
+    if write.is_create:
         return
     for name in _CLASS_STAYS:
-        if not same_tree(job.old_tree.get(name), job.tree.get(name)):
-            yield invalid(Path(name), None, IMMUTABLE)
+        if not trees_equal(write.old_tree.get(name), write.tree.get(name)):
+            yield invalid(FieldPath(name), None, IMMUTABLE)
 
 
-def _check_driver(job: Job[CsiDriver]) -> Problems:
-    if job.creates:
+def _validate_driver(write: WriteContext[CSIDriver]) -> FieldErrors:
+    if write.is_create:
         return
-    spec, old = (part(tree, "spec") for tree in (job.tree, job.old_tree))
+    spec, old = (subtree(tree, "spec") for tree in (write.tree, write.old_tree))
     for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes",) * 2):
-        if not same_tree(old.get(name), spec.get(name)):
+        if not trees_equal(old.get(name), spec.get(name)):
             yield invalid(_SPEC.child(shown), None, IMMUTABLE)
 
 
-def _check_attachment(job: Job[Any]) -> Problems:
-    if not job.creates and not same_tree(job.old_tree.get("spec"), job.tree.get("spec")):
+def _validate_attachment(write: WriteContext[Any]) -> FieldErrors:
+    if not write.is_create and not trees_equal(write.old_tree.get("spec"), write.tree.get("spec")):
         yield invalid(_SPEC, None, IMMUTABLE)
 
 
-STORAGE_RULES: Mapping[str, Rules] = {
-    "PersistentVolumeClaim": Rules(
-        VolumeClaim,
-        fill_volume_claim,
-        settle_volume_claim,
-        _check_volume_claim,
-        first_status={"phase": "Pending"},
+STORAGE_RULES: Mapping[str, KindRules] = {
+    "PersistentVolumeClaim": KindRules(
+        FullPersistentVolumeClaim,
+        set_volume_claim_defaults,
+        normalize_volume_claim,
+        _validate_volume_claim,
+        initial_status={"phase": "Pending"},
     ),
-    "PersistentVolume": Rules(
-        PersistentVolume,
-        fill_persistent_volume,
-        settle_persistent_volume,
-        _check_persistent_volume,
-        settle_volume_status,
+    "PersistentVolume": KindRules(
+        FullPersistentVolume,
+        set_persistent_volume_defaults,
+        normalize_persistent_volume,
+        _validate_persistent_volume,
+        normalize_volume_status,
         {"phase": "Pending"},
     ),
-    "StorageClass": Rules(StorageClass, fill_storage_class, check=_check_class),
-    "CSIDriver": Rules(CsiDriver, fill_driver, check=_check_driver),
-    "CSIStorageCapacity": Rules(CsiStorageCapacity),
-    "VolumeAttachment": Rules(check=_check_attachment, first_status={"attached": False}),
+    "StorageClass": KindRules(FullStorageClass, set_storage_class_defaults, validate=_validate_class),
+    "CSIDriver": KindRules(CSIDriver, set_driver_defaults, validate=_validate_driver),
+    "CSIStorageCapacity": KindRules(CSIStorageCapacity),
+    "VolumeAttachment": KindRules(validate=_validate_attachment, initial_status={"attached": False}),
 }

@@ -9,47 +9,47 @@ from __future__ import annotations
 from plimsoll.api.core import NodeSelector
 from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.pod.volume_view import Volume, VolumeClaimSpec
+from plimsoll.apiserver.validation.pod.volume_view import FullPersistentVolumeClaimSpec, Volume
 
 
-class ClaimStatus(Wire, frozen=True):
+class FullPersistentVolumeClaimStatus(Wire, frozen=True):
     phase: str = ""
     capacity: dict[str, Quantity] = {}
     allocated_resources: dict[str, Quantity] = {}
 
 
-class VolumeClaim(Wire, frozen=True):
+class FullPersistentVolumeClaim(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+    spec: FullPersistentVolumeClaimSpec = FullPersistentVolumeClaimSpec()
+    status: FullPersistentVolumeClaimStatus = FullPersistentVolumeClaimStatus()
 
 
-class VolumeNodeAffinity(Wire, frozen=True):
+class FullVolumeNodeAffinity(Wire, frozen=True):
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Volume, frozen=True):
+class FullPersistentVolumeSpec(Volume, frozen=True):
     """Has the sources of a pod's volume, and some of its own that need no default."""
 
     capacity: dict[str, Quantity] = {}
     access_modes: tuple[str, ...] = ()
     persistent_volume_reclaim_policy: str = ""
     volume_mode: str | None = None
-    node_affinity: VolumeNodeAffinity | None = None
+    node_affinity: FullVolumeNodeAffinity | None = None
 
 
-class PersistentVolumeStatus(Wire, frozen=True):
+class FullPersistentVolumeStatus(Wire, frozen=True):
     phase: str = ""
     last_phase_transition_time: str | None = None
 
 
-class PersistentVolume(Wire, frozen=True):
+class FullPersistentVolume(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PersistentVolumeStatus = PersistentVolumeStatus()
+    spec: FullPersistentVolumeSpec = FullPersistentVolumeSpec()
+    status: FullPersistentVolumeStatus = FullPersistentVolumeStatus()
 
 
-class StorageClass(Wire, frozen=True):
+class FullStorageClass(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     parameters: dict[str, str] = {}
@@ -57,7 +57,7 @@ class StorageClass(Wire, frozen=True):
     volume_binding_mode: str | None = None
 
 
-class CsiDriverSpec(Wire, frozen=True):
+class CSIDriverSpec(Wire, frozen=True):
     attach_required: bool | None = None
     pod_info_on_mount: bool | None = None
     storage_capacity: bool | None = None
@@ -68,12 +68,12 @@ class CsiDriverSpec(Wire, frozen=True):
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CsiDriver(Wire, frozen=True):
+class CSIDriver(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: CsiDriverSpec = CsiDriverSpec()
+    spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CsiStorageCapacity(Wire, frozen=True):
+class CSIStorageCapacity(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     capacity: Quantity | None = None
     maximum_volume_size: Quantity | None = None

@@ -7,55 +7,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import Rules, fill_missing
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
 from plimsoll.apiserver.validation.generic_kinds.webhook_view import (
-    Policy,
-    PolicyBinding,
+    AdmissionPolicy,
+    AdmissionPolicyBinding,
     WebhookConfiguration,
 )
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 
 
-def _fill_match(match: Tree) -> None:
+def _set_match_defaults(match: Tree) -> None:
     """What webhooks and policies say alike of the objects they are about."""
-    fill_missing(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    default_if_missing(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for name in ("rules", "resourceRules", "excludeResourceRules"):
         for rule in match.get(name, ()):
-            fill_missing(rule, scope="*")
+            default_if_missing(rule, scope="*")
 
 
-def _fill_webhooks(tree: Tree) -> None:
+def _set_webhooks_defaults(tree: Tree) -> None:
     for webhook in tree.get("webhooks", ()):
-        _fill_match(webhook)
-        fill_missing(webhook, failurePolicy="Fail", timeoutSeconds=10)
-        if "service" in part(webhook, "clientConfig"):
-            fill_missing(webhook["clientConfig"]["service"], port=443)
+        _set_match_defaults(webhook)
+        default_if_missing(webhook, failurePolicy="Fail", timeoutSeconds=10)
+        if "service" in subtree(webhook, "clientConfig"):
+            default_if_missing(webhook["clientConfig"]["service"], port=443)
 
 
-def _fill_mutating_webhooks(tree: Tree) -> None:
-    _fill_webhooks(tree)
+def _set_mutating_webhooks_defaults(tree: Tree) -> None:
+    _set_webhooks_defaults(tree)
     for webhook in tree.get("webhooks", ()):
-        fill_missing(webhook, reinvocationPolicy="Never")
+        default_if_missing(webhook, reinvocationPolicy="Never")
 
 
-def _fill_policy(tree: Tree) -> None:
+def _set_policy_defaults(tree: Tree) -> None:
     spec = tree.setdefault("spec", {})
-    fill_missing(spec, failurePolicy="Fail")
+    default_if_missing(spec, failurePolicy="Fail")
     if "matchConstraints" in spec:
-        _fill_match(spec["matchConstraints"])
+        _set_match_defaults(spec["matchConstraints"])
 
 
-def _fill_policy_binding(tree: Tree) -> None:
-    match = part(tree, "spec").get("matchResources")
+def _set_policy_binding_defaults(tree: Tree) -> None:
+    match = subtree(tree, "spec").get("matchResources")
     if match is not None:
-        _fill_match(match)
+        _set_match_defaults(match)
 
 
-WEBHOOK_RULES: Mapping[str, Rules] = {
-    "ValidatingWebhookConfiguration": Rules(WebhookConfiguration, _fill_webhooks),
-    "MutatingWebhookConfiguration": Rules(WebhookConfiguration, _fill_mutating_webhooks),
-    "ValidatingAdmissionPolicy": Rules(Policy, _fill_policy),
-    "MutatingAdmissionPolicy": Rules(Policy, _fill_policy),
-    "ValidatingAdmissionPolicyBinding": Rules(PolicyBinding, _fill_policy_binding),
-    "MutatingAdmissionPolicyBinding": Rules(PolicyBinding, _fill_policy_binding),
+WEBHOOK_RULES: Mapping[str, KindRules] = {
+    "ValidatingWebhookConfiguration": KindRules(WebhookConfiguration, _set_webhooks_defaults),
+    "MutatingWebhookConfiguration": KindRules(WebhookConfiguration, _set_mutating_webhooks_defaults),
+    "ValidatingAdmissionPolicy": KindRules(AdmissionPolicy, _set_policy_defaults),
+    "MutatingAdmissionPolicy": KindRules(AdmissionPolicy, _set_policy_defaults),
+    "ValidatingAdmissionPolicyBinding": KindRules(AdmissionPolicyBinding, _set_policy_binding_defaults),
+    "MutatingAdmissionPolicyBinding": KindRules(AdmissionPolicyBinding, _set_policy_binding_defaults),
 }

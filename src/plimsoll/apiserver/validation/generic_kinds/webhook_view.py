@@ -5,7 +5,7 @@ from __future__ import annotations
 from plimsoll.api.meta import Int32, ObjectMeta, Wire
 
 
-class Rule(Wire, frozen=True):
+class RuleWithOperations(Wire, frozen=True):
     scope: str | None = None
 
 
@@ -13,13 +13,13 @@ class ServiceReference(Wire, frozen=True):
     port: Int32 | None = None
 
 
-class WebhookClient(Wire, frozen=True):
+class WebhookClientConfig(Wire, frozen=True):
     service: ServiceReference | None = None
 
 
 class Webhook(Wire, frozen=True):
-    client_config: WebhookClient = WebhookClient()
-    rules: tuple[Rule, ...] = ()
+    client_config: WebhookClientConfig = WebhookClientConfig()
+    rules: tuple[RuleWithOperations, ...] = ()
 
 
 class WebhookConfiguration(Wire, frozen=True):
@@ -28,24 +28,24 @@ class WebhookConfiguration(Wire, frozen=True):
 
 
 class MatchResources(Wire, frozen=True):
-    resource_rules: tuple[Rule, ...] = ()
-    exclude_resource_rules: tuple[Rule, ...] = ()
+    resource_rules: tuple[RuleWithOperations, ...] = ()
+    exclude_resource_rules: tuple[RuleWithOperations, ...] = ()
 
 
-class PolicySpec(Wire, frozen=True):
+class AdmissionPolicySpec(Wire, frozen=True):
     failure_policy: str | None = None
     match_constraints: MatchResources | None = None
 
 
-class Policy(Wire, frozen=True):
+class AdmissionPolicy(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: PolicySpec = PolicySpec()
+    spec: AdmissionPolicySpec = AdmissionPolicySpec()
 
 
-class PolicyBindingSpec(Wire, frozen=True):
+class AdmissionPolicyBindingSpec(Wire, frozen=True):
     match_resources: MatchResources | None = None
 
 
-class PolicyBinding(Wire, frozen=True):
+class AdmissionPolicyBinding(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: PolicyBindingSpec = PolicyBindingSpec()
+    spec: AdmissionPolicyBindingSpec = AdmissionPolicyBindingSpec()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.meta import Int, Int32, IntOrString, LabelSelector, ObjectMeta, Wire
-from plimsoll.apiserver.validation.pod.pod_view import WholePodSpec
-from plimsoll.apiserver.validation.pod.volume_view import VolumeClaimSpec
+from plimsoll.apiserver.validation.pod.pod_view import FullPodSpec
+from plimsoll.apiserver.validation.pod.volume_view import FullPersistentVolumeClaimSpec
 
 
 class PodTemplateSpec(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: WholePodSpec = WholePodSpec()
+    spec: FullPodSpec = FullPodSpec()
 
 
 class PodTemplate(Wire, frozen=True):
@@ -39,7 +39,7 @@ class UpdateStrategy(Wire, frozen=True):
     rolling_update: RollingUpdate | None = None
 
 
-class AppSpec(Wire, frozen=True):
+class WorkloadSpec(Wire, frozen=True):
     """What Deployments, ReplicaSets, StatefulSets and DaemonSets share."""
 
     replicas: Int32 | None = None
@@ -49,21 +49,21 @@ class AppSpec(Wire, frozen=True):
     revision_history_limit: Int32 | None = None
 
 
-class DeploymentSpec(AppSpec, frozen=True):
+class DeploymentSpec(WorkloadSpec, frozen=True):
     strategy: UpdateStrategy = UpdateStrategy()
     progress_deadline_seconds: Int32 | None = None
 
 
-class DaemonSetSpec(AppSpec, frozen=True):
+class DaemonSetSpec(WorkloadSpec, frozen=True):
     update_strategy: UpdateStrategy = UpdateStrategy()
 
 
-class ClaimTemplate(Wire, frozen=True):
+class VolumeClaimTemplate(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
+    spec: FullPersistentVolumeClaimSpec = FullPersistentVolumeClaimSpec()
 
 
-class RetentionPolicy(Wire, frozen=True):
+class PersistentVolumeClaimRetentionPolicy(Wire, frozen=True):
     when_deleted: str = ""
     when_scaled: str = ""
 
@@ -72,18 +72,18 @@ class Ordinals(Wire, frozen=True):
     start: Int32 = 0
 
 
-class StatefulSetSpec(AppSpec, frozen=True):
+class StatefulSetSpec(WorkloadSpec, frozen=True):
     update_strategy: UpdateStrategy = UpdateStrategy()
     service_name: str = ""
     pod_management_policy: str = ""
-    volume_claim_templates: tuple[ClaimTemplate, ...] = ()
-    persistent_volume_claim_retention_policy: RetentionPolicy | None = None
+    volume_claim_templates: tuple[VolumeClaimTemplate, ...] = ()
+    persistent_volume_claim_retention_policy: PersistentVolumeClaimRetentionPolicy | None = None
     ordinals: Ordinals | None = None
 
 
 class ReplicaSet(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: AppSpec = AppSpec()
+    spec: WorkloadSpec = WorkloadSpec()
 
 
 class Deployment(Wire, frozen=True):
@@ -121,12 +121,12 @@ class PodConditionPattern(Wire, frozen=True):
     status: str = ""
 
 
-class PodFailureRule(Wire, frozen=True):
+class PodFailurePolicyRule(Wire, frozen=True):
     on_pod_conditions: tuple[PodConditionPattern, ...] = ()
 
 
 class PodFailurePolicy(Wire, frozen=True):
-    rules: tuple[PodFailureRule, ...] = ()
+    rules: tuple[PodFailurePolicyRule, ...] = ()
 
 
 class JobSpec(Wire, frozen=True):

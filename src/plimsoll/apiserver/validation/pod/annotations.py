@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, Toleration
 from plimsoll.api.meta import Wire
-from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid
-from plimsoll.apiserver.validation.file_paths import check_descending
-from plimsoll.apiserver.validation.pod.placement import Stored, check_tolerations
-from plimsoll.apiserver.validation.pod.pod_view import Profile, WholePod
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid
+from plimsoll.apiserver.validation.file_paths import validate_local_descending_path
+from plimsoll.apiserver.validation.pod.placement import PlacementOptions, validate_tolerations
+from plimsoll.apiserver.validation.pod.pod_view import FullPod, SecurityProfile
 from plimsoll.apiserver.validation.pod.windows import containers_with_paths
 from plimsoll.errors import DecodeError
 
@@ -20,7 +20,7 @@ SECCOMP_OF_POD = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
-_PATH = Path("metadata").child("annotations")
+_PATH = FieldPath("metadata").child("annotations")
 _DEFAULTS = ("runtime/default", "docker/default")
 
 
@@ -38,18 +38,20 @@ def is_deletion_cost(text: str) -> bool:
     return -(2**31) <= int(text) < 2**31
 
 
-def check_annotations(pod: WholePod, stored: Stored, *, any_cost: bool) -> Problems:
+def validate_annotations(
+    pod: FullPod, options: PlacementOptions, *, allow_invalid_deletion_cost: bool
+) -> FieldErrors:
     """What annotations say beside being well formed; the mark of mirror pods is in `claims.py`."""
     annotations = pod.metadata.annotations
     if annotations.get(TOLERATIONS):
-        yield from _check_tolerations(annotations[TOLERATIONS], stored)
+        yield from _validate_tolerations(annotations[TOLERATIONS], options)
     cost = annotations.get(DELETION_COST)
-    if cost is not None and not any_cost and not is_deletion_cost(cost):
+    if cost is not None and not allow_invalid_deletion_cost and not is_deletion_cost(cost):
         yield invalid(_PATH.key(DELETION_COST), cost, "must be a 32bit integer")
     for name, value in annotations.items():
         if name == SECCOMP_OF_POD or name.startswith(SECCOMP):
-            yield from _check_seccomp(value, _PATH.child(name))
-    names = {container.name for container, _ in containers_with_paths(pod.spec, Path(""))}
+            yield from _validate_seccomp(value, _PATH.child(name))
+    names = {container.name for container, _ in containers_with_paths(pod.spec, FieldPath(""))}
     for name, value in annotations.items():
         if name.startswith(APP_ARMOR):
             container = name.removeprefix(APP_ARMOR)
@@ -59,23 +61,23 @@ def check_annotations(pod: WholePod, stored: Stored, *, any_cost: bool) -> Probl
                 yield invalid(_PATH.key(name), value, "invalid AppArmor profile name")
 
 
-def _check_tolerations(text: str, stored: Stored) -> Problems:
+def _validate_tolerations(text: str, options: PlacementOptions) -> FieldErrors:
     try:
         tolerations = codec.decode(f'{{"tolerations":{text}}}', _Tolerations).tolerations
     except DecodeError as error:
         yield invalid(_PATH, TOLERATIONS, str(error))
         return
-    yield from check_tolerations(tolerations, _PATH.child(TOLERATIONS), stored)
+    yield from validate_tolerations(tolerations, _PATH.child(TOLERATIONS), options)
 
 
-def _check_seccomp(profile: str, path: Path) -> Problems:
+def _validate_seccomp(profile: str, path: FieldPath) -> FieldErrors:
     if profile.startswith("localhost/"):
-        yield from check_descending(profile.removeprefix("localhost/"), path)
+        yield from validate_local_descending_path(profile.removeprefix("localhost/"), path)
     elif profile not in (*_DEFAULTS, "unconfined"):
         yield invalid(path, profile, "must be a valid seccomp profile")
 
 
-def check_annotation_changes(pod: Pod, old: Pod) -> Problems:
+def validate_annotation_changes(pod: Pod, old: Pod) -> FieldErrors:
     """AppArmor profiles come with the pod and stay."""
     now, before = pod.metadata.annotations, old.metadata.annotations
     for name in before:
@@ -89,19 +91,19 @@ def check_annotation_changes(pod: Pod, old: Pod) -> Problems:
 # -- the same thing said in an annotation and in a field
 
 
-def check_agreement(pod: WholePod, path: Path) -> Problems:
+def validate_profile_annotations_match(pod: FullPod, path: FieldPath) -> FieldErrors:
     """A new pod that gives a profile both ways must mean the same."""
     annotations, context = pod.metadata.annotations, pod.spec.security_context
     of_pod = None if context is None else context.seccomp_profile
     if of_pod is not None and SECCOMP_OF_POD in annotations:
         at = path.child("securityContext", "seccompProfile")
-        yield from _check_same(annotations[SECCOMP_OF_POD], of_pod, "seccomp", at)
+        yield from _validate_same(annotations[SECCOMP_OF_POD], of_pod, "seccomp", at)
     for container, where in containers_with_paths(pod.spec, path):
         inner = container.security_context
         own = None if inner is None else inner.seccomp_profile
         if own is not None and SECCOMP + container.name in annotations:
             at = where.child("securityContext", "seccompProfile")
-            yield from _check_same(annotations[SECCOMP + container.name], own, "seccomp", at)
+            yield from _validate_same(annotations[SECCOMP + container.name], own, "seccomp", at)
     if pod.spec.os is not None and pod.spec.os.name == "windows":
         return
     for container, where in containers_with_paths(pod.spec, path):
@@ -111,10 +113,10 @@ def check_agreement(pod: WholePod, path: Path) -> Problems:
             profile = inner.app_armor_profile
         if profile is not None and APP_ARMOR + container.name in annotations:
             at = where.child("securityContext", "appArmorProfile")
-            yield from _check_same(annotations[APP_ARMOR + container.name], profile, "apparmor", at)
+            yield from _validate_same(annotations[APP_ARMOR + container.name], profile, "apparmor", at)
 
 
-def _check_same(value: str, profile: Profile, kind: str, path: Path) -> Problems:
+def _validate_same(value: str, profile: SecurityProfile, kind: str, path: FieldPath) -> FieldErrors:
     defaults = _DEFAULTS if kind == "seccomp" else _DEFAULTS[:1]
     expected: Mapping[str, tuple[str, ...]] = {"Unconfined": ("unconfined",), "RuntimeDefault": defaults}
     if profile.type == "Localhost":

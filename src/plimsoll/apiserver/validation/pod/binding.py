@@ -2,7 +2,7 @@
 
 `bind_pod` takes the stored pod and the posted Binding and gives back the pod as it would be stored. It is
 pure and leaves both trees as they are. Three things can stand in the way, told apart because the API answers
-them differently: a Binding that breaks a rule (`problems`), a pod that cannot be bound or is not the one that
+them differently: a Binding that breaks a rule (`errors`), a pod that cannot be bound or is not the one that
 was meant (`conflict`), and a Binding that is no such object (DecodeError).
 
 DIFF: a Binding without a target, or to something else than a node, is answered as invalid; upstream answers
@@ -17,52 +17,60 @@ from datetime import datetime
 from typing import Any
 
 from plimsoll.apiserver.validation.core_views import Binding
-from plimsoll.apiserver.validation.decode import take_in
-from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, not_supported, required
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.decode import decode_canonical
+from plimsoll.apiserver.validation.field_errors import (
+    FieldError,
+    FieldErrors,
+    FieldPath,
+    not_supported,
+    required,
+)
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.conditions import set_condition
-from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.apiserver.validation.write_context import decode_view
 
-_TARGET = Path("target")
+_TARGET = FieldPath("target")
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class PodBindingResult:
     """The pod on its node; or why it is not: rules the Binding breaks, or what the pod says against it."""
 
     tree: Tree
-    problems: tuple[Problem, ...] = ()
+    errors: tuple[FieldError, ...] = ()
     conflict: str = ""
 
 
 def read_binding(tree: Any) -> Binding:
     """A posted Binding; raises DecodeError where it is none."""
-    return look(take_in(tree, Binding), Binding)
+    return decode_view(decode_canonical(tree, Binding), Binding)
 
 
-def bind_pod(pod: Tree, binding: Any, now: datetime, node_labels: Mapping[str, str] | None = None) -> Bound:
+def bind_pod(
+    pod: Tree, binding: Any, now: datetime, node_labels: Mapping[str, str] | None = None
+) -> PodBindingResult:
     """Bind a stored pod as a Binding says.
 
     `node_labels` are those of the target, where it is known: zone and region are handed on to the pod, unless
     the Binding itself names others.
     """
     posted = read_binding(binding)
-    problems = tuple(_check_target(posted))
-    if problems:
-        return Bound(pod, problems)
+    errors = tuple(_validate_target(posted))
+    if errors:
+        return PodBindingResult(pod, errors)
     conflict = _find_conflict(pod, posted)
     if conflict:
-        return Bound(pod, (), conflict)
+        return PodBindingResult(pod, (), conflict)
     labels = dict(posted.metadata.labels)
     for name in _TOPOLOGY_LABELS:
         if node_labels and name in node_labels:
             labels[name] = node_labels[name]
-    return Bound(_bind(pod, posted, labels, write_time(now)))
+    return PodBindingResult(_bind(pod, posted, labels, format_datetime(now)))
 
 
-def _check_target(binding: Binding) -> Problems:
+def _validate_target(binding: Binding) -> FieldErrors:
     if binding.target.kind not in ("", "Node"):
         yield not_supported(_TARGET.child("kind"), binding.target.kind, ("Node", "<empty>"))
     if not binding.target.name:
@@ -70,7 +78,7 @@ def _check_target(binding: Binding) -> Problems:
 
 
 def _find_conflict(pod: Tree, binding: Binding) -> str:
-    meta, spec = part(pod, "metadata"), part(pod, "spec")
+    meta, spec = subtree(pod, "metadata"), subtree(pod, "spec")
     name, uid, version = (meta.get(field, "") for field in ("name", "uid", "resourceVersion"))
     wanted = binding.metadata
     if wanted.uid and wanted.uid != uid:
@@ -90,7 +98,7 @@ def _find_conflict(pod: Tree, binding: Binding) -> str:
 
 
 def _bind(pod: Tree, binding: Binding, labels: Mapping[str, str], now: str) -> Tree:
-    meta, status = dict(part(pod, "metadata")), dict(part(pod, "status"))
+    meta, status = dict(subtree(pod, "metadata")), dict(subtree(pod, "status"))
     for name, added in (("annotations", binding.metadata.annotations), ("labels", labels)):
         if added:
             meta[name] = {**meta.get(name, {}), **added}
@@ -98,5 +106,5 @@ def _bind(pod: Tree, binding: Binding, labels: Mapping[str, str], now: str) -> T
     status["conditions"] = set_condition(
         status.get("conditions", []), {"type": "PodScheduled", "status": "True"}, now
     )
-    spec = {**part(pod, "spec"), "nodeName": binding.target.name}
+    spec = {**subtree(pod, "spec"), "nodeName": binding.target.name}
     return {**pod, "metadata": meta, "spec": spec, "status": status}

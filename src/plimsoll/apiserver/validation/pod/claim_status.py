@@ -23,36 +23,36 @@ from plimsoll.api.core import (
 )
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
-    check_unique,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
     required,
+    validate_unique,
 )
-from plimsoll.apiserver.validation.name_formats import check_label, check_subdomain
+from plimsoll.apiserver.validation.name_formats import validate_label, validate_subdomain
 from plimsoll.apiserver.validation.node_allocatable import (
-    check_newer_resource_name,
-    check_not_negative,
-    check_policy,
-    check_resource_name,
+    validate_newer_resource_name,
+    validate_not_negative,
+    validate_policy,
+    validate_resource_name,
 )
-from plimsoll.apiserver.validation.pod.claims import gather_claim_names
+from plimsoll.apiserver.validation.pod.claims import collect_claim_names
 
-_STATUS = Path("status")
+_STATUS = FieldPath("status")
 
 
-def check_pod_status(pod: Pod) -> Problems:
+def validate_pod_status(pod: Pod) -> FieldErrors:
     """The DRA parts of a pod's status."""
-    yield from _check_claim_statuses(pod, _STATUS.child("resourceClaimStatuses"))
+    yield from _validate_claim_statuses(pod, _STATUS.child("resourceClaimStatuses"))
     status = pod.status.extended_resource_claim_status
     if status is not None:
-        yield from _check_extended(status, pod, _STATUS.child("extendedResourceClaimStatus"))
-    yield from _check_charges(pod)
+        yield from _validate_extended(status, pod, _STATUS.child("extendedResourceClaimStatus"))
+    yield from _validate_charges(pod)
 
 
-def _check_claim_statuses(pod: Pod, path: Path) -> Problems:
+def _validate_claim_statuses(pod: Pod, path: FieldPath) -> FieldErrors:
     names = frozenset(claim.name for claim in pod.spec.resource_claims)
     seen: set[str] = set()
     for place, status in enumerate(pod.status.resource_claim_statuses):
@@ -63,13 +63,13 @@ def _check_claim_statuses(pod: Pod, path: Path) -> Problems:
             yield duplicate(at.child("name"), status.name)
         seen.add(status.name)
         if status.resource_claim_name is not None:
-            yield from check_subdomain(status.resource_claim_name, at.child("resourceClaimName"))
+            yield from validate_subdomain(status.resource_claim_name, at.child("resourceClaimName"))
 
 
 # -- extended resources
 
 
-def _check_extended(status: ExtendedResourceClaimStatus, pod: Pod, path: Path) -> Problems:
+def _validate_extended(status: ExtendedResourceClaimStatus, pod: Pod, path: FieldPath) -> FieldErrors:
     # A name that is used twice means the regular container.
     containers = {c.name: c for c in (*pod.spec.init_containers, *pod.spec.containers)}
     mappings = path.child("requestMappings")
@@ -78,21 +78,23 @@ def _check_extended(status: ExtendedResourceClaimStatus, pod: Pod, path: Path) -
     seen: set[tuple[str, str, str]] = set()
     for place, mapping in enumerate(status.request_mappings):
         at = mappings.index(place)
-        yield from _check_mapping(mapping, containers.get(mapping.container_name), at)
+        yield from _validate_mapping(mapping, containers.get(mapping.container_name), at)
         # The path has no index, as in Kubernetes 1.36.
-        yield from check_label(mapping.request_name, path.child("requestName"))
+        yield from validate_label(mapping.request_name, path.child("requestName"))
         key = (mapping.container_name, mapping.resource_name, mapping.request_name)
         if key in seen:
             for name, value in zip(("containerName", "resourceName", "requestName"), key, strict=True):
                 yield duplicate(at.child(name), value)
         seen.add(key)
     if status.resource_claim_name:
-        yield from check_subdomain(status.resource_claim_name, path.child("resourceClaimName"))
+        yield from validate_subdomain(status.resource_claim_name, path.child("resourceClaimName"))
     else:
         yield required(path.child("resourceClaimName"), "must be the name of the claim")
 
 
-def _check_mapping(mapping: ExtendedResourceRequest, container: Container | None, path: Path) -> Problems:
+def _validate_mapping(
+    mapping: ExtendedResourceRequest, container: Container | None, path: FieldPath
+) -> FieldErrors:
     if container is None:
         detail = "must be the name of a container or init container"
         yield invalid(path.child("containerName"), mapping.container_name, detail)
@@ -104,13 +106,13 @@ def _check_mapping(mapping: ExtendedResourceRequest, container: Container | None
 # -- charges
 
 
-def _check_charges(pod: Pod) -> Problems:
+def _validate_charges(pod: Pod) -> FieldErrors:
     """What claims charge to the pod."""
     entries, native = (
         pod.status.node_allocatable_resource_claim_statuses,
         pod.status.native_resource_claim_status,
     )
-    claims = gather_claim_names(pod)
+    claims = collect_claim_names(pod)
     path, native_path = (
         _STATUS.child("nodeAllocatableResourceClaimStatuses"),
         _STATUS.child("nativeResourceClaimStatus"),
@@ -118,28 +120,28 @@ def _check_charges(pod: Pod) -> Problems:
     newer: set[str] = set()
     for place, entry in enumerate(entries):
         at = path.index(place)
-        yield from _check_claim_name(entry.resource_claim_name, claims, at.child("resourceClaimName"))
+        yield from _validate_claim_name(entry.resource_claim_name, claims, at.child("resourceClaimName"))
         if entry.mapping or entry.overhead:
             if entry.resource_claim_name in newer:
                 yield duplicate(at.child("resourceClaimName"), entry.resource_claim_name)
             newer.add(entry.resource_claim_name)
-            yield from _check_newer_entry(entry, at)
+            yield from _validate_newer_entry(entry, at)
         else:
-            yield from _check_entry(entry, at)
+            yield from _validate_entry(entry, at)
     if entries and native:
         detail = "must not be given along with nodeAllocatableResourceClaimStatuses"
         yield invalid(native_path, None, detail)
     seen: set[str] = set()
     for place, item in enumerate(native):
         at = native_path.index(place)
-        yield from _check_claim_name(item.claim_info.name, claims, at.child("claimInfo", "name"))
+        yield from _validate_claim_name(item.claim_info.name, claims, at.child("claimInfo", "name"))
         if item.claim_info.name in seen:
             yield duplicate(at.child("claimInfo", "name"), item.claim_info.name)
         seen.add(item.claim_info.name)
-        yield from _check_native(item, at)
+        yield from _validate_native(item, at)
 
 
-def _check_claim_name(name: str, claims: Holder[str], path: Path) -> Problems:
+def _validate_claim_name(name: str, claims: Holder[str], path: FieldPath) -> FieldErrors:
     if not name:
         yield required(path, "must be the name of a ResourceClaim of the pod")
     if name not in claims:
@@ -147,7 +149,7 @@ def _check_claim_name(name: str, claims: Holder[str], path: Path) -> Problems:
         yield invalid(path, name, detail)
 
 
-def _check_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problems:
+def _validate_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) -> FieldErrors:
     """The 1.36 form: amounts by resource. Which containers they are, and how often, is not asked."""
     if not entry.containers:
         yield required(path.child("containers"), "must name the containers that use the claim")
@@ -155,24 +157,24 @@ def _check_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problems:
     if not entry.resources:
         yield required(at, "must have at least one resource")
     for name, amount in entry.resources.items():
-        yield from check_resource_name(name, at.key(name))
-        yield from check_not_negative(amount, at.key(name))
+        yield from validate_resource_name(name, at.key(name))
+        yield from validate_not_negative(amount, at.key(name))
     for name, policy in entry.accounting_policies.items():
         where = path.child("accountingPolicies").key(name)
-        yield from _check_known(name, entry.resources, where)
-        yield from check_policy(policy, where)
+        yield from _validate_known(name, entry.resources, where)
+        yield from validate_policy(policy, where)
     for name, amount in entry.drawn.items():
         where = path.child("drawn").key(name)
-        yield from _check_known(name, entry.resources, where)
-        yield from check_not_negative(amount, where)
+        yield from _validate_known(name, entry.resources, where)
+        yield from validate_not_negative(amount, where)
 
 
-def _check_known(name: str, resources: Holder[str], path: Path) -> Problems:
+def _validate_known(name: str, resources: Holder[str], path: FieldPath) -> FieldErrors:
     if name not in resources:
         yield invalid(path, name, "must be one of the entry's resources")
 
 
-def _check_newer_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problems:
+def _validate_newer_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) -> FieldErrors:
     """The 1.37 form: `mapping` and `overhead`; a claim no container uses is charged too."""
     for name, given in (
         ("resources", entry.resources),
@@ -181,27 +183,27 @@ def _check_newer_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problem
     ):
         if given:
             yield forbidden(path.child(name), "must not be given along with mapping or overhead")
-    yield from check_unique(entry.containers, path.child("containers"))
+    yield from validate_unique(entry.containers, path.child("containers"))
     at = path.child("mapping")
     for place, item in enumerate(entry.mapping):
         where = at.index(place)
-        yield from check_newer_resource_name(item.name, where.child("name"))
-        yield from _check_amount(item.quantity, where.child("quantity"))
-        yield from check_not_negative(item.drawn, where.child("drawn"))
-        yield from check_policy(item.accounting_policy, where.child("accountingPolicy"))
-    yield from check_unique([item.name for item in entry.mapping], at, "name")
+        yield from validate_newer_resource_name(item.name, where.child("name"))
+        yield from _validate_amount(item.quantity, where.child("quantity"))
+        yield from validate_not_negative(item.drawn, where.child("drawn"))
+        yield from validate_policy(item.accounting_policy, where.child("accountingPolicy"))
+    yield from validate_unique([item.name for item in entry.mapping], at, "name")
     at = path.child("overhead")
     for place, cost in enumerate(entry.overhead):
         where = at.index(place)
-        yield from check_newer_resource_name(cost.name, where.child("name"))
+        yield from validate_newer_resource_name(cost.name, where.child("name"))
         if cost.per_pod is None and cost.per_container is None:
             yield required(where, "must have perPod or perContainer")
-        yield from check_not_negative(cost.per_pod, where.child("perPod"))
-        yield from check_not_negative(cost.per_container, where.child("perContainer"))
-    yield from check_unique([cost.name for cost in entry.overhead], at, "name")
+        yield from validate_not_negative(cost.per_pod, where.child("perPod"))
+        yield from validate_not_negative(cost.per_container, where.child("perContainer"))
+    yield from validate_unique([cost.name for cost in entry.overhead], at, "name")
 
 
-def _check_native(item: NativeResourceClaimStatus, path: Path) -> Problems:
+def _validate_native(item: NativeResourceClaimStatus, path: FieldPath) -> FieldErrors:
     """The draft's form."""
     if not item.containers:
         yield required(path.child("containers"), "must name the containers that use the claim")
@@ -210,14 +212,14 @@ def _check_native(item: NativeResourceClaimStatus, path: Path) -> Problems:
         yield required(at, "must have at least one resource")
     for place, resource in enumerate(item.resources):
         where = at.index(place)
-        yield from check_resource_name(resource.resource_name, where.child("resourceName"))
-        yield from _check_amount(resource.quantity, where.child("quantity"))
-        yield from check_not_negative(resource.drawn, where.child("drawn"))
-        yield from check_policy(resource.accounting_policy, where.child("accountingPolicy"))
-    yield from check_unique([resource.resource_name for resource in item.resources], at, "resourceName")
+        yield from validate_resource_name(resource.resource_name, where.child("resourceName"))
+        yield from _validate_amount(resource.quantity, where.child("quantity"))
+        yield from validate_not_negative(resource.drawn, where.child("drawn"))
+        yield from validate_policy(resource.accounting_policy, where.child("accountingPolicy"))
+    yield from validate_unique([resource.resource_name for resource in item.resources], at, "resourceName")
 
 
-def _check_amount(amount: Quantity | None, path: Path) -> Problems:
+def _validate_amount(amount: Quantity | None, path: FieldPath) -> FieldErrors:
     if amount is None:
         yield required(path, "must be the amount")
-    yield from check_not_negative(amount, path)
+    yield from validate_not_negative(amount, path)

@@ -11,57 +11,57 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll.api.core import ContainerClaim, Pod, PodResourceClaim
 from plimsoll.apiserver.validation.field_errors import (
-    WHOLE,
-    Path,
-    Problems,
+    OBJECT_ROOT,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
-    name_some,
+    join_names,
     not_found,
     required,
 )
-from plimsoll.apiserver.validation.name_formats import check_label, check_subdomain
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.name_formats import validate_label, validate_subdomain
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
-_SPEC = Path("spec")
-_ANNOTATIONS = Path("metadata").child("annotations")
+_SPEC = FieldPath("spec")
+_ANNOTATIONS = FieldPath("metadata").child("annotations")
 
 
-def check_pod_create(pod: Pod, tree: Tree) -> Problems:
-    yield from check_pod_spec(pod, tree)
+def validate_pod_create(pod: Pod, tree: Tree) -> FieldErrors:
+    yield from validate_pod_spec(pod, tree)
     if pod.spec.ephemeral_containers:
         yield forbidden(_SPEC.child("ephemeralContainers"), "cannot be given on create, only added later")
 
 
-def check_pod_spec(pod: Pod, tree: Tree) -> Problems:
+def validate_pod_spec(pod: Pod, tree: Tree) -> FieldErrors:
     """The claims of a pod and who refers to them; `tree` is the same pod, canonical."""
     mirror = is_mirror(pod)
-    yield from _check_mirror_node(pod)
+    yield from _validate_mirror_node(pod)
     spec = pod.spec
     if mirror:
         for _ in spec.resource_claims:
-            yield forbidden(WHOLE, "a static pod cannot have resource claims")
+            yield forbidden(OBJECT_ROOT, "a static pod cannot have resource claims")
     else:
-        yield from _check_pod_claims(spec.resource_claims)
+        yield from _validate_pod_claims(spec.resource_claims)
     names = frozenset(claim.name for claim in spec.resource_claims if claim.name)
-    known = name_some(names) or "there are none"
+    known = join_names(names) or "there are none"
     for group, containers in (
         ("containers", spec.containers),
         ("initContainers", spec.init_containers),
         ("ephemeralContainers", spec.ephemeral_containers),
     ):
-        for place, container in enumerate(containers):
-            path = _SPEC.child(group).index(place).child("resources")
+        for index, container in enumerate(containers):
+            path = _SPEC.child(group).index(index).child("resources")
             claims = container.resources.claims
-            yield from _check_container_claims(claims, names, known, path.child("claims"))
-    yield from _check_ephemeral(part(tree, "spec"))
+            yield from _validate_container_claims(claims, names, known, path.child("claims"))
+    yield from _validate_ephemeral(subtree(tree, "spec"))
     if spec.resources is not None and spec.resources.claims:
         path = _SPEC.child("resources", "claims")
         yield forbidden(path, "claims belong to containers, not to the resources of the pod")
-        yield from _check_container_claims(spec.resources.claims, names, known, path)
+        yield from _validate_container_claims(spec.resources.claims, names, known, path)
 
 
 def is_mirror(pod: Pod) -> bool:
@@ -69,13 +69,13 @@ def is_mirror(pod: Pod) -> bool:
     return MIRROR_ANNOTATION in pod.metadata.annotations
 
 
-def _check_mirror_node(pod: Pod) -> Problems:
+def _validate_mirror_node(pod: Pod) -> FieldErrors:
     if is_mirror(pod) and not pod.spec.node_name:
         value = pod.metadata.annotations[MIRROR_ANNOTATION]
         yield invalid(_ANNOTATIONS.key(MIRROR_ANNOTATION), value, "needs spec.nodeName")
 
 
-def check_mirror_update(pod: Pod, old: Pod) -> Problems:
+def validate_mirror_update(pod: Pod, old: Pod) -> FieldErrors:
     """The mark of a mirror pod comes with the pod and stays."""
     path = _ANNOTATIONS.key(MIRROR_ANNOTATION)
     now, before = pod.metadata.annotations, old.metadata.annotations
@@ -83,38 +83,38 @@ def check_mirror_update(pod: Pod, old: Pod) -> Problems:
         yield forbidden(path, "cannot be removed or changed")
     elif MIRROR_ANNOTATION in now and MIRROR_ANNOTATION not in before:
         yield forbidden(path, "cannot be added")
-    yield from _check_mirror_node(pod)
+    yield from _validate_mirror_node(pod)
 
 
-def _check_pod_claims(claims: Sequence[PodResourceClaim]) -> Problems:
+def _validate_pod_claims(claims: Sequence[PodResourceClaim]) -> FieldErrors:
     seen: set[str] = set()
-    for place, claim in enumerate(claims):
-        path = _SPEC.child("resourceClaims").index(place)
+    for index, claim in enumerate(claims):
+        path = _SPEC.child("resourceClaims").index(index)
         if not claim.name:
             yield required(path.child("name"), "must be a name for the claim inside the pod")
         elif claim.name in seen:
             yield duplicate(path.child("name"), claim.name)
         else:
-            yield from check_label(claim.name, path.child("name"))
+            yield from validate_label(claim.name, path.child("name"))
             seen.add(claim.name)
         named, templated = claim.resource_claim_name, claim.resource_claim_template_name
         if (named is None) == (templated is None):
             detail = "must have exactly one of resourceClaimName and resourceClaimTemplateName"
             yield invalid(path, claim.name, detail)
         if named is not None:
-            yield from check_subdomain(named, path.child("resourceClaimName"))
+            yield from validate_subdomain(named, path.child("resourceClaimName"))
         if templated is not None:
-            yield from check_subdomain(templated, path.child("resourceClaimTemplateName"))
+            yield from validate_subdomain(templated, path.child("resourceClaimTemplateName"))
 
 
-def _check_container_claims(
-    claims: Sequence[ContainerClaim], names: frozenset[str], known: str, path: Path
-) -> Problems:
+def _validate_container_claims(
+    claims: Sequence[ContainerClaim], names: frozenset[str], known: str, path: FieldPath
+) -> FieldErrors:
     """References of one container: a claim as a whole or some of its requests, nothing twice."""
     seen: set[str] = set()  # `claim` and `claim/request`
     requests: Counter[str] = Counter()  # how many of the latter each claim has
-    for place, claim in enumerate(claims):
-        at = path.index(place)
+    for index, claim in enumerate(claims):
+        at = path.index(index)
         if not claim.name:
             yield required(at, "must name one of spec.resourceClaims")
             continue
@@ -123,7 +123,7 @@ def _check_container_claims(
         else:
             key = f"{claim.name}/{claim.request}" if claim.request else claim.name
             if claim.request:
-                yield from check_label(claim.request, at.child("request"))
+                yield from validate_label(claim.request, at.child("request"))
                 if key in seen:
                     yield duplicate(at, key)
             else:
@@ -136,15 +136,15 @@ def _check_container_claims(
             yield not_found(at, claim.name, f"must be one of spec.resourceClaims: {known}")
 
 
-def _check_ephemeral(spec: Tree) -> Problems:
+def _validate_ephemeral(spec: Tree) -> FieldErrors:
     """An empty list or map counts as given here, which only the tree can tell."""
-    for place, container in enumerate(spec.get("ephemeralContainers", ())):
-        if part(container, "resources").keys() & {"claims", "requests", "limits"}:
-            path = _SPEC.child("ephemeralContainers").index(place).child("resources")
+    for index, container in enumerate(spec.get("ephemeralContainers", ())):
+        if subtree(container, "resources").keys() & {"claims", "requests", "limits"}:
+            path = _SPEC.child("ephemeralContainers").index(index).child("resources")
             yield forbidden(path, "an ephemeral container cannot have resources")
 
 
-def gather_claim_names(pod: Pod) -> Mapping[str, str]:
+def collect_claim_names(pod: Pod) -> Mapping[str, str]:
     """The claims of a pod by the name of the ResourceClaim, each with its name inside the pod.
 
     Claims given by name are in the spec, those made from templates in the status.

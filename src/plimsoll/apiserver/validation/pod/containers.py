@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
@@ -16,16 +16,16 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_many,
 )
-from plimsoll.apiserver.validation.name_formats import check_format, check_label, port_name, port_number
-from plimsoll.apiserver.validation.pod.env import check_environment
-from plimsoll.apiserver.validation.pod.network import check_port_conflicts
-from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholeContainerPort, WholePodSpec
-from plimsoll.apiserver.validation.pod.probes import check_lifecycle, check_probes
-from plimsoll.apiserver.validation.pod.resources import check_requirements
-from plimsoll.apiserver.validation.pod.security import check_container_security
-from plimsoll.apiserver.validation.pod.volume_sources import check_pull_policy
+from plimsoll.apiserver.validation.name_formats import port_name, port_number, validate_format, validate_label
+from plimsoll.apiserver.validation.pod.env import validate_environment
+from plimsoll.apiserver.validation.pod.network import validate_port_conflicts
+from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullContainerPort, FullPodSpec
+from plimsoll.apiserver.validation.pod.probes import validate_lifecycle, validate_probes
+from plimsoll.apiserver.validation.pod.resources import validate_requirements
+from plimsoll.apiserver.validation.pod.security import validate_container_security
+from plimsoll.apiserver.validation.pod.volume_sources import validate_pull_policy
 from plimsoll.apiserver.validation.pod.volume_view import Volume
-from plimsoll.apiserver.validation.pod.volumes import check_mounts
+from plimsoll.apiserver.validation.pod.volumes import validate_mounts
 
 RULES_MAX = 20
 EXIT_CODES_MAX = 255
@@ -54,13 +54,13 @@ _NO_EPHEMERAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerContext:
     """What the rules of containers need to know of their pod."""
 
-    spec: WholePodSpec
+    spec: FullPodSpec
     volumes: Mapping[str, Volume]
-    any_pages: bool
-    any_init_resize: bool
+    allow_indivisible_huge_pages: bool
+    allow_init_resize_policy: bool
 
     @property
     def grace(self) -> int | None:
@@ -71,42 +71,42 @@ class Surroundings:
         return None if self.spec.os is None else self.spec.os.name
 
 
-def is_sidecar(container: WholeContainer) -> bool:
+def is_sidecar(container: FullContainer) -> bool:
     return container.restart_policy == "Always"
 
 
-def check_containers(around: Surroundings, path: Path) -> Problems:
-    containers, at = around.spec.containers, path.child("containers")
+def validate_containers(context: ContainerContext, path: FieldPath) -> FieldErrors:
+    containers, at = context.spec.containers, path.child("containers")
     if not containers:
         yield required(at)
     taken: set[str] = set()
-    for place, container in enumerate(containers):
-        where = at.index(place)
-        yield from _check_common(container, around, where)
+    for index, container in enumerate(containers):
+        where = at.index(index)
+        yield from _validate_common(container, context, where)
         if container.name in taken:
             yield duplicate(where.child("name"), container.name)
         taken.add(container.name)
-        yield from _check_hooks(container, around, where)
-        yield from _check_restarts(container, where)
-    yield from check_port_conflicts(enumerate(containers), at)
-    yield from _check_init_containers(around, set(taken), path.child("initContainers"))
-    names = {container.name for container in (*containers, *around.spec.init_containers)}
-    yield from _check_ephemeral(around, names, path.child("ephemeralContainers"))
+        yield from _validate_hooks(container, context, where)
+        yield from _validate_restarts(container, where)
+    yield from validate_port_conflicts(enumerate(containers), at)
+    yield from _validate_init_containers(context, set(taken), path.child("initContainers"))
+    names = {container.name for container in (*containers, *context.spec.init_containers)}
+    yield from _validate_ephemeral(context, names, path.child("ephemeralContainers"))
 
 
-def _check_init_containers(around: Surroundings, taken: set[str], path: Path) -> Problems:
-    for place, container in enumerate(around.spec.init_containers):
-        at = path.index(place)
-        yield from _check_common(container, around, at)
-        yield from _check_restarts(container, at)
+def _validate_init_containers(context: ContainerContext, taken: set[str], path: FieldPath) -> FieldErrors:
+    for index, container in enumerate(context.spec.init_containers):
+        at = path.index(index)
+        yield from _validate_common(container, context, at)
+        yield from _validate_restarts(container, at)
         if container.name in taken:
             yield duplicate(at.child("name"), container.name)
         elif container.name:
             taken.add(container.name)
         # Ports are compared within one container only, which is always reported as the first.
-        yield from check_port_conflicts([(0, container)], path)
+        yield from validate_port_conflicts([(0, container)], path)
         if is_sidecar(container):
-            yield from _check_hooks(container, around, at)
+            yield from _validate_hooks(container, context, at)
             continue
         for name, given in (
             ("lifecycle", container.lifecycle),
@@ -116,7 +116,7 @@ def _check_init_containers(around: Surroundings, taken: set[str], path: Path) ->
         ):
             if given is not None:
                 yield forbidden(at.child(name), _SIDECARS_ONLY)
-        if not around.any_init_resize:
+        if not context.allow_init_resize_policy:
             for position, policy in enumerate(container.resize_policy):
                 if policy.restart_policy == "RestartContainer":
                     detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
@@ -124,12 +124,12 @@ def _check_init_containers(around: Surroundings, taken: set[str], path: Path) ->
                     yield invalid(where, policy.restart_policy, detail)
 
 
-def _check_ephemeral(around: Surroundings, others: set[str], path: Path) -> Problems:
+def _validate_ephemeral(context: ContainerContext, others: set[str], path: FieldPath) -> FieldErrors:
     taken = set(others)
-    for place, container in enumerate(around.spec.ephemeral_containers):
-        at = path.index(place)
-        yield from _check_common(container, around, at)
-        yield from check_image_blanks(container, at)
+    for index, container in enumerate(context.spec.ephemeral_containers):
+        at = path.index(index)
+        yield from _validate_common(container, context, at)
+        yield from validate_image_blanks(container, at)
         if container.name in taken:
             yield duplicate(at.child("name"), container.name)
         taken.add(container.name)
@@ -149,7 +149,7 @@ def _check_ephemeral(around: Surroundings, others: set[str], path: Path) -> Prob
                 yield forbidden(where.child("subPathExpr"), _NOT_EPHEMERAL)
 
 
-def check_image_blanks(container: WholeContainer, path: Path) -> Problems:
+def validate_image_blanks(container: FullContainer, path: FieldPath) -> FieldErrors:
     if container.image != container.image.strip():
         detail = "must not have leading or trailing whitespace"
         yield invalid(path.child("image"), container.image, detail)
@@ -158,11 +158,11 @@ def check_image_blanks(container: WholeContainer, path: Path) -> Problems:
 # -- what all containers have
 
 
-def _check_common(container: WholeContainer, around: Surroundings, path: Path) -> Problems:
+def _validate_common(container: FullContainer, context: ContainerContext, path: FieldPath) -> FieldErrors:
     if not container.name:
         yield required(path.child("name"))
     else:
-        yield from check_label(container.name, path.child("name"))
+        yield from validate_label(container.name, path.child("name"))
     if not container.image:
         yield required(path.child("image"))
     policy, at = container.termination_message_policy, path.child("terminationMessagePolicy")
@@ -170,27 +170,31 @@ def _check_common(container: WholeContainer, around: Surroundings, path: Path) -
         yield required(at)
     elif policy not in _MESSAGE_POLICIES:
         yield not_supported(at, policy, _MESSAGE_POLICIES)
-    yield from _check_ports(container.ports, path.child("ports"))
-    yield from check_environment(container, path)
-    yield from check_mounts(container, around.volumes, path)
-    yield from check_pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
-    yield from check_requirements(container.resources, path.child("resources"), any_pages=around.any_pages)
-    yield from _check_resize(container, around.spec.restart_policy, path.child("resizePolicy"))
-    yield from check_container_security(
+    yield from _validate_ports(container.ports, path.child("ports"))
+    yield from validate_environment(container, path)
+    yield from validate_mounts(container, context.volumes, path)
+    yield from validate_pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
+    yield from validate_requirements(
+        container.resources,
+        path.child("resources"),
+        allow_indivisible_huge_pages=context.allow_indivisible_huge_pages,
+    )
+    yield from _validate_resize(container, context.spec.restart_policy, path.child("resizePolicy"))
+    yield from validate_container_security(
         container.security_context,
         path.child("securityContext"),
-        host_users=around.spec.host_users is not False,
+        host_users=context.spec.host_users is not False,
     )
 
 
-def _check_ports(ports: Sequence[WholeContainerPort], path: Path) -> Problems:
+def _validate_ports(ports: Sequence[FullContainerPort], path: FieldPath) -> FieldErrors:
     taken: set[str] = set()
-    for place, port in enumerate(ports):
-        at = path.index(place)
+    for index, port in enumerate(ports):
+        at = path.index(index)
         if port.name:
-            complaints = port_name(port.name)
-            if complaints:
-                yield from check_format(port.name, at.child("name"), port_name)
+            messages = port_name(port.name)
+            if messages:
+                yield from validate_format(port.name, at.child("name"), port_name)
             elif port.name in taken:
                 yield duplicate(at.child("name"), port.name)
             else:
@@ -199,19 +203,19 @@ def _check_ports(ports: Sequence[WholeContainerPort], path: Path) -> Problems:
             yield required(at.child("containerPort"))
         for name, number in (("containerPort", port.container_port), ("hostPort", port.host_port)):
             if number:
-                for complaint in port_number(number):
-                    yield invalid(at.child(name), number, complaint)
+                for message in port_number(number):
+                    yield invalid(at.child(name), number, message)
         if not port.protocol:
             yield required(at.child("protocol"))
         elif port.protocol not in _PROTOCOLS:
             yield not_supported(at.child("protocol"), port.protocol, _PROTOCOLS)
 
 
-def _check_resize(container: WholeContainer, restart_policy: str, path: Path) -> Problems:
+def _validate_resize(container: FullContainer, restart_policy: str, path: FieldPath) -> FieldErrors:
     taken: set[str] = set()
-    for place, policy in enumerate(container.resize_policy):
+    for index, policy in enumerate(container.resize_policy):
         if policy.resource_name in taken:
-            yield duplicate(path.index(place), policy.resource_name)
+            yield duplicate(path.index(index), policy.resource_name)
         taken.add(policy.resource_name)
         for value, allowed in (
             (policy.resource_name, _RESIZABLE),
@@ -226,14 +230,14 @@ def _check_resize(container: WholeContainer, restart_policy: str, path: Path) ->
             yield invalid(path, policy.restart_policy, detail)
 
 
-def _check_hooks(container: WholeContainer, around: Surroundings, path: Path) -> Problems:
+def _validate_hooks(container: FullContainer, context: ContainerContext, path: FieldPath) -> FieldErrors:
     if container.lifecycle is not None:
-        yield from check_lifecycle(container.lifecycle, around.grace, around.os, path.child("lifecycle"))
+        yield from validate_lifecycle(container.lifecycle, context.grace, context.os, path.child("lifecycle"))
     probes = (container.liveness_probe, container.readiness_probe, container.startup_probe)
-    yield from check_probes(*probes, around.grace, path)
+    yield from validate_probes(*probes, context.grace, path)
 
 
-def _check_restarts(container: WholeContainer, path: Path) -> Problems:
+def _validate_restarts(container: FullContainer, path: FieldPath) -> FieldErrors:
     """When a container of its own accord starts again."""
     policy, rules = container.restart_policy, container.restart_policy_rules
     if policy is None:
@@ -245,8 +249,8 @@ def _check_restarts(container: WholeContainer, path: Path) -> Problems:
     at = path.child("restartPolicyRules")
     if len(rules) > RULES_MAX:
         yield too_many(at, len(rules), RULES_MAX)
-    for place, rule in enumerate(rules):
-        where = at.index(place)
+    for index, rule in enumerate(rules):
+        where = at.index(index)
         if rule.action not in _ACTIONS:
             yield not_supported(where.child("action"), rule.action, _ACTIONS)
         if rule.exit_codes is None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
-from plimsoll.apiserver.validation.pod.volume_defaults import fill_volume
-from plimsoll.apiserver.validation.quantities import round_amounts
-from plimsoll.apiserver.validation.resource_names import is_huge_page
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation.pod.volume_defaults import set_volume_defaults
+from plimsoll.apiserver.validation.quantities import round_resource_list
+from plimsoll.apiserver.validation.resource_names import is_huge_page_resource
+from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.errors import DecodeError
 from plimsoll.ledger.requests import container_limits_sum, container_requests_sum, is_pod_level_resource
 
@@ -35,37 +35,37 @@ _OLD_ANNOTATIONS = tuple(
 )
 
 
-def fill_pod(tree: Tree, gates: Gates) -> None:
-    spec, status = tree.setdefault("spec", {}), part(tree, "status")
+def set_pod_defaults(tree: Tree, gates: Gates) -> None:
+    spec, status = tree.setdefault("spec", {}), subtree(tree, "status")
     for group in ("containers", "initContainers"):
         for container in spec.get(group, ()):
             _copy_limits(container)
             if spec.get("hostNetwork"):
-                open_on_host(container)
+                set_host_ports(container)
     if "resources" in spec and gates.enabled("PodLevelResources"):
-        _fill_pod_level(tree, spec["resources"])
+        _set_pod_level_defaults(tree, spec["resources"])
     spec.setdefault("enableServiceLinks", True)
-    fill_template(tree)
+    set_template_defaults(tree)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    _fill_status(status)
+    _set_status_defaults(status)
 
 
-def fill_template(template: Tree) -> None:
+def set_template_defaults(template: Tree) -> None:
     """Fill in a template from which pods are made: what is left open here is up to each pod."""
-    annotations, spec = part(template, "metadata", "annotations"), template.setdefault("spec", {})
+    annotations, spec = subtree(template, "metadata", "annotations"), template.setdefault("spec", {})
     for name in _OLD_ANNOTATIONS:
         annotations.pop(name, None)
-    _fill_spec(spec)
-    _round_resources(part(spec, "resources"))
+    _set_spec_defaults(spec)
+    _round_resources(subtree(spec, "resources"))
     for volume in spec.get("volumes", ()):
-        fill_volume(volume)
+        set_volume_defaults(volume)
     for group in GROUPS:
         for container in spec.get(group, ()):
-            fill_container(container)
+            set_container_defaults(container)
 
 
-def _fill_spec(spec: Tree) -> None:
+def _set_spec_defaults(spec: Tree) -> None:
     spec.setdefault("securityContext", {})
     spec.setdefault("terminationGracePeriodSeconds", 30)
     for name, value in (
@@ -78,7 +78,7 @@ def _fill_spec(spec: Tree) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    round_amounts(spec.get("overhead"))
+    round_resource_list(spec.get("overhead"))
 
 
 # -- resources
@@ -86,29 +86,29 @@ def _fill_spec(spec: Tree) -> None:
 
 def _copy_limits(container: Tree) -> None:
     """Where nothing is requested of a resource, its limit is."""
-    resources = part(container, "resources")
+    resources = subtree(container, "resources")
     if "limits" in resources:
         resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
 
 
 def _round_resources(resources: Tree) -> None:
     for name in ("limits", "requests"):
-        round_amounts(resources.get(name))
+        round_resource_list(resources.get(name))
 
 
-def _fill_pod_level(tree: Tree, resources: Tree) -> None:
+def _set_pod_level_defaults(tree: Tree, resources: Tree) -> None:
     """A pod that limits itself as a whole requests what its containers do, or else what it is limited to."""
     if not resources.get("limits") and not resources.get("requests"):
         return
-    pod = look(tree, Pod)
+    pod = decode_view(tree, Pod)
     limits, requests = dict(resources.get("limits", {})), dict(resources.get("requests", {}))
     for name, amount in container_limits_sum(pod).items():
-        if is_huge_page(name) and name not in requests and name not in limits:
+        if is_huge_page_resource(name) and name not in requests and name not in limits:
             limits[name] = str(amount)
     if limits:
         resources["limits"] = limits
         for name, amount in container_requests_sum(pod).items():
-            if is_pod_level_resource(name) and not is_huge_page(name):
+            if is_pod_level_resource(name) and not is_huge_page_resource(name):
                 requests.setdefault(name, str(amount))
         for name, text in limits.items():
             if is_pod_level_resource(name):
@@ -120,7 +120,7 @@ def _fill_pod_level(tree: Tree, resources: Tree) -> None:
 # -- containers
 
 
-def fill_container(container: Tree) -> None:
+def set_container_defaults(container: Tree) -> None:
     for name, value in (
         ("terminationMessagePath", "/dev/termination-log"),
         ("terminationMessagePolicy", "File"),
@@ -133,23 +133,23 @@ def fill_container(container: Tree) -> None:
         if not port.get("protocol"):
             port["protocol"] = "TCP"
     for variable in container.get("env", ()):
-        _fill_source(part(variable, "valueFrom"))
+        _set_source_defaults(subtree(variable, "valueFrom"))
     _round_resources(container.setdefault("resources", {}))
     for name in _PROBES:
         if name in container:
-            _fill_probe(container[name])
+            _set_probe_defaults(container[name])
     for name in ("postStart", "preStop"):
-        _fill_handler(part(container, "lifecycle", name))
+        _set_handler_defaults(subtree(container, "lifecycle", name))
 
 
-def open_on_host(container: Tree) -> None:
+def set_host_ports(container: Tree) -> None:
     """On the network of the node a port is the port of the node."""
     for port in container.get("ports", ()):
         if not port.get("hostPort") and port.get("containerPort"):
             port["hostPort"] = port["containerPort"]
 
 
-def _fill_source(source: Tree) -> None:
+def _set_source_defaults(source: Tree) -> None:
     if "fieldRef" in source and not source["fieldRef"].get("apiVersion"):
         source["fieldRef"]["apiVersion"] = "v1"
     if "resourceFieldRef" in source:
@@ -158,16 +158,16 @@ def _fill_source(source: Tree) -> None:
         source["fileKeyRef"].setdefault("optional", False)
 
 
-def _fill_probe(probe: Tree) -> None:
+def _set_probe_defaults(probe: Tree) -> None:
     for name, value in _PROBE_DEFAULTS:
         if not probe.get(name):
             probe[name] = value
-    _fill_handler(probe)
+    _set_handler_defaults(probe)
     if "grpc" in probe:
         probe["grpc"].setdefault("service", "")
 
 
-def _fill_handler(handler: Tree) -> None:
+def _set_handler_defaults(handler: Tree) -> None:
     if "httpGet" in handler:
         request = handler["httpGet"]
         for name, value in (("path", "/"), ("scheme", "HTTP")):
@@ -188,7 +188,7 @@ def _expect_port(holder: Tree) -> None:
 # -- status
 
 
-def _fill_status(status: Tree) -> None:
+def _set_status_defaults(status: Tree) -> None:
     single, several = status.get("podIP"), status.get("podIPs")
     if single and (not several or several[0].get("ip") != single):
         status["podIPs"] = [{"ip": single}]
@@ -196,7 +196,7 @@ def _fill_status(status: Tree) -> None:
         status["podIP"] = several[0]["ip"]
     for group in _STATUSES:
         for container in status.get(group, ()):
-            round_amounts(container.get("allocatedResources"))
-            _round_resources(part(container, "resources"))
-    round_amounts(status.get("allocatedResources"))
-    _round_resources(part(status, "resources"))
+            round_resource_list(container.get("allocatedResources"))
+            _round_resources(subtree(container, "resources"))
+    round_resource_list(status.get("allocatedResources"))
+    _round_resources(subtree(status, "resources"))

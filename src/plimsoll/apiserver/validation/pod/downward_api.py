@@ -6,8 +6,14 @@ from collections.abc import Collection
 
 from plimsoll.api.containers import ObjectField, ResourceField
 from plimsoll.api.names import label_key
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_supported, required
-from plimsoll.apiserver.validation.name_formats import check_format
+from plimsoll.apiserver.validation.field_errors import (
+    FieldErrors,
+    FieldPath,
+    invalid,
+    not_supported,
+    required,
+)
+from plimsoll.apiserver.validation.name_formats import validate_format
 
 _FIELDS = frozenset(
     (
@@ -37,7 +43,7 @@ _UNITS = frozenset(
 _CPU_UNITS = frozenset(("1", "1m"))
 
 
-def check_object_field(reference: ObjectField, allowed: Collection[str], path: Path) -> Problems:
+def validate_object_field(reference: ObjectField, allowed: Collection[str], path: FieldPath) -> FieldErrors:
     """A field of the pod; `allowed` are those that can be used in this place as a whole."""
     if not reference.api_version:
         yield required(path.child("apiVersion"))
@@ -52,9 +58,9 @@ def check_object_field(reference: ObjectField, allowed: Collection[str], path: P
         yield invalid(at, reference.field_path, detail)
     elif subscript is not None:
         if field == "metadata.annotations":
-            yield from check_format(subscript.lower(), path, label_key)
+            yield from validate_format(subscript.lower(), path, label_key)
         elif field == "metadata.labels":
-            yield from check_format(subscript, path, label_key)
+            yield from validate_format(subscript, path, label_key)
         else:
             detail = "error converting fieldPath: field label does not support subscript"
             yield invalid(at, reference.field_path, detail)
@@ -75,7 +81,7 @@ def _split(field: str) -> tuple[str, str | None]:
     return field, None
 
 
-def check_resource_field(reference: ResourceField, path: Path, *, of_volume: bool) -> Problems:
+def validate_resource_field(reference: ResourceField, path: FieldPath, *, of_volume: bool) -> FieldErrors:
     """A request or limit; a file in a volume must say of which container."""
     if of_volume and not reference.container_name:
         yield required(path.child("containerName"))
@@ -83,10 +89,10 @@ def check_resource_field(reference: ResourceField, path: Path, *, of_volume: boo
         yield required(path.child("resource"))
     elif reference.resource not in _RESOURCES and not reference.resource.startswith(_HUGE_PAGES):
         yield not_supported(path.child("resource"), reference.resource, _RESOURCES)
-    yield from _check_divisor(reference, path.child("divisor"))
+    yield from _validate_divisor(reference, path.child("divisor"))
 
 
-def _check_divisor(reference: ResourceField, path: Path) -> Problems:
+def _validate_divisor(reference: ResourceField, path: FieldPath) -> FieldErrors:
     name, divisor = reference.resource, reference.divisor
     if divisor is None or divisor.is_zero():
         return

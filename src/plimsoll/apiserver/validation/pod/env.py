@@ -6,12 +6,17 @@ from collections.abc import Mapping
 
 from plimsoll.api.containers import EnvFrom, EnvVar, FileKey, KeySelector
 from plimsoll.api.names import dns_subdomain
-from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_found, required
-from plimsoll.apiserver.validation.file_paths import check_no_backsteps
-from plimsoll.apiserver.validation.metadata import mask_dash
-from plimsoll.apiserver.validation.name_formats import check_format, check_label, data_key, variable_name
-from plimsoll.apiserver.validation.pod.downward_api import check_object_field, check_resource_field
-from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePodSpec
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, not_found, required
+from plimsoll.apiserver.validation.file_paths import validate_path_no_backsteps
+from plimsoll.apiserver.validation.metadata import mask_trailing_dash
+from plimsoll.apiserver.validation.name_formats import (
+    data_key,
+    validate_format,
+    validate_label,
+    variable_name,
+)
+from plimsoll.apiserver.validation.pod.downward_api import validate_object_field, validate_resource_field
+from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPodSpec
 from plimsoll.apiserver.validation.pod.volume_view import Volume
 
 _SOURCES = ("field_ref", "resource_field_ref", "config_map_key_ref", "secret_key_ref", "file_key_ref")
@@ -28,33 +33,33 @@ _FIELDS = (
 )
 
 
-def check_environment(container: WholeContainer, path: Path) -> Problems:
-    for place, variable in enumerate(container.env):
-        at = path.child("env").index(place)
+def validate_environment(container: FullContainer, path: FieldPath) -> FieldErrors:
+    for index, variable in enumerate(container.env):
+        at = path.child("env").index(index)
         if not variable.name:
             yield required(at.child("name"))
         else:
-            yield from check_format(variable.name, at.child("name"), variable_name)
-        yield from _check_value(variable, at.child("valueFrom"))
-    for place, source in enumerate(container.env_from):
-        yield from _check_source(source, path.child("envFrom"), path.child("envFrom").index(place))
+            yield from validate_format(variable.name, at.child("name"), variable_name)
+        yield from _validate_value(variable, at.child("valueFrom"))
+    for index, source in enumerate(container.env_from):
+        yield from _validate_source(source, path.child("envFrom"), path.child("envFrom").index(index))
 
 
-def _check_value(variable: EnvVar, path: Path) -> Problems:
+def _validate_value(variable: EnvVar, path: FieldPath) -> FieldErrors:
     source = variable.value_from
     if source is None:
         return
     if source.field_ref is not None:
-        yield from check_object_field(source.field_ref, _FIELDS, path.child("fieldRef"))
+        yield from validate_object_field(source.field_ref, _FIELDS, path.child("fieldRef"))
     if source.resource_field_ref is not None:
         at = path.child("resourceFieldRef")
-        yield from check_resource_field(source.resource_field_ref, at, of_volume=False)
+        yield from validate_resource_field(source.resource_field_ref, at, of_volume=False)
     if source.config_map_key_ref is not None:
-        yield from _check_key(source.config_map_key_ref, path.child("configMapKeyRef"))
+        yield from _validate_key(source.config_map_key_ref, path.child("configMapKeyRef"))
     if source.secret_key_ref is not None:
-        yield from _check_key(source.secret_key_ref, path.child("secretKeyRef"))
+        yield from _validate_key(source.secret_key_ref, path.child("secretKeyRef"))
     if source.file_key_ref is not None:
-        yield from _check_file_key(source.file_key_ref, path.child("fileKeyRef"))
+        yield from _validate_file_key(source.file_key_ref, path.child("fileKeyRef"))
     sources = sum(getattr(source, name) is not None for name in _SOURCES)
     if not sources:
         detail = (
@@ -68,32 +73,32 @@ def _check_value(variable: EnvVar, path: Path) -> Problems:
         yield invalid(path, "", "may not have more than one field specified at a time")
 
 
-def _check_key(selector: KeySelector, path: Path) -> Problems:
-    yield from check_format(selector.name, path.child("name"), dns_subdomain)
+def _validate_key(selector: KeySelector, path: FieldPath) -> FieldErrors:
+    yield from validate_format(selector.name, path.child("name"), dns_subdomain)
     if not selector.key:
         yield required(path.child("key"))
     else:
-        yield from check_format(selector.key, path.child("key"), data_key)
+        yield from validate_format(selector.key, path.child("key"), data_key)
 
 
-def _check_file_key(selector: FileKey, path: Path) -> Problems:
+def _validate_file_key(selector: FileKey, path: FieldPath) -> FieldErrors:
     if not selector.key:
         yield required(path.child("key"))
     else:
-        yield from check_format(selector.key, path.child("key"), variable_name)
+        yield from validate_format(selector.key, path.child("key"), variable_name)
     if not selector.volume_name:
         yield required(path.child("volumeName"))
     else:
-        yield from check_label(selector.volume_name, path.child("volumeName"))
+        yield from validate_label(selector.volume_name, path.child("volumeName"))
     if not selector.path:
         yield required(path.child("path"))
     else:
-        yield from check_no_backsteps(selector.path, path.child("path"))
+        yield from validate_path_no_backsteps(selector.path, path.child("path"))
 
 
-def _check_source(source: EnvFrom, path: Path, item: Path) -> Problems:
+def _validate_source(source: EnvFrom, path: FieldPath, item: FieldPath) -> FieldErrors:
     if source.prefix:
-        yield from check_format(source.prefix, item.child("prefix"), variable_name)
+        yield from validate_format(source.prefix, item.child("prefix"), variable_name)
     for name, reference in (("configMapRef", source.config_map_ref), ("secretRef", source.secret_ref)):
         if reference is None:
             continue
@@ -102,14 +107,14 @@ def _check_source(source: EnvFrom, path: Path, item: Path) -> Problems:
             yield required(at)
         else:
             # Judged as if it were the beginning of a name, as in Kubernetes 1.36.
-            yield from check_format(mask_dash(reference.name), at, dns_subdomain)
+            yield from validate_format(mask_trailing_dash(reference.name), at, dns_subdomain)
     if source.config_map_ref is None and source.secret_ref is None:
         yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
     elif source.config_map_ref is not None and source.secret_ref is not None:
         yield invalid(path, "", "may not have more than one field specified at a time")
 
 
-def check_files_of_variables(spec: WholePodSpec, path: Path) -> Problems:
+def validate_env_file_volumes(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     """Variables that are read from a file need the volume it is in, an empty directory."""
     volumes: Mapping[str, Volume] = {volume.name: volume for volume in spec.volumes}
     for group, containers in (
@@ -117,13 +122,13 @@ def check_files_of_variables(spec: WholePodSpec, path: Path) -> Problems:
         ("containers", spec.containers),
         ("ephemeralContainers", spec.ephemeral_containers),
     ):
-        for place, container in enumerate(containers):
+        for index, container in enumerate(containers):
             for position, variable in enumerate(container.env):
                 source = variable.value_from
                 if source is None or source.file_key_ref is None:
                     continue
                 name = source.file_key_ref.volume_name
-                at = path.child(group).index(place).child("env").index(position)
+                at = path.child(group).index(index).child("env").index(position)
                 at = at.child("valueFrom", "fileKeyRef", "volumeName")
                 if name not in volumes:
                     yield not_found(at, name, "must be the name of a volume of the pod")

@@ -1,8 +1,8 @@
 """Evicting a pod: what is posted to `pods/eviction`, and whether disruption budgets let the pod go.
 
-`judge_eviction` takes the stored pod, the posted Eviction and the budgets that select the pod, and says what
-to do; it changes nothing itself. The server then writes `pod` and `budget` where they are given and deletes
-the pod with `options`.
+`evaluate_eviction` takes the stored pod, the posted Eviction and the budgets that select the pod, and says
+what to do; it changes nothing itself. The server then writes `pod` and `budget` where they are given and
+deletes the pod with `options`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any
 
 from plimsoll.apiserver.validation.core_views import DeleteOptions, Eviction
-from plimsoll.apiserver.validation.decode import take_in
-from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, invalid
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.decode import decode_canonical
+from plimsoll.apiserver.validation.field_errors import FieldError, FieldErrors, FieldPath, invalid
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.conditions import set_condition
-from plimsoll.apiserver.validation.timestamps import write_time
-from plimsoll.apiserver.validation.write_context import look
+from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.apiserver.validation.write_context import decode_view
 
 DISRUPTED_MAX = 2000
 BUDGET_CAUSE = "DisruptionBudget"
@@ -27,7 +27,7 @@ _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class EvictionRefusal:
     """Why a pod stays: an HTTP code, a message, and what the budget says."""
 
     code: int
@@ -37,64 +37,67 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class EvictionResult:
     """What an eviction comes to.
 
-    `pod` is the pod as it is to be stored before it is deleted, `budget` the disruption budget it was
-    charged to (None where none is touched). `holds_version` says that the deletion must find the pod at the
+    `pod` is the pod as it is to be stored before it is deleted, `budget` the disruption budget it was charged
+    to (None where none is touched). `requires_version` says that the deletion must find the pod at the
     version that was judged.
     """
 
     options: DeleteOptions
     pod: Tree | None = None
     budget: Tree | None = None
-    holds_version: bool = False
-    problems: tuple[Problem, ...] = ()
-    refusal: Refusal | None = None
+    requires_version: bool = False
+    errors: tuple[FieldError, ...] = ()
+    refusal: EvictionRefusal | None = None
 
 
 def read_eviction(tree: Any) -> Eviction:
     """A posted Eviction; raises DecodeError where it is none."""
-    return look(take_in(tree, Eviction), Eviction)
+    return decode_view(decode_canonical(tree, Eviction), Eviction)
 
 
-def judge_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: datetime) -> Evicted:
+def evaluate_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: datetime) -> EvictionResult:
     """Whether and how a pod is evicted; `budgets` are those of its namespace that select it."""
     posted = read_eviction(eviction)
     options = posted.delete_options or DeleteOptions()
-    problems = tuple(_check_options(options))
-    if problems:
-        return Evicted(options, problems=problems)
-    refusal = _check_preconditions(pod, options)
+    errors = tuple(_validate_options(options))
+    if errors:
+        return EvictionResult(options, errors=errors)
+    refusal = _validate_preconditions(pod, options)
     if refusal is not None:
-        return Evicted(options, refusal=refusal)
-    leaving = _mark(pod, write_time(now))
-    phase, ending = part(pod, "status").get("phase"), bool(part(pod, "metadata").get("deletionTimestamp"))
+        return EvictionResult(options, refusal=refusal)
+    leaving = _mark(pod, format_datetime(now))
+    phase, ending = (
+        subtree(pod, "status").get("phase"),
+        bool(subtree(pod, "metadata").get("deletionTimestamp")),
+    )
     if phase in ("Succeeded", "Failed", "Pending") or ending:
-        return Evicted(options, leaving, holds_version=phase == "Pending" and not ending)
+        return EvictionResult(options, leaving, requires_version=phase == "Pending" and not ending)
     if not budgets:
-        return Evicted(options, leaving)
+        return EvictionResult(options, leaving)
     if len(budgets) > 1:
         detail = (
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
-        return Evicted(options, refusal=Refusal(500, detail))
-    if not _is_ready(pod) and _lets_unready_go(budgets[0]):
-        return Evicted(options, leaving, holds_version=True)
-    refusal = _check_budget(budgets[0])
+        return EvictionResult(options, refusal=EvictionRefusal(500, detail))
+    if not _is_ready(pod) and _can_evict_unready(budgets[0]):
+        return EvictionResult(options, leaving, requires_version=True)
+    refusal = _validate_budget(budgets[0])
     if refusal is not None:
-        return Evicted(options, refusal=refusal)
-    return Evicted(options, leaving, _charge(budgets[0], pod, write_time(now)))
+        return EvictionResult(options, refusal=refusal)
+    return EvictionResult(options, leaving, _record_disruption(budgets[0], pod, format_datetime(now)))
 
 
-def _check_options(options: DeleteOptions) -> Problems:
+def _validate_options(options: DeleteOptions) -> FieldErrors:
     if options.ignore_store_read_error:
-        path = Path("deleteOptions").child("ignoreStoreReadErrorWithClusterBreakingPotential")
+        path = FieldPath("deleteOptions").child("ignoreStoreReadErrorWithClusterBreakingPotential")
         yield invalid(path, True, "can not be set for pod eviction, try after removing the option")
 
 
-def _check_preconditions(pod: Tree, options: DeleteOptions) -> Refusal | None:
-    meta, wanted = part(pod, "metadata"), options.preconditions
+def _validate_preconditions(pod: Tree, options: DeleteOptions) -> EvictionRefusal | None:
+    meta, wanted = subtree(pod, "metadata"), options.preconditions
     if wanted is not None:
         uid, version = meta.get("uid", ""), meta.get("resourceVersion", "")
         if wanted.uid and wanted.uid != uid:
@@ -102,18 +105,18 @@ def _check_preconditions(pod: Tree, options: DeleteOptions) -> Refusal | None:
                 f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({uid}). "
                 "The object might have been deleted and then recreated"
             )
-            return Refusal(409, detail)
+            return EvictionRefusal(409, detail)
         if wanted.resource_version and wanted.resource_version != version:
             detail = (
                 f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the "
                 f"ResourceVersion in record ({version}). The object might have been modified"
             )
-            return Refusal(409, detail)
+            return EvictionRefusal(409, detail)
     return None
 
 
 def _mark(pod: Tree, now: str) -> Tree:
-    status = dict(part(pod, "status"))
+    status = dict(subtree(pod, "status"))
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -125,41 +128,42 @@ def _mark(pod: Tree, now: str) -> Tree:
 
 
 def _is_ready(pod: Tree) -> bool:
-    conditions = part(pod, "status").get("conditions", ())
+    conditions = subtree(pod, "status").get("conditions", ())
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 # -- the budget
 
 
-def _lets_unready_go(budget: Tree) -> bool:
+def _can_evict_unready(budget: Tree) -> bool:
     """Pods that do no work may go, always or as long as enough others do."""
-    if part(budget, "spec").get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+    if subtree(budget, "spec").get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     wanted = _number(budget, "desiredHealthy")
     return wanted > 0 and _number(budget, "currentHealthy") >= wanted
 
 
-def _check_budget(budget: Tree) -> Refusal | None:
-    name, status = part(budget, "metadata").get("name", ""), part(budget, "status")
-    generation = part(budget, "metadata").get("generation", 0)
+def _validate_budget(budget: Tree) -> EvictionRefusal | None:
+    name, status = subtree(budget, "metadata").get("name", ""), subtree(budget, "status")
+    generation = subtree(budget, "metadata").get("generation", 0)
     if isinstance(generation, int) and _number(budget, "observedGeneration") < generation:
         cause = f"The disruption budget {name} is still being processed by the server."
-        return Refusal(429, _VIOLATED, cause, 10)
+        return EvictionRefusal(429, _VIOLATED, cause, 10)
     allowed = _number(budget, "disruptionsAllowed")
     if allowed < 0:
-        return Refusal(403, "pdb disruptions allowed is negative")
-    if len(part(status, "disruptedPods")) > DISRUPTED_MAX:
+        return EvictionRefusal(403, "pdb disruptions allowed is negative")
+    if len(subtree(status, "disruptedPods")) > DISRUPTED_MAX:
         detail = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        return Refusal(403, detail)
+        return EvictionRefusal(403, detail)
     if allowed == 0:
-        return Refusal(429, _VIOLATED, _explain(name, budget), 0)
+        return EvictionRefusal(429, _VIOLATED, _explain(name, budget), 0)
     return None
 
 
 def _explain(name: str, budget: Tree) -> str:
     condition: Tree = next(
-        (c for c in part(budget, "status").get("conditions", ()) if c.get("type") == "DisruptionAllowed"), {}
+        (c for c in subtree(budget, "status").get("conditions", ()) if c.get("type") == "DisruptionAllowed"),
+        {},
     )
     text = condition.get("message", "") if condition.get("status") == "False" else ""
     reason = condition.get("reason", "")
@@ -172,12 +176,15 @@ def _explain(name: str, budget: Tree) -> str:
     return f"{refused} ({reason}): {text}" if text else refused
 
 
-def _charge(budget: Tree, pod: Tree, now: str) -> Tree:
+def _record_disruption(budget: Tree, pod: Tree, now: str) -> Tree:
     """One disruption less, and the pod noted down as going."""
-    status = dict(part(budget, "status"))
+    status = dict(subtree(budget, "status"))
     left = _number(budget, "disruptionsAllowed") - 1
     status["disruptionsAllowed"] = left
-    status["disruptedPods"] = {**part(status, "disruptedPods"), part(pod, "metadata").get("name", ""): now}
+    status["disruptedPods"] = {
+        **subtree(status, "disruptedPods"),
+        subtree(pod, "metadata").get("name", ""): now,
+    }
     if left == 0:
         status["conditions"] = _close(status.get("conditions", []), budget, now)
     return {**budget, "status": status}
@@ -201,5 +208,5 @@ def _close(conditions: Sequence[Tree], budget: Tree, now: str) -> list[Tree]:
 
 
 def _number(budget: Tree, name: str) -> int:
-    value = part(budget, "status").get(name, 0)
+    value = subtree(budget, "status").get(name, 0)
     return value if isinstance(value, int) else 0

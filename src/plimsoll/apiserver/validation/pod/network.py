@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from plimsoll.api.names import byte_length
-from plimsoll.apiserver.validation.addresses import check_address, parse_address
+from plimsoll.apiserver.validation.addresses import parse_address, validate_address
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     internal,
@@ -18,12 +18,12 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
 )
 from plimsoll.apiserver.validation.name_formats import (
-    check_format,
-    check_label,
-    check_subdomain,
     search_domain,
+    validate_format,
+    validate_label,
+    validate_subdomain,
 )
-from plimsoll.apiserver.validation.pod.pod_view import DnsConfig, WholeContainer, WholePodSpec
+from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPodSpec, PodDNSConfig
 
 NAMESERVERS_MAX = 3
 SEARCHES_MAX = 32
@@ -33,52 +33,52 @@ HOSTNAME_MAX = 64
 _POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def check_network(spec: WholePodSpec, path: Path) -> Problems:
-    yield from _check_host_ports(spec, path.child("containers"))
+def validate_network(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+    yield from _validate_host_ports(spec, path.child("containers"))
     if not spec.dns_policy:
         yield required(path.child("dnsPolicy"))
     elif spec.dns_policy not in _POLICIES:
         yield not_supported(path.child("dnsPolicy"), spec.dns_policy, _POLICIES)
-    yield from _check_dns(spec.dns_config, spec.dns_policy, path.child("dnsConfig"))
-    yield from _check_override(spec, path.child("hostnameOverride"))
+    yield from _validate_dns(spec.dns_config, spec.dns_policy, path.child("dnsConfig"))
+    yield from _validate_override(spec, path.child("hostnameOverride"))
     if spec.hostname:
-        yield from check_label(spec.hostname, path.child("hostname"))
+        yield from validate_label(spec.hostname, path.child("hostname"))
     if spec.subdomain:
-        yield from check_label(spec.subdomain, path.child("subdomain"))
-    for place, alias in enumerate(spec.host_aliases):
-        at = path.child("hostAliases").index(place)
-        yield from check_address(alias.ip, at.child("ip"))
+        yield from validate_label(spec.subdomain, path.child("subdomain"))
+    for index, alias in enumerate(spec.host_aliases):
+        at = path.child("hostAliases").index(index)
+        yield from validate_address(alias.ip, at.child("ip"))
         for position, name in enumerate(alias.hostnames):
-            yield from check_subdomain(name, at.child("hostnames").index(position))
+            yield from validate_subdomain(name, at.child("hostnames").index(position))
 
 
-def _check_host_ports(spec: WholePodSpec, path: Path) -> Problems:
+def _validate_host_ports(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     """On the network of the node a container has the ports it says."""
     if not spec.host_network:
         return
-    for place, container in enumerate(spec.containers):
+    for index, container in enumerate(spec.containers):
         for position, port in enumerate(container.ports):
             if port.host_port != port.container_port:
-                at = path.index(place).child("ports").index(position).child("hostPort")
+                at = path.index(index).child("ports").index(position).child("hostPort")
                 detail = "must match `containerPort` when `hostNetwork` is true"
                 yield invalid(at, port.host_port, detail)
 
 
-def check_port_conflicts(containers: Iterable[tuple[int, WholeContainer]], path: Path) -> Problems:
+def validate_port_conflicts(containers: Iterable[tuple[int, FullContainer]], path: FieldPath) -> FieldErrors:
     """No two ports of these containers are the same port of the node."""
     taken: set[tuple[str, str, int]] = set()
-    for place, container in containers:
+    for index, container in containers:
         for position, port in enumerate(container.ports):
             if not port.host_port:
                 continue
             key = (port.protocol, port.host_ip, port.host_port)
             if key in taken:
-                at = path.index(place).child("ports").index(position).child("hostPort")
+                at = path.index(index).child("ports").index(position).child("hostPort")
                 yield duplicate(at, "/".join(map(str, key)))
             taken.add(key)
 
 
-def _check_dns(config: DnsConfig | None, policy: str, path: Path) -> Problems:
+def _validate_dns(config: PodDNSConfig | None, policy: str, path: FieldPath) -> FieldErrors:
     if policy == "None" and (config is None or not config.nameservers):
         at = path if config is None else path.child("nameservers")
         yield required(at, "must provide at least one DNS nameserver when `dnsPolicy` is None")
@@ -89,22 +89,22 @@ def _check_dns(config: DnsConfig | None, policy: str, path: Path) -> Problems:
     if len(config.nameservers) > NAMESERVERS_MAX:
         detail = f"must not have more than {NAMESERVERS_MAX} nameservers"
         yield invalid(servers, len(config.nameservers), detail)
-    for place, server in enumerate(config.nameservers):
-        yield from check_address(server, servers.index(place))
+    for index, server in enumerate(config.nameservers):
+        yield from validate_address(server, servers.index(index))
     if len(config.searches) > SEARCHES_MAX:
         yield invalid(searches, len(config.searches), f"must not have more than {SEARCHES_MAX} search paths")
     if byte_length(" ".join(config.searches)) > SEARCH_TEXT_MAX:
         detail = f"must not have more than {SEARCH_TEXT_MAX} characters (including spaces) in the search list"
         yield invalid(searches, len(config.searches), detail)
-    for place, search in enumerate(config.searches):
+    for index, search in enumerate(config.searches):
         if search != ".":
-            yield from check_format(search.removesuffix("."), searches.index(place), search_domain)
-    for place, option in enumerate(config.options):
+            yield from validate_format(search.removesuffix("."), searches.index(index), search_domain)
+    for index, option in enumerate(config.options):
         if not option.name:
-            yield required(path.child("options").index(place), "must not be empty")
+            yield required(path.child("options").index(index), "must not be empty")
 
 
-def _check_override(spec: WholePodSpec, path: Path) -> Problems:
+def _validate_override(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     name = spec.hostname_override
     if name is None:
         return
@@ -114,15 +114,15 @@ def _check_override(spec: WholePodSpec, path: Path) -> Problems:
         yield forbidden(path, "may not be specified when hostNetwork is true")
     if byte_length(name) > HOSTNAME_MAX:
         yield too_long(path, HOSTNAME_MAX)
-    yield from check_subdomain(name, path)
+    yield from validate_subdomain(name, path)
 
 
-def check_addresses(addresses: Sequence[str], stored: Sequence[str], path: Path) -> Problems:
+def validate_addresses(addresses: Sequence[str], stored: Sequence[str], path: FieldPath) -> FieldErrors:
     """The addresses of a pod or its node: one of each family; those stored already are let be."""
     kept = frozenset(stored)
-    for place, address in enumerate(addresses):
+    for index, address in enumerate(addresses):
         if address not in kept:
-            yield from check_address(address, path.index(place))
+            yield from validate_address(address, path.index(index))
     if len(addresses) > 1:
         parsed = [parse_address(address) for address in addresses]
         if None in parsed:

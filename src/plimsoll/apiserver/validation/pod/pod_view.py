@@ -21,19 +21,19 @@ from plimsoll.api.core import (
     VolumeReference,
 )
 from plimsoll.api.meta import Int, Int32, Wire
-from plimsoll.apiserver.validation.pod.volume_view import LocalReference, Volume
+from plimsoll.apiserver.validation.pod.volume_view import LocalObjectReference, Volume
 
 # -- security
 
 
-class Profile(Wire, frozen=True):
+class SecurityProfile(Wire, frozen=True):
     """A seccomp or AppArmor profile."""
 
     type: str = ""
     localhost_profile: str | None = None
 
 
-class WindowsOptions(Wire, frozen=True):
+class WindowsSecurityContextOptions(Wire, frozen=True):
     gmsa_credential_spec_name: str | None = None
     gmsa_credential_spec: str | None = None
     run_as_user_name: str | None = None
@@ -45,7 +45,7 @@ class Sysctl(Wire, frozen=True):
     value: str = ""
 
 
-class SeLinuxOptions(Wire, frozen=True):
+class SELinuxOptions(Wire, frozen=True):
     user: str = ""
     role: str = ""
     type: str = ""
@@ -57,9 +57,9 @@ class Capabilities(Wire, frozen=True):
     drop: tuple[str, ...] = ()
 
 
-class PodSecurity(Wire, frozen=True):
-    se_linux_options: SeLinuxOptions | None = None
-    windows_options: WindowsOptions | None = None
+class PodSecurityContext(Wire, frozen=True):
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsSecurityContextOptions | None = None
     run_as_user: Int | None = None
     run_as_group: Int | None = None
     run_as_non_root: bool | None = None
@@ -68,24 +68,24 @@ class PodSecurity(Wire, frozen=True):
     fs_group: Int | None = None
     fs_group_change_policy: str | None = None
     sysctls: tuple[Sysctl, ...] = ()
-    seccomp_profile: Profile | None = None
-    app_armor_profile: Profile | None = None
+    seccomp_profile: SecurityProfile | None = None
+    app_armor_profile: SecurityProfile | None = None
     se_linux_change_policy: str | None = None
 
 
-class ContainerSecurity(Wire, frozen=True):
+class SecurityContext(Wire, frozen=True):
     capabilities: Capabilities | None = None
     privileged: bool | None = None
-    se_linux_options: SeLinuxOptions | None = None
-    windows_options: WindowsOptions | None = None
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsSecurityContextOptions | None = None
     run_as_user: Int | None = None
     run_as_group: Int | None = None
     run_as_non_root: bool | None = None
     read_only_root_filesystem: bool | None = None
     allow_privilege_escalation: bool | None = None
     proc_mount: str | None = None
-    seccomp_profile: Profile | None = None
-    app_armor_profile: Profile | None = None
+    seccomp_profile: SecurityProfile | None = None
+    app_armor_profile: SecurityProfile | None = None
 
 
 # -- containers
@@ -104,19 +104,19 @@ class VolumeDevice(VolumeReference, frozen=True):
     device_path: str = ""
 
 
-class WholeContainerPort(ContainerPort, frozen=True):
+class FullContainerPort(ContainerPort, frozen=True):
     container_port: Int32 = 0
     host_port: Int32 = 0
 
 
-class WholeContainer(Container, frozen=True):
-    ports: tuple[WholeContainerPort, ...] = ()
+class FullContainer(Container, frozen=True):
+    ports: tuple[FullContainerPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[VolumeDevice, ...] = ()
     termination_message_path: str = ""
     termination_message_policy: str = ""
     image_pull_policy: str = ""
-    security_context: ContainerSecurity | None = None  # type: ignore[assignment]  # in full here, as JSON there
+    security_context: SecurityContext | None = None  # type: ignore[assignment]  # in full here, as JSON there
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -126,15 +126,15 @@ class WholeContainer(Container, frozen=True):
 # -- the pod
 
 
-class DnsOption(Wire, frozen=True):
+class PodDNSConfigOption(Wire, frozen=True):
     name: str = ""
     value: str | None = None
 
 
-class DnsConfig(Wire, frozen=True):
+class PodDNSConfig(Wire, frozen=True):
     nameservers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
-    options: tuple[DnsOption, ...] = ()
+    options: tuple[PodDNSConfigOption, ...] = ()
 
 
 class HostAlias(Wire, frozen=True):
@@ -142,26 +142,26 @@ class HostAlias(Wire, frozen=True):
     hostnames: tuple[str, ...] = ()
 
 
-class PodOs(Wire, frozen=True):
+class PodOS(Wire, frozen=True):
     name: str = ""
 
 
-class WholePodSpec(PodSpec, frozen=True):
-    containers: tuple[WholeContainer, ...] = ()
-    init_containers: tuple[WholeContainer, ...] = ()
-    ephemeral_containers: tuple[WholeContainer, ...] = ()
+class FullPodSpec(PodSpec, frozen=True):
+    containers: tuple[FullContainer, ...] = ()
+    init_containers: tuple[FullContainer, ...] = ()
+    ephemeral_containers: tuple[FullContainer, ...] = ()
     resources: ResourceRequirements | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()  # type: ignore[assignment]  # seen in full here, as JSON there
     active_deadline_seconds: Int | None = None
     dns_policy: str = ""
-    dns_config: DnsConfig | None = None
+    dns_config: PodDNSConfig | None = None
     service_account_name: str = ""
     service_account: str = ""
     automount_service_account_token: bool | None = None
-    security_context: PodSecurity | None = None  # type: ignore[assignment]  # in full here, as JSON there
-    image_pull_secrets: tuple[LocalReference, ...] = ()
+    security_context: PodSecurityContext | None = None  # type: ignore[assignment]  # in full here, as JSON there
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
     hostname: str = ""
     subdomain: str = ""
     set_hostname_as_fqdn: bool | None = msgspec.field(name="setHostnameAsFQDN", default=None)
@@ -173,17 +173,17 @@ class WholePodSpec(PodSpec, frozen=True):
     host_aliases: tuple[HostAlias, ...] = ()
     runtime_class_name: str | None = None
     enable_service_links: bool | None = None
-    os: PodOs | None = None
+    os: PodOS | None = None
 
 
 # -- its status
 
 
-class Running(Wire, frozen=True):
+class ContainerStateRunning(Wire, frozen=True):
     started_at: str | None = None
 
 
-class Terminated(Wire, frozen=True):
+class ContainerStateTerminated(Wire, frozen=True):
     exit_code: Int32 = 0
     signal: Int32 = 0
     reason: str = ""
@@ -194,8 +194,8 @@ class Terminated(Wire, frozen=True):
 
 
 class ContainerState(Wire, frozen=True):
-    running: Running | None = None
-    terminated: Terminated | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
 class ResourceHealth(Wire, frozen=True):
@@ -209,37 +209,37 @@ class ResourceStatus(Wire, frozen=True):
     resources: tuple[ResourceHealth, ...] = ()
 
 
-class LinuxUser(Wire, frozen=True):
+class LinuxContainerUser(Wire, frozen=True):
     uid: Int = 0
     gid: Int = 0
     supplemental_groups: tuple[Int, ...] = ()
 
 
 class ContainerUser(Wire, frozen=True):
-    linux: LinuxUser | None = None
+    linux: LinuxContainerUser | None = None
 
 
-class WholeContainerStatus(ContainerStatus, frozen=True):
+class FullContainerStatus(ContainerStatus, frozen=True):
     state: ContainerState = ContainerState()  # type: ignore[assignment]  # seen in full here, as JSON there
     last_state: ContainerState = ContainerState()  # type: ignore[assignment]
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
     user: ContainerUser | None = None
 
 
-class Address(Wire, frozen=True):
+class PodIP(Wire, frozen=True):
     ip: str = ""
 
 
-class WholePodStatus(PodStatus, frozen=True):
+class FullPodStatus(PodStatus, frozen=True):
     observed_generation: Int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
-    host_ips: tuple[Address, ...] = msgspec.field(name="hostIPs", default=())
-    pod_ips: tuple[Address, ...] = msgspec.field(name="podIPs", default=())
-    container_statuses: tuple[WholeContainerStatus, ...] = ()
-    init_container_statuses: tuple[WholeContainerStatus, ...] = ()
-    ephemeral_container_statuses: tuple[WholeContainerStatus, ...] = ()
+    host_ips: tuple[PodIP, ...] = msgspec.field(name="hostIPs", default=())
+    pod_ips: tuple[PodIP, ...] = msgspec.field(name="podIPs", default=())
+    container_statuses: tuple[FullContainerStatus, ...] = ()
+    init_container_statuses: tuple[FullContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[FullContainerStatus, ...] = ()
 
 
-class WholePod(Pod, frozen=True):
-    spec: WholePodSpec = WholePodSpec()
-    status: WholePodStatus = WholePodStatus()
+class FullPod(Pod, frozen=True):
+    spec: FullPodSpec = FullPodSpec()
+    status: FullPodStatus = FullPodStatus()

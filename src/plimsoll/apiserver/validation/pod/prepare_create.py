@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from plimsoll.api.names import byte_length
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.annotations import APP_ARMOR
 from plimsoll.apiserver.validation.pod.conditions import set_condition
 from plimsoll.apiserver.validation.pod.defaults import GROUPS
@@ -15,9 +15,9 @@ from plimsoll.apiserver.validation.pod.defaults import GROUPS
 _PATH_MAX = 4095
 
 
-def begin(tree: Tree, now: str) -> None:
+def prepare_new_pod(tree: Tree, now: str) -> None:
     """Finish a new pod whose status was just made; changes the tree."""
-    spec, labels = part(tree, "spec"), part(tree, "metadata", "labels")
+    spec, labels = subtree(tree, "spec"), subtree(tree, "metadata", "labels")
     if spec.get("schedulingGates"):
         condition = {
             "type": "PodScheduled",
@@ -26,21 +26,21 @@ def begin(tree: Tree, now: str) -> None:
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
         tree["status"]["conditions"] = set_condition([], condition, now)
-    for term in _affinity_terms(part(spec, "affinity")):
+    for term in _affinity_terms(subtree(spec, "affinity")):
         _merge_keys(term, "matchLabelKeys", "In", labels)
         _merge_keys(term, "mismatchLabelKeys", "NotIn", labels)
     for constraint in spec.get("topologySpreadConstraints", ()):
         _merge_keys(constraint, "matchLabelKeys", "In", labels)
-    if part(spec, "os").get("name") != "windows":
-        _copy_profiles(spec, part(tree, "metadata", "annotations"))
+    if subtree(spec, "os").get("name") != "windows":
+        _copy_profiles(spec, subtree(tree, "metadata", "annotations"))
 
 
 def _affinity_terms(affinity: Tree) -> Iterator[Tree]:
     for side in ("podAffinity", "podAntiAffinity"):
-        rules = part(affinity, side)
+        rules = subtree(affinity, side)
         yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution", ())
         for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
-            yield part(weighted, "podAffinityTerm")
+            yield subtree(weighted, "podAffinityTerm")
 
 
 def _merge_keys(holder: Tree, name: str, operator: str, labels: Mapping[str, str]) -> None:
@@ -54,11 +54,11 @@ def _merge_keys(holder: Tree, name: str, operator: str, labels: Mapping[str, str
 
 
 def _copy_profiles(spec: Tree, annotations: Mapping[str, str]) -> None:
-    of_pod = part(spec, "securityContext").get("appArmorProfile")
+    of_pod = subtree(spec, "securityContext").get("appArmorProfile")
     for group in GROUPS:
         for container in spec.get(group, ()):
             value = annotations.get(APP_ARMOR + container.get("name", ""))
-            if value is None or "appArmorProfile" in part(container, "securityContext"):
+            if value is None or "appArmorProfile" in subtree(container, "securityContext"):
                 continue
             profile = _read_profile(value)
             if profile is not None and profile != of_pod:

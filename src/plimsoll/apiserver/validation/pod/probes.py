@@ -6,14 +6,14 @@ from typing import Any
 
 from plimsoll.api.containers import Exec, Grpc, Handler, HttpGet, Lifecycle, Probe, Sleep, TcpSocket
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.name_formats import check_format, header_name, port_name, port_number
+from plimsoll.apiserver.validation.name_formats import header_name, port_name, port_number, validate_format
 from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
 
 _SCHEMES = ("HTTP", "HTTPS")
@@ -30,26 +30,26 @@ _LINUX_SIGNALS = frozenset(
 _WINDOWS_SIGNALS = frozenset(("SIGKILL", "SIGTERM"))
 
 
-def check_probes(
-    liveness: Probe | None, readiness: Probe | None, startup: Probe | None, grace: int | None, path: Path
-) -> Problems:
+def validate_probes(
+    liveness: Probe | None, readiness: Probe | None, startup: Probe | None, grace: int | None, path: FieldPath
+) -> FieldErrors:
     for name, probe in (("livenessProbe", liveness), ("startupProbe", startup)):
         if probe is not None:
             at = path.child(name)
-            yield from _check_probe(probe, grace, at)
+            yield from _validate_probe(probe, grace, at)
             if probe.success_threshold != 1:
                 yield invalid(at.child("successThreshold"), probe.success_threshold, "must be 1")
     if readiness is not None:
         at = path.child("readinessProbe")
-        yield from _check_probe(readiness, grace, at)
+        yield from _validate_probe(readiness, grace, at)
         seconds = readiness.termination_grace_period_seconds
         if seconds is not None:
             detail = "must not be set for readinessProbes"
             yield invalid(at.child("terminationGracePeriodSeconds"), seconds, detail)
 
 
-def _check_probe(probe: Probe, grace: int | None, path: Path) -> Problems:
-    yield from _check_handler(probe, grace, path)
+def _validate_probe(probe: Probe, grace: int | None, path: FieldPath) -> FieldErrors:
+    yield from _validate_handler(probe, grace, path)
     for name, value in (
         ("initialDelaySeconds", probe.initial_delay_seconds),
         ("timeoutSeconds", probe.timeout_seconds),
@@ -64,10 +64,12 @@ def _check_probe(probe: Probe, grace: int | None, path: Path) -> Problems:
         yield invalid(path.child("terminationGracePeriodSeconds"), seconds, "must be greater than 0")
 
 
-def check_lifecycle(lifecycle: Lifecycle, grace: int | None, os: str | None, path: Path) -> Problems:
+def validate_lifecycle(
+    lifecycle: Lifecycle, grace: int | None, os: str | None, path: FieldPath
+) -> FieldErrors:
     for name, hook in (("postStart", lifecycle.post_start), ("preStop", lifecycle.pre_stop)):
         if hook is not None:
-            yield from _check_handler(hook, grace, path.child(name))
+            yield from _validate_handler(hook, grace, path.child(name))
     signal, at = lifecycle.stop_signal, path.child("stopSignal")
     if signal is None:
         return
@@ -79,7 +81,7 @@ def check_lifecycle(lifecycle: Lifecycle, grace: int | None, os: str | None, pat
             yield not_supported(at, signal, sorted(signals))
 
 
-def _check_handler(handler: Handler, grace: int | None, path: Path) -> Problems:
+def _validate_handler(handler: Handler, grace: int | None, path: FieldPath) -> FieldErrors:
     """A probe or hook does exactly one thing."""
     first = True
     for name, field in (
@@ -96,34 +98,34 @@ def _check_handler(handler: Handler, grace: int | None, path: Path) -> Problems:
             yield forbidden(path.child(name), "may not specify more than 1 handler type")
             continue
         first = False
-        yield from _check_action(action, grace, path.child(name))
+        yield from _validate_action(action, grace, path.child(name))
     if first:
         yield required(path, "must specify a handler type")
 
 
-def _check_action(action: Any, grace: int | None, path: Path) -> Problems:
+def _validate_action(action: Any, grace: int | None, path: FieldPath) -> FieldErrors:
     if isinstance(action, Exec):
         if not action.command:
             yield required(path.child("command"))
     elif isinstance(action, HttpGet):
-        yield from _check_request(action, path)
+        yield from _validate_request(action, path)
     elif isinstance(action, (TcpSocket, Grpc)):
-        yield from _check_port(action.port, path.child("port"))
+        yield from _validate_port(action.port, path.child("port"))
     elif isinstance(action, Sleep) and grace is not None and not 0 <= action.seconds <= grace:
         detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
         yield invalid(path, action.seconds, detail)
 
 
-def _check_request(action: HttpGet, path: Path) -> Problems:
+def _validate_request(action: HttpGet, path: FieldPath) -> FieldErrors:
     if not action.path:
         yield required(path.child("path"))
-    yield from _check_port(action.port, path.child("port"))
+    yield from _validate_port(action.port, path.child("port"))
     if action.scheme not in _SCHEMES:
         yield not_supported(path.child("scheme"), action.scheme, _SCHEMES)
     for header in action.http_headers:
-        yield from check_format(header.name, path.child("httpHeaders"), header_name)
+        yield from validate_format(header.name, path.child("httpHeaders"), header_name)
 
 
-def _check_port(port: int | str, path: Path) -> Problems:
-    for complaint in port_name(port) if isinstance(port, str) else port_number(port):
-        yield invalid(path, port, complaint)
+def _validate_port(port: int | str, path: FieldPath) -> FieldErrors:
+    for message in port_name(port) if isinstance(port, str) else port_number(port):
+        yield invalid(path, port, message)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid, required
-from plimsoll.apiserver.validation.file_paths import check_projected
+from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
+from plimsoll.apiserver.validation.file_paths import validate_local_non_reserved_path
 from plimsoll.apiserver.validation.pod.volume_sources import (
-    check_downward_file,
-    check_key_to_path,
-    check_mode,
+    validate_downward_file,
+    validate_key_to_path,
+    validate_mode,
 )
 from plimsoll.apiserver.validation.pod.volume_view import (
-    Projected,
+    ProjectedVolumeSource,
     SecretProjection,
-    TokenProjection,
+    ServiceAccountTokenProjection,
     VolumeProjection,
 )
 
@@ -23,20 +23,24 @@ _LONGEST = 1 << 32
 _CONFLICT = "conflicting duplicate paths"
 
 
-def check_projection(source: Projected, path: Path, *, any_token_path: bool) -> Problems:
-    """A projected volume; `any_token_path` is for one that is stored already, with a token put outside."""
-    yield from check_mode(source.default_mode, path.child("defaultMode"))
+def validate_projection(
+    source: ProjectedVolumeSource, path: FieldPath, *, allow_nonlocal_token_path: bool
+) -> FieldErrors:
+    """Validate a projected volume; stored ones may keep a token path outside of the volume."""
+    yield from validate_mode(source.default_mode, path.child("defaultMode"))
     taken: set[str] = set()
-    for place, projection in enumerate(source.sources):
-        at = path.child("sources").index(place)
-        yield from _check_files(projection, at)
+    for index, projection in enumerate(source.sources):
+        at = path.child("sources").index(index)
+        yield from _validate_files(projection, at)
         for file in _files(projection):
             if file in taken:
                 yield invalid(path, file, _CONFLICT)
             taken.add(file)
         if projection.service_account_token is not None:
             token = projection.service_account_token
-            yield from _check_token(token, at.child("serviceAccountToken"), path, any_token_path)
+            yield from _validate_token(
+                token, at.child("serviceAccountToken"), path, allow_nonlocal_token_path
+            )
         sources = (
             projection.secret,
             projection.config_map,
@@ -47,20 +51,20 @@ def check_projection(source: Projected, path: Path, *, any_token_path: bool) -> 
             yield forbidden(at, "may not specify more than 1 volume type per source")
 
 
-def _check_files(projection: VolumeProjection, path: Path) -> Problems:
+def _validate_files(projection: VolumeProjection, path: FieldPath) -> FieldErrors:
     for name, source in (("secret", projection.secret), ("configMap", projection.config_map)):
         if source is not None:
-            yield from _check_items(source, path.child(name))
+            yield from _validate_items(source, path.child(name))
     if projection.downward_api is not None:
         for file in projection.downward_api.items:
-            yield from check_downward_file(file, path.child("downwardAPI"))
+            yield from validate_downward_file(file, path.child("downwardAPI"))
 
 
-def _check_items(source: SecretProjection, path: Path) -> Problems:
+def _validate_items(source: SecretProjection, path: FieldPath) -> FieldErrors:
     if not source.name:
         yield required(path.child("name"))
-    for place, item in enumerate(source.items):
-        yield from check_key_to_path(item, path.child("items").index(place))
+    for index, item in enumerate(source.items):
+        yield from validate_key_to_path(item, path.child("items").index(index))
 
 
 def _files(projection: VolumeProjection) -> Iterator[str]:
@@ -69,7 +73,9 @@ def _files(projection: VolumeProjection) -> Iterator[str]:
             yield from (item.path for item in source.items if item.path)
 
 
-def _check_token(token: TokenProjection, path: Path, volume: Path, any_path: bool) -> Problems:
+def _validate_token(
+    token: ServiceAccountTokenProjection, path: FieldPath, volume: FieldPath, allow_nonlocal_path: bool
+) -> FieldErrors:
     seconds, at = token.expiration_seconds or 0, path.child("expirationSeconds")
     if seconds < _SHORTEST:
         yield invalid(at, seconds, "may not specify a duration less than 10 minutes")
@@ -77,5 +83,5 @@ def _check_token(token: TokenProjection, path: Path, volume: Path, any_path: boo
         yield invalid(at, seconds, "may not specify a duration larger than 2^32 seconds")
     if not token.path:
         yield required(volume.child("path"))
-    elif not any_path:
-        yield from check_projected(token.path, volume.child("path"))
+    elif not allow_nonlocal_path:
+        yield from validate_local_non_reserved_path(token.path, volume.child("path"))

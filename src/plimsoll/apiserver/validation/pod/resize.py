@@ -17,21 +17,28 @@ from typing import Any
 from plimsoll.api.core import ResourceRequirements
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation.equality import same_tree, same_under
-from plimsoll.apiserver.validation.field_errors import WHOLE, Path, Problem, Problems, forbidden, invalid
+from plimsoll.apiserver.validation.equality import trees_equal, trees_equal_as
+from plimsoll.apiserver.validation.field_errors import (
+    OBJECT_ROOT,
+    FieldError,
+    FieldErrors,
+    FieldPath,
+    forbidden,
+    invalid,
+)
 from plimsoll.apiserver.validation.metadata import reset_for_status
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, part
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.pod.claims import is_mirror
 from plimsoll.apiserver.validation.pod.containers import is_sidecar
-from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePod
-from plimsoll.apiserver.validation.pod.update import same_spec
+from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPod
+from plimsoll.apiserver.validation.pod.update import specs_equal
 from plimsoll.ledger.budget import budget_breaches
 from plimsoll.ledger.charges import read_charges
 from plimsoll.ledger.qos import qos_class
 from plimsoll.ledger.requests import Options
 from plimsoll.ledger.texts import render
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _GROUPS = ("containers", "initContainers")
 _RESIZABLE = ("cpu", "memory")
 
@@ -41,7 +48,7 @@ def keep_resources_only(tree: Tree, old: Tree, gates: Gates) -> None:
 
     Where containers were added or removed nothing is taken back, so that the checks can say so.
     """
-    spec, before = part(tree, "spec"), part(old, "spec")
+    spec, before = subtree(tree, "spec"), subtree(old, "spec")
     if any(len(spec.get(group, ())) != len(before.get(group, ())) for group in _GROUPS):
         return
     kept = copy_tree(before)
@@ -70,48 +77,48 @@ def _keep_container_resources(containers: list[Tree], old: list[Tree]) -> list[T
     return old
 
 
-def check_resize(
-    tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, gates: Gates, earlier: bool
-) -> Problems:
+def validate_resize(
+    tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, gates: Gates, earlier: bool
+) -> FieldErrors:
     """Whether this resize is allowed; `earlier` says that other checks found problems already."""
-    found = list(_check_resources(tree, old_tree, pod, old, gates))
+    found = list(_validate_resources(tree, old_tree, pod, old, gates))
     yield from found
     if found or earlier:
         return
-    before = part(old_tree, "spec")
-    spec = _mask(part(tree, "spec"), before, _in_new_form(old))
-    if not same_spec(spec, before):
+    before = subtree(old_tree, "spec")
+    spec = _mask(subtree(tree, "spec"), before, _in_new_form(old))
+    if not specs_equal(spec, before):
         yield forbidden(_SPEC, "only cpu and memory can be changed")
 
 
-def refuse_resize(old_tree: Tree, old: WholePod) -> Problem | None:
+def find_resize_error(old_tree: Tree, old: FullPod) -> FieldError | None:
     """Pods that cannot be resized at all, whatever else is wrong."""
     if is_mirror(old):
-        return forbidden(WHOLE, "a static pod cannot be resized")
-    if same_tree(part(old_tree, "spec").get("os"), {"name": "windows"}):
-        return forbidden(WHOLE, "a Windows pod cannot be resized")
+        return forbidden(OBJECT_ROOT, "a static pod cannot be resized")
+    if trees_equal(subtree(old_tree, "spec").get("os"), {"name": "windows"}):
+        return forbidden(OBJECT_ROOT, "a Windows pod cannot be resized")
     return None
 
 
-def _check_resources(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, gates: Gates) -> Problems:
+def _validate_resources(tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, gates: Gates) -> FieldErrors:
     pod_level = gates.enabled("PodLevelResources")
     was = old.status.qos_class or qos_class(old.spec, pod_level=pod_level)
     if was != qos_class(pod.spec, pod_level=pod_level):
         yield invalid(_SPEC, old.status.qos_class, "the QoS class cannot be changed by a resize")
-    yield from _check_node_support(old)
+    yield from _validate_node_support(old)
     if _has_pod_level(pod) or _has_pod_level(old):
         if not gates.enabled("InPlacePodLevelResourcesVerticalScaling"):
             yield forbidden(
-                WHOLE, "resources of the pod need the gate InPlacePodLevelResourcesVerticalScaling"
+                OBJECT_ROOT, "resources of the pod need the gate InPlacePodLevelResourcesVerticalScaling"
             )
             return
-        yield from _check_pod_level(part(tree, "spec"), part(old_tree, "spec"))
+        yield from _validate_pod_level(subtree(tree, "spec"), subtree(old_tree, "spec"))
     if _is_charged(old):
         if _in_new_form(old):
-            yield from _check_budget(tree, pod, gates)
+            yield from _validate_budget(tree, pod, gates)
         else:
             yield forbidden(_SPEC, "pods with node allocatable resource claims cannot be resized")
-    order = list(_check_order(pod, old))
+    order = list(_validate_order(pod, old))
     yield from order
     if order:
         return
@@ -119,39 +126,41 @@ def _check_resources(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, g
         ("initContainers", pod.spec.init_containers, old.spec.init_containers),
         ("containers", pod.spec.containers, old.spec.containers),
     ):
-        for place, (container, previous) in enumerate(zip(now, before, strict=True)):
-            path = _SPEC.child(group).index(place).child("resources")
-            yield from _check_removed(
+        for index, (container, previous) in enumerate(zip(now, before, strict=True)):
+            path = _SPEC.child(group).index(index).child("resources")
+            yield from _validate_removed(
                 container.resources.requests, previous.resources.requests, path, "requests"
             )
-            yield from _check_removed(container.resources.limits, previous.resources.limits, path, "limits")
-    yield from _check_containers(part(tree, "spec"), part(old_tree, "spec"), pod, _in_new_form(old))
+            yield from _validate_removed(
+                container.resources.limits, previous.resources.limits, path, "limits"
+            )
+    yield from _validate_containers(subtree(tree, "spec"), subtree(old_tree, "spec"), pod, _in_new_form(old))
 
 
-def _is_charged(pod: WholePod) -> bool:
+def _is_charged(pod: FullPod) -> bool:
     status = pod.status
     return bool(status.node_allocatable_resource_claim_statuses or status.native_resource_claim_status)
 
 
-def _in_new_form(pod: WholePod) -> bool:
+def _in_new_form(pod: FullPod) -> bool:
     """Whether claims charge a pod in the form of 1.37, and in no other."""
     entries = pod.status.node_allocatable_resource_claim_statuses
     new = any(entry.mapping or entry.overhead for entry in entries)
     return new and not any(e.resources for e in entries) and not pod.status.native_resource_claim_status
 
 
-def _check_budget(tree: Tree, pod: WholePod, gates: Gates) -> Problems:
+def _validate_budget(tree: Tree, pod: FullPod, gates: Gates) -> FieldErrors:
     """What the pod as a whole asks for must still cover its containers and claims."""
     if not gates.enabled("DRANodeAllocatableResources") or not gates.enabled("PodLevelResources"):
         return
     options = Options(form=Form.V1_37, count_claims=True)
     for reason in budget_breaches(pod, read_charges(pod), options, limits=True):
-        value = part(tree, "spec").get("resources")
+        value = subtree(tree, "spec").get("resources")
         yield invalid(_SPEC.child("resources"), value, render(reason))
         return
 
 
-def _check_node_support(old: WholePod) -> Problems:
+def _validate_node_support(old: FullPod) -> FieldErrors:
     """A running container without reported resources is on a node that cannot resize."""
     for status in old.status.container_statuses:
         if status.state.running is not None:
@@ -160,12 +169,12 @@ def _check_node_support(old: WholePod) -> Problems:
             return
 
 
-def _has_pod_level(pod: WholePod) -> bool:
+def _has_pod_level(pod: FullPod) -> bool:
     resources = pod.spec.resources
     return resources is not None and bool(resources.requests or resources.limits)
 
 
-def _check_pod_level(spec: Tree, old: Tree) -> Problems:
+def _validate_pod_level(spec: Tree, old: Tree) -> FieldErrors:
     path = _SPEC.child("resources")
     resources, before = spec.get("resources"), old.get("resources")
     if resources is None:
@@ -174,12 +183,12 @@ def _check_pod_level(spec: Tree, old: Tree) -> Problems:
         return
     for name in ("requests", "limits"):
         if before is not None:
-            yield from _check_removed(resources.get(name, {}), before.get(name, {}), path, name)
-    if not same_under(ResourceRequirements | None, before, _mask_pod_level(resources, before)):
+            yield from _validate_removed(resources.get(name, {}), before.get(name, {}), path, name)
+    if not trees_equal_as(ResourceRequirements | None, before, _mask_pod_level(resources, before)):
         yield forbidden(_SPEC, "only cpu and memory of the pod can be changed")
 
 
-def _check_order(pod: WholePod, old: WholePod) -> Problems:
+def _validate_order(pod: FullPod, old: FullPod) -> FieldErrors:
     for group, now, before in (
         ("containers", pod.spec.containers, old.spec.containers),
         ("initContainers", pod.spec.init_containers, old.spec.init_containers),
@@ -187,31 +196,33 @@ def _check_order(pod: WholePod, old: WholePod) -> Problems:
         if len(now) != len(before):
             yield forbidden(_SPEC.child(group), "a resize cannot add or remove containers")
             continue
-        for place, (container, previous) in enumerate(zip(now, before, strict=True)):
+        for index, (container, previous) in enumerate(zip(now, before, strict=True)):
             if container.name != previous.name:
-                path = _SPEC.child(group).index(place).child("name")
+                path = _SPEC.child(group).index(index).child("name")
                 yield forbidden(path, "a resize cannot rename or reorder containers")
 
 
-def _check_removed(now: Mapping[str, Any], before: Mapping[str, Any], path: Path, name: str) -> Problems:
+def _validate_removed(
+    now: Mapping[str, Any], before: Mapping[str, Any], path: FieldPath, name: str
+) -> FieldErrors:
     if not before.keys() <= now.keys():
         yield forbidden(path.child(name), f"{name} can be changed, not removed")
 
 
-def _check_containers(spec: Tree, old: Tree, pod: WholePod, claims: bool) -> Problems:
+def _validate_containers(spec: Tree, old: Tree, pod: FullPod, claims: bool) -> FieldErrors:
     """Of each container only cpu and memory may differ; claims are compared where they may be there."""
     for now, before in zip(spec.get("containers", ()), old.get("containers", ()), strict=True):
-        if not _same_container(_mask_container(now, before, claims), before):
+        if not _containers_equal(_mask_container(now, before, claims), before):
             yield forbidden(_SPEC, "only cpu and memory resources are mutable")
-    for place, (now, before) in enumerate(
+    for index, (now, before) in enumerate(
         zip(spec.get("initContainers", ()), old.get("initContainers", ()), strict=True)
     ):
-        path = _SPEC.child("initContainers").index(place)
-        if not _same_container(_mask_container(now, before, claims), before):
+        path = _SPEC.child("initContainers").index(index)
+        if not _containers_equal(_mask_container(now, before, claims), before):
             detail = "only cpu and memory resources for init or sidecar containers are mutable"
             yield forbidden(path, detail)
-        container = pod.spec.init_containers[place]
-        if not is_sidecar(container) and not _same_container(now, before):
+        container = pod.spec.init_containers[index]
+        if not is_sidecar(container) and not _containers_equal(now, before):
             for policy in container.resize_policy:
                 if policy.restart_policy == "RestartContainer":
                     detail = "init containers with a resize policy of RestartContainer cannot be resized"
@@ -258,5 +269,5 @@ def _mask_pod_level(resources: Tree, old: Tree | None) -> Tree | None:
     return {**resources, **masked}
 
 
-def _same_container(container: Tree, old: Tree) -> bool:
-    return same_under(WholeContainer, old, container)
+def _containers_equal(container: Tree, old: Tree) -> bool:
+    return trees_equal_as(FullContainer, old, container)

@@ -10,21 +10,21 @@ from collections.abc import Callable
 from plimsoll.api.core import ResourceList, ResourceRequirements
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
 )
 from plimsoll.apiserver.validation.name_formats import is_extended_resource, is_node_allocatable
-from plimsoll.apiserver.validation.pod.pod_view import WholePod, WholePodSpec
+from plimsoll.apiserver.validation.pod.pod_view import FullPod, FullPodSpec
 from plimsoll.apiserver.validation.resource_names import (
-    check_amount,
-    check_resource,
-    fits_pages,
-    is_container_resource,
-    is_huge_page,
+    is_huge_page_multiple,
+    is_huge_page_resource,
+    is_standard_container_resource,
+    validate_resource,
+    validate_resource_quantity,
 )
 from plimsoll.ledger.requests import container_limits_sum, container_requests_sum, is_pod_level_resource
 
@@ -32,47 +32,55 @@ _COMPUTE = ("cpu", "memory")
 _POD_LEVEL = ("cpu", "hugepages-*", "memory")
 
 
-def check_container_resource(name: str, path: Path) -> Problems:
-    yield from check_resource(name, path)
+def validate_container_resource(name: str, path: FieldPath) -> FieldErrors:
+    yield from validate_resource(name, path)
     if "/" not in name:
-        if not is_container_resource(name):
+        if not is_standard_container_resource(name):
             yield invalid(path, name, "must be a standard resource for containers")
     elif not is_node_allocatable(name) and not is_extended_resource(name):
         yield invalid(path, name, "doesn't follow extended resource name standard")
 
 
-def _check_pod_resource(name: str, path: Path) -> Problems:
-    problems = list(check_resource(name, path))
-    yield from problems
-    if not problems and not is_pod_level_resource(name):
+def _validate_pod_resource(name: str, path: FieldPath) -> FieldErrors:
+    errors = list(validate_resource(name, path))
+    yield from errors
+    if not errors and not is_pod_level_resource(name):
         yield not_supported(path, name, _POD_LEVEL)
 
 
-def check_requirements(resources: ResourceRequirements, path: Path, *, any_pages: bool) -> Problems:
-    """Requests and limits of a container; `any_pages` lets parts of huge pages be, stored already."""
-    return _check(resources.requests, resources.limits, check_container_resource, path, any_pages)
+def validate_requirements(
+    resources: ResourceRequirements, path: FieldPath, *, allow_indivisible_huge_pages: bool
+) -> FieldErrors:
+    """Validate requests and limits of a container; stored ones may keep indivisible huge page values."""
+    return _validate(
+        resources.requests, resources.limits, validate_container_resource, path, allow_indivisible_huge_pages
+    )
 
 
-def check_overhead(overhead: ResourceList, path: Path, *, any_pages: bool) -> Problems:
-    return _check({}, overhead, check_container_resource, path, any_pages)
+def validate_overhead(
+    overhead: ResourceList, path: FieldPath, *, allow_indivisible_huge_pages: bool
+) -> FieldErrors:
+    return _validate({}, overhead, validate_container_resource, path, allow_indivisible_huge_pages)
 
 
 def may_overcommit(name: str) -> bool:
-    return is_node_allocatable(name) and not is_huge_page(name)
+    return is_node_allocatable(name) and not is_huge_page_resource(name)
 
 
-def _check(
+def _validate(
     requests: ResourceList,
     limits: ResourceList,
-    check_name: Callable[[str, Path], Problems],
-    path: Path,
-    any_pages: bool,
-) -> Problems:
+    validate_name: Callable[[str, FieldPath], FieldErrors],
+    path: FieldPath,
+    allow_indivisible_huge_pages: bool,
+) -> FieldErrors:
     limited, requested = path.child("limits"), path.child("requests")
     for name, amount in limits.items():
-        yield from _check_one(name, amount, check_name, limited.key(name), any_pages)
+        yield from _validate_one(name, amount, validate_name, limited.key(name), allow_indivisible_huge_pages)
     for name, amount in requests.items():
-        yield from _check_one(name, amount, check_name, requested.key(name), any_pages)
+        yield from _validate_one(
+            name, amount, validate_name, requested.key(name), allow_indivisible_huge_pages
+        )
         limit = limits.get(name)
         if limit is None:
             if not may_overcommit(name):
@@ -82,23 +90,31 @@ def _check(
         elif amount > limit:
             yield invalid(requested, amount, f"must be less than or equal to {name} limit of {limit}")
     names = requests.keys() | limits.keys()
-    if any(map(is_huge_page, names)) and not names.intersection(_COMPUTE):
+    if any(map(is_huge_page_resource, names)) and not names.intersection(_COMPUTE):
         yield forbidden(path, "HugePages require cpu or memory")
 
 
-def _check_one(
-    name: str, amount: Quantity, check_name: Callable[[str, Path], Problems], path: Path, any_pages: bool
-) -> Problems:
-    yield from check_name(name, path)
-    yield from check_amount(name, amount, path)
-    if is_huge_page(name) and not any_pages and not fits_pages(name, amount):
+def _validate_one(
+    name: str,
+    amount: Quantity,
+    validate_name: Callable[[str, FieldPath], FieldErrors],
+    path: FieldPath,
+    allow_indivisible_huge_pages: bool,
+) -> FieldErrors:
+    yield from validate_name(name, path)
+    yield from validate_resource_quantity(name, amount, path)
+    if (
+        is_huge_page_resource(name)
+        and not allow_indivisible_huge_pages
+        and not is_huge_page_multiple(name, amount)
+    ):
         yield invalid(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
 # -- the pod as a whole
 
 
-def check_pod_level(pod: WholePod, path: Path, *, any_pages: bool) -> Problems:
+def validate_pod_level(pod: FullPod, path: FieldPath, *, allow_indivisible_huge_pages: bool) -> FieldErrors:
     """Resources of the pod must hold those of its containers."""
     spec = pod.spec
     if spec.resources is None:
@@ -107,23 +123,23 @@ def check_pod_level(pod: WholePod, path: Path, *, any_pages: bool) -> Problems:
         yield forbidden(path, "may not be set for a windows pod")
         return
     requests, limits = spec.resources.requests, spec.resources.limits
-    yield from _check(requests, limits, _check_pod_resource, path, any_pages)
+    yield from _validate(requests, limits, _validate_pod_resource, path, allow_indivisible_huge_pages)
     for name, amount in container_requests_sum(pod).items():
         if name in requests and amount > requests[name]:
             detail = f"must be greater than or equal to aggregate container requests of {amount}"
             yield invalid(path.child("requests").key(name), requests[name], detail)
     for name, amount in container_limits_sum(pod).items():
-        if is_huge_page(name) and name in limits and amount > limits[name]:
+        if is_huge_page_resource(name) and name in limits and amount > limits[name]:
             detail = f"must be greater than or equal to aggregate container limits of {amount}"
             yield invalid(path.child("limits").key(name), limits[name], detail)
-    for place, container in enumerate(spec.containers):
+    for index, container in enumerate(spec.containers):
         for name, amount in container.resources.limits.items():
             if name in limits and amount > limits[name]:
-                at = path.child("containers").index(place).key(name).child("limits")
+                at = path.child("containers").index(index).key(name).child("limits")
                 yield invalid(at, amount, f"must be less than or equal to pod limits of {limits[name]}")
 
 
-def has_odd_pages(spec: WholePodSpec) -> bool:
+def has_indivisible_huge_pages(spec: FullPodSpec) -> bool:
     """Whether a part of a huge page is asked for somewhere."""
     containers = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
     lists = [
@@ -132,7 +148,7 @@ def has_odd_pages(spec: WholePodSpec) -> bool:
         *(container.resources.limits for container in containers),
     ]
     return any(
-        is_huge_page(name) and not fits_pages(name, amount)
+        is_huge_page_resource(name) and not is_huge_page_multiple(name, amount)
         for amounts in lists
         for name, amount in amounts.items()
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from plimsoll.api.names import byte_length
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
@@ -17,10 +17,15 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.file_paths import check_descending
+from plimsoll.apiserver.validation.file_paths import validate_local_descending_path
 from plimsoll.apiserver.validation.name_formats import sysctl_name
-from plimsoll.apiserver.validation.pod.pod_view import ContainerSecurity, PodSecurity, Profile, WholePodSpec
-from plimsoll.apiserver.validation.pod.windows import check_windows_options
+from plimsoll.apiserver.validation.pod.pod_view import (
+    FullPodSpec,
+    PodSecurityContext,
+    SecurityContext,
+    SecurityProfile,
+)
+from plimsoll.apiserver.validation.pod.windows import validate_windows_options
 
 _ID_RULE = "must be between 0 and 2147483647, inclusive"
 _ID_MAX = 2**31 - 1
@@ -41,59 +46,61 @@ _IPC_SYSCTLS = frozenset(
 )
 
 
-def _check_id(value: int | None, path: Path) -> Problems:
+def _validate_id(value: int | None, path: FieldPath) -> FieldErrors:
     if value is not None and not 0 <= value <= _ID_MAX:
         yield invalid(path, value, _ID_RULE)
 
 
-def check_pod_security(
-    spec: WholePodSpec, path: Path, *, any_sysctls: bool, any_se_linux_policy: bool
-) -> Problems:
+def validate_pod_security(
+    spec: FullPodSpec, path: FieldPath, *, allow_host_sysctls: bool, allow_se_linux_change_policy: bool
+) -> FieldErrors:
     """The security context of a pod; the switches are for what a stored pod already has."""
-    context = spec.security_context or PodSecurity()
-    yield from _check_id(context.fs_group, path.child("fsGroup"))
-    yield from _check_id(context.run_as_user, path.child("runAsUser"))
-    yield from _check_id(context.run_as_group, path.child("runAsGroup"))
-    for place, group in enumerate(context.supplemental_groups or ()):
-        yield from _check_id(group, path.child("supplementalGroups").index(place))
+    context = spec.security_context or PodSecurityContext()
+    yield from _validate_id(context.fs_group, path.child("fsGroup"))
+    yield from _validate_id(context.run_as_user, path.child("runAsUser"))
+    yield from _validate_id(context.run_as_group, path.child("runAsGroup"))
+    for index, group in enumerate(context.supplemental_groups or ()):
+        yield from _validate_id(group, path.child("supplementalGroups").index(index))
     if spec.share_process_namespace and spec.host_pid:
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield invalid(path.child("shareProcessNamespace"), True, detail)
-    yield from _check_sysctls(spec, context, path.child("sysctls"), any_sysctls)
+    yield from _validate_sysctls(spec, context, path.child("sysctls"), allow_host_sysctls)
     for name, value, allowed in (
         ("fsGroupChangePolicy", context.fs_group_change_policy, _CHANGE_POLICIES),
         ("supplementalGroupsPolicy", context.supplemental_groups_policy, _GROUP_POLICIES),
         (
             "seLinuxChangePolicy",
             context.se_linux_change_policy,
-            _SE_LINUX_POLICIES if any_se_linux_policy else ("Recursive",),
+            _SE_LINUX_POLICIES if allow_se_linux_change_policy else ("Recursive",),
         ),
     ):
         if value is not None and value not in allowed:
             yield not_supported(path.child(name), value, allowed)
-    yield from check_seccomp(context.seccomp_profile, path.child("seccompProfile"))
-    yield from check_windows_options(context.windows_options, path.child("windowsOptions"))
-    yield from check_app_armor(context.app_armor_profile, path.child("appArmorProfile"))
+    yield from validate_seccomp(context.seccomp_profile, path.child("seccompProfile"))
+    yield from validate_windows_options(context.windows_options, path.child("windowsOptions"))
+    yield from validate_app_armor(context.app_armor_profile, path.child("appArmorProfile"))
 
 
-def _check_sysctls(spec: WholePodSpec, context: PodSecurity, path: Path, any_namespace: bool) -> Problems:
+def _validate_sysctls(
+    spec: FullPodSpec, context: PodSecurityContext, path: FieldPath, allow_host_namespaces: bool
+) -> FieldErrors:
     seen: set[str] = set()
-    for place, sysctl in enumerate(context.sysctls):
-        at = path.index(place).child("name")
+    for index, sysctl in enumerate(context.sysctls):
+        at = path.index(index).child("name")
         if not sysctl.name:
             yield required(at)
         elif sysctl_name(sysctl.name):
             yield invalid(at, sysctl.name, sysctl_name(sysctl.name)[0])
         elif sysctl.name in seen:
             yield duplicate(at, sysctl.name)
-        if not any_namespace:
-            shared = shared_namespace(sysctl.name, spec)
+        if not allow_host_namespaces:
+            shared = host_namespace_field(sysctl.name, spec)
             if shared:
                 yield invalid(at, sysctl.name, f"may not be specified when '{shared}' is true")
         seen.add(sysctl.name)
 
 
-def shared_namespace(sysctl: str, spec: WholePodSpec) -> str:
+def host_namespace_field(sysctl: str, spec: FullPodSpec) -> str:
     """The field by which the pod shares the namespace that a kernel parameter belongs to with its node."""
     name = _dotted(sysctl).partition("*")[0]
     if spec.host_network and name.startswith("net."):
@@ -108,18 +115,20 @@ def _dotted(sysctl: str) -> str:
     return sysctl if first == "." else sysctl.translate(str.maketrans("./", "/."))
 
 
-def check_container_security(context: ContainerSecurity | None, path: Path, *, host_users: bool) -> Problems:
+def validate_container_security(
+    context: SecurityContext | None, path: FieldPath, *, host_users: bool
+) -> FieldErrors:
     if context is None:
         return
-    yield from _check_id(context.run_as_user, path.child("runAsUser"))
-    yield from _check_id(context.run_as_group, path.child("runAsGroup"))
+    yield from _validate_id(context.run_as_user, path.child("runAsUser"))
+    yield from _validate_id(context.run_as_group, path.child("runAsGroup"))
     if context.proc_mount is not None:
         if context.proc_mount not in _PROC_MOUNTS:
             yield not_supported(path.child("procMount"), context.proc_mount, _PROC_MOUNTS)
         if host_users and context.proc_mount == "Unmasked":
             detail = "`hostUsers` must be false to use `Unmasked`"
             yield invalid(path.child("procMount"), context.proc_mount, detail)
-    yield from check_seccomp(context.seccomp_profile, path.child("seccompProfile"))
+    yield from validate_seccomp(context.seccomp_profile, path.child("seccompProfile"))
     if context.allow_privilege_escalation is False:
         if context.privileged:
             detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
@@ -128,14 +137,14 @@ def check_container_security(context: ContainerSecurity | None, path: Path, *, h
         for _ in range(added.count("CAP_SYS_ADMIN")):
             detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
             yield invalid(path, None, detail)
-    yield from check_windows_options(context.windows_options, path.child("windowsOptions"))
-    yield from check_app_armor(context.app_armor_profile, path.child("appArmorProfile"))
+    yield from validate_windows_options(context.windows_options, path.child("windowsOptions"))
+    yield from validate_app_armor(context.app_armor_profile, path.child("appArmorProfile"))
 
 
 # -- profiles
 
 
-def check_seccomp(profile: Profile | None, path: Path) -> Problems:
+def validate_seccomp(profile: SecurityProfile | None, path: FieldPath) -> FieldErrors:
     if profile is None:
         return
     local = path.child("localhostProfile")
@@ -147,13 +156,13 @@ def check_seccomp(profile: Profile | None, path: Path) -> Problems:
         if profile.localhost_profile is None:
             yield required(local, "must be set when seccomp type is Localhost")
         else:
-            yield from check_descending(profile.localhost_profile, local)
+            yield from validate_local_descending_path(profile.localhost_profile, local)
     elif profile.localhost_profile is not None:
         detail = "can only be set when seccomp type is Localhost"
         yield invalid(local, profile.localhost_profile, detail)
 
 
-def check_app_armor(profile: Profile | None, path: Path) -> Problems:
+def validate_app_armor(profile: SecurityProfile | None, path: FieldPath) -> FieldErrors:
     if profile is None:
         return
     local = path.child("localhostProfile")
@@ -176,26 +185,26 @@ def check_app_armor(profile: Profile | None, path: Path) -> Problems:
             yield too_long(local, _PATH_MAX)
 
 
-def check_host_users(
-    spec: WholePodSpec, path: Path, *, with_devices: bool, with_host_network: bool
-) -> Problems:
+def validate_host_users(
+    spec: FullPodSpec, path: FieldPath, *, allow_devices: bool, allow_host_network: bool
+) -> FieldErrors:
     """A pod in a user namespace of its own has little to share with its node."""
     if spec.host_users is not False:
         return
     detail = "when `hostUsers` is false"
-    if spec.host_network and not with_host_network:
+    if spec.host_network and not allow_host_network:
         yield forbidden(path.child("hostNetwork"), detail)
     if spec.host_pid:
         yield forbidden(path.child("HostPID"), detail)
     if spec.host_ipc:
         yield forbidden(path.child("HostIPC"), detail)
-    if with_devices:
+    if allow_devices:
         return
     for group, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
         ("ephemeralContainers", spec.ephemeral_containers),
     ):
-        for place, container in enumerate(containers):
+        for index, container in enumerate(containers):
             if container.volume_devices:
-                yield forbidden(path.child(group).index(place).child("volumeDevices"), detail)
+                yield forbidden(path.child(group).index(index).child("volumeDevices"), detail)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from plimsoll.api.names import byte_length, dns_subdomain, label_key
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
@@ -17,20 +17,20 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.name_formats import check_format
+from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree
-from plimsoll.apiserver.validation.pod.network import check_addresses
+from plimsoll.apiserver.validation.pod.network import validate_addresses
 from plimsoll.apiserver.validation.pod.pod_view import (
+    FullContainer,
+    FullContainerStatus,
+    FullPod,
+    FullPodSpec,
     ResourceStatus,
-    WholeContainer,
-    WholeContainerStatus,
-    WholePod,
-    WholePodSpec,
 )
 
 HEALTH_MESSAGE_MAX = 1024
 
-_STATUS = Path("status")
+_STATUS = FieldPath("status")
 _OWN_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NOT_NEGATIVE = "must be a non-negative integer"
 _BACK = "may not be transitioned to non-terminated state"
@@ -52,30 +52,30 @@ def keep_generations(status: Tree, old: Tree) -> None:
             condition["observedGeneration"] = generation
 
 
-def check_state(pod: WholePod, old: WholePod) -> Problems:
+def validate_status(pod: FullPod, old: FullPod) -> FieldErrors:
     status, before = pod.status, old.status
-    for place, condition in enumerate(status.conditions):
-        at = _STATUS.child("conditions").index(place)
+    for index, condition in enumerate(status.conditions):
+        at = _STATUS.child("conditions").index(index)
         if condition.observed_generation < 0:
             yield invalid(at.child("observedGeneration"), condition.observed_generation, _NOT_NEGATIVE)
         if condition.type not in _OWN_CONDITIONS:
-            yield from check_format(condition.type, at.child("Type"), label_key)
-    yield from _check_nomination(pod, old)
+            yield from validate_format(condition.type, at.child("Type"), label_key)
+    yield from _validate_nomination(pod, old)
     if status.observed_generation < 0:
         yield invalid(_STATUS.child("observedGeneration"), status.observed_generation, _NOT_NEGATIVE)
     if status.qos_class != before.qos_class:
         yield invalid(_STATUS.child("qosClass"), status.qos_class, IMMUTABLE)
-    yield from _check_transitions(pod, old)
-    yield from _check_addresses(pod, old)
-    yield from _check_users(pod)
-    yield from _check_health(pod)
+    yield from _validate_transitions(pod, old)
+    yield from _validate_addresses(pod, old)
+    yield from _validate_users(pod)
+    yield from _validate_health(pod)
 
 
-def _check_nomination(pod: WholePod, old: WholePod) -> Problems:
+def _validate_nomination(pod: FullPod, old: FullPod) -> FieldErrors:
     name, path = pod.status.nominated_node_name, _STATUS.child("nominatedNodeName")
     if not name or name == old.status.nominated_node_name:
         return
-    yield from check_format(name, path, dns_subdomain)
+    yield from validate_format(name, path, dns_subdomain)
     if old.spec.node_name:
         yield forbidden(path, "may not be set on pods that are already bound to a node")
 
@@ -83,7 +83,7 @@ def _check_nomination(pod: WholePod, old: WholePod) -> Problems:
 # -- containers that ended
 
 
-def _check_transitions(pod: WholePod, old: WholePod) -> Problems:
+def _validate_transitions(pod: FullPod, old: FullPod) -> FieldErrors:
     """A container that ended stays so, unless it is to be started again."""
     for field, statuses, before, containers in (
         (
@@ -100,37 +100,37 @@ def _check_transitions(pod: WholePod, old: WholePod) -> Problems:
         ),
     ):
         if not _all_may_restart(old.spec):
-            yield from _check_ended(statuses, before, containers, old.spec, _STATUS.child(field))
+            yield from _validate_ended(statuses, before, containers, old.spec, _STATUS.child(field))
     at = _STATUS.child("ephemeralContainerStatuses")
-    going = _going_on(pod.status.ephemeral_container_statuses)
-    for place, status in enumerate(old.status.ephemeral_container_statuses):
+    going = _not_terminated(pod.status.ephemeral_container_statuses)
+    for index, status in enumerate(old.status.ephemeral_container_statuses):
         if status.state.terminated is not None and status.name in going:
-            yield forbidden(at.index(place).child("state"), _BACK)
+            yield forbidden(at.index(index).child("state"), _BACK)
 
 
-def _going_on(statuses: Sequence[WholeContainerStatus]) -> frozenset[str]:
+def _not_terminated(statuses: Sequence[FullContainerStatus]) -> frozenset[str]:
     """The names of the containers that have not ended."""
     return frozenset(status.name for status in statuses if status.state.terminated is None)
 
 
-def _check_ended(
-    statuses: Sequence[WholeContainerStatus],
-    before: Sequence[WholeContainerStatus],
-    containers: Sequence[WholeContainer],
-    spec: WholePodSpec,
-    path: Path,
-) -> Problems:
-    going, by_name = _going_on(statuses), {c.name: c for c in reversed(containers)}
-    for place, status in enumerate(before):
+def _validate_ended(
+    statuses: Sequence[FullContainerStatus],
+    before: Sequence[FullContainerStatus],
+    containers: Sequence[FullContainer],
+    spec: FullPodSpec,
+    path: FieldPath,
+) -> FieldErrors:
+    going, by_name = _not_terminated(statuses), {c.name: c for c in reversed(containers)}
+    for index, status in enumerate(before):
         ended = status.state.terminated
         if ended is None or status.name not in going:
             continue
         container = by_name.get(status.name)
         if container is None or not _restarts(container, spec, ended.exit_code):
-            yield forbidden(path.index(place).child("state"), _BACK)
+            yield forbidden(path.index(index).child("state"), _BACK)
 
 
-def _all_may_restart(spec: WholePodSpec) -> bool:
+def _all_may_restart(spec: FullPodSpec) -> bool:
     return any(
         rule.action == "RestartAllContainers"
         for container in (*spec.init_containers, *spec.containers)
@@ -138,7 +138,7 @@ def _all_may_restart(spec: WholePodSpec) -> bool:
     )
 
 
-def _restarts(container: WholeContainer, spec: WholePodSpec, exit_code: int) -> bool:
+def _restarts(container: FullContainer, spec: FullPodSpec, exit_code: int) -> bool:
     """Whether a container is started again after it ended with this code."""
     policy = spec.restart_policy
     if container.restart_policy is not None:
@@ -159,9 +159,9 @@ def _restarts(container: WholeContainer, spec: WholePodSpec, exit_code: int) -> 
 # -- addresses, users and health
 
 
-def _check_addresses(pod: WholePod, old: WholePod) -> Problems:
+def _validate_addresses(pod: FullPod, old: FullPod) -> FieldErrors:
     now, before = pod.status, old.status
-    yield from check_addresses(
+    yield from validate_addresses(
         [address.ip for address in now.pod_ips],
         [address.ip for address in before.pod_ips],
         _STATUS.child("podIPs"),
@@ -171,12 +171,12 @@ def _check_addresses(pod: WholePod, old: WholePod) -> Problems:
     path = _STATUS.child("hostIPs")
     if now.host_ip != now.host_ips[0].ip:
         yield invalid(path.index(0).child("ip"), now.host_ips[0].ip, "must be equal to `hostIP`")
-    yield from check_addresses(
+    yield from validate_addresses(
         [address.ip for address in now.host_ips], [address.ip for address in before.host_ips], path
     )
 
 
-def _all_statuses(pod: WholePod) -> Sequence[tuple[str, Sequence[WholeContainerStatus]]]:
+def _all_statuses(pod: FullPod) -> Sequence[tuple[str, Sequence[FullContainerStatus]]]:
     return (
         ("containerStatuses", pod.status.container_statuses),
         ("initContainerStatuses", pod.status.init_container_statuses),
@@ -184,13 +184,13 @@ def _all_statuses(pod: WholePod) -> Sequence[tuple[str, Sequence[WholeContainerS
     )
 
 
-def _check_users(pod: WholePod) -> Problems:
+def _validate_users(pod: FullPod) -> FieldErrors:
     os = "linux" if pod.spec.os is None else pod.spec.os.name
     for field, statuses in _all_statuses(pod):
-        for place, status in enumerate(statuses):
+        for index, status in enumerate(statuses):
             if status.user is None or status.user.linux is None:
                 continue
-            at, user = _STATUS.child(field).index(place).child("user", "linux"), status.user.linux
+            at, user = _STATUS.child(field).index(index).child("user", "linux"), status.user.linux
             if os == "windows":
                 yield forbidden(at, "cannot be set for a windows pod")
             elif os == "linux":
@@ -204,24 +204,26 @@ def _check_users(pod: WholePod) -> Problems:
                         yield invalid(path, number, f"must be between 0 and {_ID_MAX}, inclusive")
 
 
-def _check_health(pod: WholePod) -> Problems:
+def _validate_health(pod: FullPod) -> FieldErrors:
     containers = {
         "containerStatuses": {c.name: c for c in reversed(pod.spec.containers)},
         "initContainerStatuses": {c.name: c for c in reversed(pod.spec.init_containers)},
     }
     for field, statuses in _all_statuses(pod):
-        for place, status in enumerate(statuses):
-            at = _STATUS.child(field).index(place).child("allocatedResourcesStatus")
+        for index, status in enumerate(statuses):
+            at = _STATUS.child(field).index(index).child("allocatedResourcesStatus")
             if field not in containers:
                 if status.allocated_resources_status:
                     yield forbidden(at, "must not be specified in container status")
                 continue
             container = containers[field].get(status.name)
             for position, resource in enumerate(status.allocated_resources_status):
-                yield from _check_resource(resource, container, at.index(position))
+                yield from _validate_resource(resource, container, at.index(position))
 
 
-def _check_resource(resource: ResourceStatus, container: WholeContainer | None, path: Path) -> Problems:
+def _validate_resource(
+    resource: ResourceStatus, container: FullContainer | None, path: FieldPath
+) -> FieldErrors:
     """The health of what a container was given; it must be something the container asked for."""
     if container is not None:
         claims = {
@@ -239,8 +241,8 @@ def _check_resource(resource: ResourceStatus, container: WholeContainer | None, 
             detail = "must match one of the container's resource requests"
             yield invalid(path.child("name"), resource.name, detail)
     seen: set[str] = set()
-    for place, unit in enumerate(resource.resources):
-        at = path.child("resources").index(place)
+    for index, unit in enumerate(resource.resources):
+        at = path.child("resources").index(index)
         if unit.health not in _HEALTH:
             yield not_supported(at.child("health"), unit.health, _HEALTH)
         if unit.message is not None:

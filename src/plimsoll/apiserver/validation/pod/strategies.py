@@ -10,173 +10,186 @@ from collections.abc import Iterable, Mapping
 
 from plimsoll.api import codec
 from plimsoll.api.names import dns_label
-from plimsoll.apiserver.validation.field_errors import Problems
-from plimsoll.apiserver.validation.metadata import check_metadata, check_metadata_update, reset_for_status
-from plimsoll.apiserver.validation.object_trees import copy_tree, part
-from plimsoll.apiserver.validation.pod.annotations import check_annotation_changes, check_annotations
-from plimsoll.apiserver.validation.pod.claim_status import check_pod_status
+from plimsoll.apiserver.validation.field_errors import FieldErrors
+from plimsoll.apiserver.validation.metadata import (
+    reset_for_status,
+    validate_metadata,
+    validate_metadata_update,
+)
+from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
+from plimsoll.apiserver.validation.pod.annotations import validate_annotation_changes, validate_annotations
+from plimsoll.apiserver.validation.pod.claim_status import validate_pod_status
 from plimsoll.apiserver.validation.pod.claims import (
-    check_mirror_update,
-    check_pod_create,
-    check_pod_spec,
     is_mirror,
+    validate_mirror_update,
+    validate_pod_create,
+    validate_pod_spec,
 )
-from plimsoll.apiserver.validation.pod.pod_view import WholePod
-from plimsoll.apiserver.validation.pod.prepare_create import begin
-from plimsoll.apiserver.validation.pod.resize import check_resize, keep_resources_only, refuse_resize
-from plimsoll.apiserver.validation.pod.spec import Allowance, check_new, check_spec, find_allowance
-from plimsoll.apiserver.validation.pod.status import check_state, keep_generations
+from plimsoll.apiserver.validation.pod.pod_view import FullPod
+from plimsoll.apiserver.validation.pod.prepare_create import prepare_new_pod
+from plimsoll.apiserver.validation.pod.resize import find_resize_error, keep_resources_only, validate_resize
+from plimsoll.apiserver.validation.pod.spec import (
+    PodValidationOptions,
+    options_for_stored_pod,
+    validate_new_pod,
+    validate_spec,
+)
+from plimsoll.apiserver.validation.pod.status import keep_generations, validate_status
 from plimsoll.apiserver.validation.pod.update import (
-    check_ephemeral_update,
-    check_pod_update,
-    refuse_ephemeral,
-    same_spec,
+    find_ephemeral_error,
+    specs_equal,
+    validate_ephemeral_update,
+    validate_pod_update,
 )
-from plimsoll.apiserver.validation.validated_cache import Verdicts
-from plimsoll.apiserver.validation.write_context import Endpoint, Job
+from plimsoll.apiserver.validation.validated_cache import ValidatedCache
+from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
 from plimsoll.ledger.qos import qos_class
 
-_FINE_SPECS = Verdicts()
+_VALIDATED_SPECS = ValidatedCache()
 
 
-def _prepare_create(job: Job[WholePod]) -> None:
-    job.set_generation(1)
-    pod_level = job.gates.enabled("PodLevelResources")
-    qos = qos_class(job.decode().spec, pod_level=pod_level)
-    job.tree["status"] = {"phase": "Pending", "qosClass": qos}
-    job.drop("Pod")
-    begin(job.tree, job.now)
+def _prepare_create(write: WriteContext[FullPod]) -> None:
+    write.set_generation(1)
+    pod_level = write.gates.enabled("PodLevelResources")
+    qos = qos_class(write.new.spec, pod_level=pod_level)
+    write.tree["status"] = {"phase": "Pending", "qosClass": qos}
+    write.drop_disabled_fields("Pod")
+    prepare_new_pod(write.tree, write.now)
 
 
-def _check_create(job: Job[WholePod]) -> Problems:
-    pod = job.decode()
-    yield from check_metadata(job.metadata(), namespaced=True)
-    spec = codec.encode(part(job.tree, "spec"))
-    problems = _check_new_spec(job, pod)
+def _validate_create(write: WriteContext[FullPod]) -> FieldErrors:
+    pod = write.new
+    yield from validate_metadata(write.metadata, namespaced=True)
+    spec = codec.encode(subtree(write.tree, "spec"))
+    errors = _validate_new_spec(write, pod)
     if b'"ephemeral"' in spec:  # volumes that are named after the pod
-        yield from problems
+        yield from errors
         return
     annotations = pod.metadata.annotations
-    key = spec, codec.encode(annotations) if annotations else b"", job.gates
-    yield from _FINE_SPECS.check(key, problems)
+    key = spec, codec.encode(annotations) if annotations else b"", write.gates
+    yield from _VALIDATED_SPECS.validate(key, errors)
 
 
-def _check_new_spec(job: Job[WholePod], pod: WholePod) -> Problems:
+def _validate_new_spec(write: WriteContext[FullPod], pod: FullPod) -> FieldErrors:
     """Everything about a new pod that depends on its spec and its annotations alone."""
-    yield from check_pod_create(pod, job.tree)
-    yield from check_spec(pod, job.gates)
-    yield from check_new(pod)
+    yield from validate_pod_create(pod, write.tree)
+    yield from validate_spec(pod, write.gates)
+    yield from validate_new_pod(pod)
 
 
-def _prepare_update(job: Job[WholePod]) -> None:
-    job.take_back("status")
-    job.drop("Pod")
-    _count_change(job)
+def _prepare_update(write: WriteContext[FullPod]) -> None:
+    write.restore_fields("status")
+    write.drop_disabled_fields("Pod")
+    _count_change(write)
 
 
-def _count_change(job: Job[WholePod]) -> None:
-    if not same_spec(part(job.tree, "spec"), part(job.old_tree, "spec")):
-        job.set_generation(job.meta_tree().get("generation", 0) + 1)
+def _count_change(write: WriteContext[FullPod]) -> None:
+    if not specs_equal(subtree(write.tree, "spec"), subtree(write.old_tree, "spec")):
+        write.set_generation(write.metadata_tree().get("generation", 0) + 1)
 
 
-def _check_whole(job: Job[WholePod], pod: WholePod, allowed: Allowance) -> Problems:
+def _validate_whole(write: WriteContext[FullPod], pod: FullPod, options: PodValidationOptions) -> FieldErrors:
     """What holds for a pod whichever way it is changed."""
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    yield from check_metadata(job.metadata(), namespaced=True)
-    yield from check_pod_spec(pod, job.tree)
-    yield from check_spec(pod, job.gates, allowed)
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    yield from validate_metadata(write.metadata, namespaced=True)
+    yield from validate_pod_spec(pod, write.tree)
+    yield from validate_spec(pod, write.gates, options)
 
 
-def _check_annotations(job: Job[WholePod], pod: WholePod, allowed: Allowance) -> Problems:
+def _validate_annotations(
+    write: WriteContext[FullPod], pod: FullPod, options: PodValidationOptions
+) -> FieldErrors:
     """Annotations are looked at once more, for what changed of them."""
-    yield from check_mirror_update(pod, job.old)
-    yield from check_annotation_changes(pod, job.old)
-    yield from check_annotations(pod, allowed.placement, any_cost=allowed.any_cost)
+    yield from validate_mirror_update(pod, write.old)
+    yield from validate_annotation_changes(pod, write.old)
+    yield from validate_annotations(
+        pod, options.placement, allow_invalid_deletion_cost=options.allow_invalid_deletion_cost
+    )
 
 
-def _check_update(job: Job[WholePod]) -> Problems:
-    pod, allowed = job.decode(), find_allowance(job.old)
-    yield from _check_whole(job, pod, allowed)
-    yield from _check_annotations(job, pod, allowed)
-    yield from check_pod_update(job.tree, job.old_tree, pod, job.old, allowed.placement)
+def _validate_update(write: WriteContext[FullPod]) -> FieldErrors:
+    pod, options = write.new, options_for_stored_pod(write.old)
+    yield from _validate_whole(write, pod, options)
+    yield from _validate_annotations(write, pod, options)
+    yield from validate_pod_update(write.tree, write.old_tree, pod, write.old, options.placement)
 
 
-def _prepare_status(job: Job[WholePod]) -> None:
-    job.take_back("spec")
-    meta, old_meta = job.meta_tree(), part(job.old_tree, "metadata")
+def _prepare_status(write: WriteContext[FullPod]) -> None:
+    write.restore_fields("spec")
+    meta, old_meta = write.metadata_tree(), subtree(write.old_tree, "metadata")
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):
         meta.pop(name, None)
         if name in old_meta:
             meta[name] = copy_tree(old_meta[name])
-    status, old_status = job.tree.setdefault("status", {}), part(job.old_tree, "status")
+    status, old_status = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
     if not status.get("qosClass") and "qosClass" in old_status:
         status["qosClass"] = old_status["qosClass"]
     keep_generations(status, old_status)
-    job.drop("Pod", "status")
+    write.drop_disabled_fields("Pod", "status")
 
 
-def _check_status(job: Job[WholePod]) -> Problems:
-    pod = job.decode()
-    yield from check_metadata_update(job.metadata(), job.old_metadata())
-    yield from _check_annotations(job, pod, find_allowance(job.old))
-    yield from check_state(pod, job.old)
-    yield from check_pod_status(pod)
+def _validate_status(write: WriteContext[FullPod]) -> FieldErrors:
+    pod = write.new
+    yield from validate_metadata_update(write.metadata, write.old_metadata)
+    yield from _validate_annotations(write, pod, options_for_stored_pod(write.old))
+    yield from validate_status(pod, write.old)
+    yield from validate_pod_status(pod)
 
 
-def _prepare_resize(job: Job[WholePod]) -> None:
-    keep_resources_only(job.tree, job.old_tree, job.gates)
-    job.drop("Pod", "resize")
-    _count_change(job)
+def _prepare_resize(write: WriteContext[FullPod]) -> None:
+    keep_resources_only(write.tree, write.old_tree, write.gates)
+    write.drop_disabled_fields("Pod", "resize")
+    _count_change(write)
 
 
-def _check_resize(job: Job[WholePod]) -> Problems:
-    refusal = refuse_resize(job.old_tree, job.old)
+def _validate_resize(write: WriteContext[FullPod]) -> FieldErrors:
+    refusal = find_resize_error(write.old_tree, write.old)
     if refusal is not None:
         yield refusal
         return
-    pod = job.decode()
-    found = list(_check_whole(job, pod, find_allowance(job.old)))
+    pod = write.new
+    found = list(_validate_whole(write, pod, options_for_stored_pod(write.old)))
     yield from found
-    yield from check_resize(job.tree, job.old_tree, pod, job.old, job.gates, bool(found))
+    yield from validate_resize(write.tree, write.old_tree, pod, write.old, write.gates, bool(found))
 
 
-def _prepare_ephemeral(job: Job[WholePod]) -> None:
+def _prepare_ephemeral(write: WriteContext[FullPod]) -> None:
     """Of the whole pod only the ephemeral containers are taken from the request."""
-    containers = part(job.tree, "spec").get("ephemeralContainers")
-    job.take_back("spec", "status")
-    spec = job.tree.setdefault("spec", {})
+    containers = subtree(write.tree, "spec").get("ephemeralContainers")
+    write.restore_fields("spec", "status")
+    spec = write.tree.setdefault("spec", {})
     spec.pop("ephemeralContainers", None)
     if containers is not None:
         spec["ephemeralContainers"] = containers
-    reset_for_status(job.meta_tree(), copy_tree(part(job.old_tree, "metadata")))
-    job.drop("Pod", "ephemeralcontainers")
-    _count_change(job)
+    reset_for_status(write.metadata_tree(), copy_tree(subtree(write.old_tree, "metadata")))
+    write.drop_disabled_fields("Pod", "ephemeralcontainers")
+    _count_change(write)
 
 
-def _check_ephemeral(job: Job[WholePod]) -> Problems:
-    refusal = refuse_ephemeral(is_mirror(job.old))
+def _validate_ephemeral(write: WriteContext[FullPod]) -> FieldErrors:
+    refusal = find_ephemeral_error(is_mirror(write.old))
     if refusal is not None:
         yield refusal
         return
-    pod, allowed = job.decode(), find_allowance(job.old)
-    yield from _check_whole(job, pod, allowed)
-    yield from _check_annotations(job, pod, allowed)
-    yield from check_ephemeral_update(job.tree, job.old_tree)
+    pod, options = write.new, options_for_stored_pod(write.old)
+    yield from _validate_whole(write, pod, options)
+    yield from _validate_annotations(write, pod, options)
+    yield from validate_ephemeral_update(write.tree, write.old_tree)
 
 
-def _warn(job: Job[WholePod]) -> Iterable[str]:
-    complaints = dns_label(part(job.tree, "metadata").get("name", ""))
-    if complaints:
+def _warn(write: WriteContext[FullPod]) -> Iterable[str]:
+    messages = dns_label(subtree(write.tree, "metadata").get("name", ""))
+    if messages:
         yield (
             "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-            f"a DNS label is recommended: {complaints}"
+            f"a DNS label is recommended: {messages}"
         )
 
 
-POD_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
-    ("create", "Pod", ""): Endpoint(WholePod, _prepare_create, _check_create, _warn),
-    ("update", "Pod", ""): Endpoint(WholePod, _prepare_update, _check_update, restores=("status",)),
-    ("update", "Pod", "status"): Endpoint(WholePod, _prepare_status, _check_status, restores=("spec",)),
-    ("update", "Pod", "resize"): Endpoint(WholePod, _prepare_resize, _check_resize),
-    ("update", "Pod", "ephemeralcontainers"): Endpoint(WholePod, _prepare_ephemeral, _check_ephemeral),
+POD_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+    ("create", "Pod", ""): Strategy(FullPod, _prepare_create, _validate_create, _warn),
+    ("update", "Pod", ""): Strategy(FullPod, _prepare_update, _validate_update, reset_fields=("status",)),
+    ("update", "Pod", "status"): Strategy(FullPod, _prepare_status, _validate_status, reset_fields=("spec",)),
+    ("update", "Pod", "resize"): Strategy(FullPod, _prepare_resize, _validate_resize),
+    ("update", "Pod", "ephemeralcontainers"): Strategy(FullPod, _prepare_ephemeral, _validate_ephemeral),
 }

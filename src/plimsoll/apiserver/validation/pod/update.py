@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.core import NodeAffinity, NodeSelectorRequirement, Toleration
-from plimsoll.apiserver.validation.equality import same_under
+from plimsoll.apiserver.validation.equality import trees_equal_as
 from plimsoll.apiserver.validation.field_errors import (
-    WHOLE,
-    Path,
-    Problem,
-    Problems,
+    OBJECT_ROOT,
+    FieldError,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     required,
 )
-from plimsoll.apiserver.validation.object_trees import Tree, part
-from plimsoll.apiserver.validation.pod.placement import Stored, check_tolerations
-from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePod, WholePodSpec
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.pod.placement import PlacementOptions, validate_tolerations
+from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPod, FullPodSpec
 
-_SPEC = Path("spec")
+_SPEC = FieldPath("spec")
 _DEADLINE_MAX = 2**31 - 1
 
 
-def check_pod_update(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, stored: Stored) -> Problems:
+def validate_pod_update(
+    tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, options: PlacementOptions
+) -> FieldErrors:
     """The fields of the spec that may change, and that no other did."""
     for group, now, before in (
         ("containers", pod.spec.containers, old.spec.containers),
@@ -36,32 +38,32 @@ def check_pod_update(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, s
         if len(now) != len(before):
             yield forbidden(_SPEC.child(group), "pod updates may not add or remove containers")
             return
-        for place, container in enumerate(now):
-            yield from _check_image(container.image, _SPEC.child(group).index(place).child("image"))
-    problem, goes_on = _find_late_deadline(pod.spec.active_deadline_seconds, old.spec.active_deadline_seconds)
-    if problem is not None:
-        yield problem
-    if not goes_on:
+        for index, container in enumerate(now):
+            yield from _validate_image(container.image, _SPEC.child(group).index(index).child("image"))
+    error, continues = _find_late_deadline(pod.spec.active_deadline_seconds, old.spec.active_deadline_seconds)
+    if error is not None:
+        yield error
+    if not continues:
         return
-    yield from _check_tolerations(pod, old, stored)
+    yield from _validate_tolerations(pod, old, options)
     gates = {gate.name for gate in old.spec.scheduling_gates}
     added = {
-        gate.name: place for place, gate in enumerate(pod.spec.scheduling_gates) if gate.name not in gates
+        gate.name: index for index, gate in enumerate(pod.spec.scheduling_gates) if gate.name not in gates
     }
-    for name, place in added.items():
-        at = _SPEC.child("schedulingGates").index(place).child("name")
+    for name, index in added.items():
+        at = _SPEC.child("schedulingGates").index(index).child("name")
         yield forbidden(at, f"only deletion is allowed, but found new scheduling gate '{name}'")
-    yield from _check_rest(part(tree, "spec"), part(old_tree, "spec"), gated=bool(gates))
+    yield from _validate_rest(subtree(tree, "spec"), subtree(old_tree, "spec"), gated=bool(gates))
 
 
-def _check_image(image: str, path: Path) -> Problems:
+def _validate_image(image: str, path: FieldPath) -> FieldErrors:
     if not image:
         yield required(path)
     elif image != image.strip():
         yield invalid(path, image, "must not have leading or trailing whitespace")
 
 
-def _find_late_deadline(now: int | None, before: int | None) -> tuple[Problem | None, bool]:
+def _find_late_deadline(now: int | None, before: int | None) -> tuple[FieldError | None, bool]:
     """A deadline can be set, and then only be brought forward; also whether to look any further."""
     path = _SPEC.child("activeDeadlineSeconds")
     if now is None:
@@ -75,7 +77,7 @@ def _find_late_deadline(now: int | None, before: int | None) -> tuple[Problem | 
     return None, True
 
 
-def _check_tolerations(pod: WholePod, old: WholePod, stored: Stored) -> Problems:
+def _validate_tolerations(pod: FullPod, old: FullPod, options: PlacementOptions) -> FieldErrors:
     """Tolerations can be added; of those that are there only the seconds may change."""
 
     def key(toleration: Toleration) -> tuple[str, ...]:
@@ -86,12 +88,12 @@ def _check_tolerations(pod: WholePod, old: WholePod, stored: Stored) -> Problems
         detail = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden(path, detail)
     else:
-        yield from check_tolerations(pod.spec.tolerations, path, stored)
+        yield from validate_tolerations(pod.spec.tolerations, path, options)
 
 
-def _check_rest(spec: Tree, old: Tree, *, gated: bool) -> Problems:
+def _validate_rest(spec: Tree, old: Tree, *, gated: bool) -> FieldErrors:
     """Nothing but the fields above may differ."""
-    if same_spec(spec, old):
+    if specs_equal(spec, old):
         return
     masked = dict(spec)
     for group in ("containers", "initContainers"):
@@ -103,12 +105,12 @@ def _check_rest(spec: Tree, old: Tree, *, gated: bool) -> Problems:
     if _grace(old) < 0 and _grace(spec) == 1:
         may_change = (*may_change, "terminationGracePeriodSeconds")
     if gated:
-        yield from _check_gated(spec, old)
+        yield from _validate_gated(spec, old)
         may_change = (*may_change, "nodeSelector")
         masked["affinity"] = _with_node_affinity(spec.get("affinity"), old.get("affinity"))
     for name in may_change:
         masked[name] = old.get(name)
-    if not same_spec(masked, old):
+    if not specs_equal(masked, old):
         detail = (
             "pod updates may not change fields other than `spec.containers[*].image`,"
             "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -123,7 +125,7 @@ def _grace(spec: Tree) -> int:
     return seconds if isinstance(seconds, int) else 0
 
 
-def _check_gated(spec: Tree, old: Tree) -> Problems:
+def _validate_gated(spec: Tree, old: Tree) -> FieldErrors:
     """A pod that waits at a gate may still be told more exactly which nodes it can go to."""
     now, before = spec.get("nodeSelector", {}), old.get("nodeSelector", {})
     if any(now.get(key) != value for key, value in before.items()):
@@ -137,17 +139,17 @@ def _check_gated(spec: Tree, old: Tree) -> Problems:
         detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         yield invalid(path.child("nodeSelectorTerms"), None, detail)
     else:
-        for place, (term, before_term) in enumerate(zip(terms, old_terms, strict=True)):
+        for index, (term, before_term) in enumerate(zip(terms, old_terms, strict=True)):
             if not _has_only_more(term, before_term):
                 detail = "only additions are allowed (no mutations or deletions)"
-                yield invalid(path.child("nodeSelectorTerms").index(place), None, detail)
+                yield invalid(path.child("nodeSelectorTerms").index(index), None, detail)
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _required_terms(spec: Tree) -> list[Tree] | None:
-    required_affinity = part(spec, "affinity", "nodeAffinity").get(_REQUIRED)
+    required_affinity = subtree(spec, "affinity", "nodeAffinity").get(_REQUIRED)
     return None if required_affinity is None else required_affinity.get("nodeSelectorTerms", [])
 
 
@@ -156,7 +158,7 @@ def _has_only_more(term: Tree, old: Tree) -> bool:
         # Such a term matches nothing, and must go on doing so.
         return not term.get("matchExpressions") and not term.get("matchFields")
     return all(
-        same_under(tuple[NodeSelectorRequirement, ...], before, term.get(name, [])[: len(before)])
+        trees_equal_as(tuple[NodeSelectorRequirement, ...], before, term.get(name, [])[: len(before)])
         for name in ("matchExpressions", "matchFields")
         if (before := old.get(name, []))
     )
@@ -165,7 +167,7 @@ def _has_only_more(term: Tree, old: Tree) -> bool:
 def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
     """The new affinity with the old node affinity, which is checked on its own."""
     now, before = (affinity or {}).get("nodeAffinity"), (old or {}).get("nodeAffinity")
-    if same_under(NodeAffinity | None, before, now):
+    if trees_equal_as(NodeAffinity | None, before, now):
         return affinity
     kept = {name: value for name, value in (affinity or {}).items() if name != "nodeAffinity"}
     if old is None and not kept.get("podAffinity") and not kept.get("podAntiAffinity"):
@@ -176,26 +178,26 @@ def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
 # -- ephemeral containers
 
 
-def check_ephemeral_update(tree: Tree, old_tree: Tree) -> Problems:
+def validate_ephemeral_update(tree: Tree, old_tree: Tree) -> FieldErrors:
     """Ephemeral containers can be added, and then stay as they are."""
     path = _SPEC.child("ephemeralContainers")
-    now = {c.get("name", ""): c for c in part(tree, "spec").get("ephemeralContainers", ())}
-    for before in part(old_tree, "spec").get("ephemeralContainers", ()):
+    now = {c.get("name", ""): c for c in subtree(tree, "spec").get("ephemeralContainers", ())}
+    for before in subtree(old_tree, "spec").get("ephemeralContainers", ()):
         name = before.get("name", "")
         if name not in now:
             yield forbidden(path, f"existing ephemeral containers {name!r} may not be removed")
-        elif not same_under(WholeContainer, before, now[name]):
+        elif not trees_equal_as(FullContainer, before, now[name]):
             yield forbidden(path, f"existing ephemeral containers {name!r} may not be changed")
 
 
-def refuse_ephemeral(mirror: bool) -> Problem | None:
+def find_ephemeral_error(mirror: bool) -> FieldError | None:
     """Pods that cannot have ephemeral containers, whatever else is wrong."""
-    return forbidden(WHOLE, "static pods do not support ephemeral containers") if mirror else None
+    return forbidden(OBJECT_ROOT, "static pods do not support ephemeral containers") if mirror else None
 
 
 # -- comparing
 
 
-def same_spec(spec: Tree, old: Tree) -> bool:
+def specs_equal(spec: Tree, old: Tree) -> bool:
     """Whether two pod specs say the same, amounts compared by value."""
-    return same_under(WholePodSpec, old, spec)
+    return trees_equal_as(FullPodSpec, old, spec)

@@ -5,46 +5,50 @@ from __future__ import annotations
 from plimsoll.api import codec
 from plimsoll.api.names import dns_label, dns_subdomain
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.label_selectors import check_selector
-from plimsoll.apiserver.validation.metadata import check_template_metadata
-from plimsoll.apiserver.validation.name_formats import check_format
-from plimsoll.apiserver.validation.pod.volume_view import TypedReference, VolumeClaimSpec, VolumeClaimTemplate
+from plimsoll.apiserver.validation.label_selectors import validate_selector
+from plimsoll.apiserver.validation.metadata import validate_template_metadata
+from plimsoll.apiserver.validation.name_formats import validate_format
+from plimsoll.apiserver.validation.pod.volume_view import (
+    FullPersistentVolumeClaimSpec,
+    PersistentVolumeClaimTemplate,
+    TypedObjectReference,
+)
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
 
 
-def check_claim_template(template: VolumeClaimTemplate, path: Path) -> Problems:
-    yield from check_template_metadata(codec.to_tree(template.metadata), path.child("metadata"))
-    yield from check_claim_spec(template.spec, path.child("spec"))
+def validate_claim_template(template: PersistentVolumeClaimTemplate, path: FieldPath) -> FieldErrors:
+    yield from validate_template_metadata(codec.to_tree(template.metadata), path.child("metadata"))
+    yield from validate_claim_spec(template.spec, path.child("spec"))
 
 
-def check_claim_spec(spec: VolumeClaimSpec, path: Path) -> Problems:
-    yield from _check_access_modes(spec, path.child("accessModes"))
-    yield from check_selector(spec.selector, path.child("selector"))
+def validate_claim_spec(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> FieldErrors:
+    yield from _validate_access_modes(spec, path.child("accessModes"))
+    yield from validate_selector(spec.selector, path.child("selector"))
     storage, at = spec.resources.requests.get("storage"), path.child("resources").key("storage")
     if storage is None:
         yield required(at)
     elif storage.sign() <= 0:
         yield invalid(at, storage, "must be greater than zero")
     if spec.storage_class_name:
-        yield from check_format(spec.storage_class_name, path.child("storageClassName"), dns_subdomain)
+        yield from validate_format(spec.storage_class_name, path.child("storageClassName"), dns_subdomain)
     if spec.volume_mode is not None and spec.volume_mode not in _VOLUME_MODES:
         yield not_supported(path.child("volumeMode"), spec.volume_mode, _VOLUME_MODES)
-    yield from _check_sources(spec, path)
+    yield from _validate_sources(spec, path)
     name = spec.volume_attributes_class_name
     if name:
-        yield from check_format(name, path.child("volumeAttributesClassName"), dns_subdomain)
+        yield from validate_format(name, path.child("volumeAttributesClassName"), dns_subdomain)
 
 
-def _check_access_modes(spec: VolumeClaimSpec, path: Path) -> Problems:
+def _validate_access_modes(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> FieldErrors:
     if not spec.access_modes:
         yield required(path, "at least 1 access mode is required")
     for mode in spec.access_modes:
@@ -55,15 +59,15 @@ def _check_access_modes(spec: VolumeClaimSpec, path: Path) -> Problems:
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def _check_sources(spec: VolumeClaimSpec, path: Path) -> Problems:
+def _validate_sources(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> FieldErrors:
     source, reference = spec.data_source, spec.data_source_ref
     if source is not None:
-        yield from _check_source(source, path.child("dataSource"))
+        yield from _validate_source(source, path.child("dataSource"))
     if reference is not None:
         at = path.child("dataSourceRef")
-        yield from _check_source(reference, at)
+        yield from _validate_source(reference, at)
         if reference.namespace:
-            yield from check_format(reference.namespace, at.child("namespace"), dns_label)
+            yield from validate_format(reference.namespace, at.child("namespace"), dns_label)
     if source is None or reference is None:
         return
     if reference.namespace:
@@ -73,11 +77,11 @@ def _check_sources(spec: VolumeClaimSpec, path: Path) -> Problems:
         yield invalid(path, "dataSource", "must match dataSourceRef")
 
 
-def _identity(reference: TypedReference) -> tuple[str | None, str, str]:
+def _identity(reference: TypedObjectReference) -> tuple[str | None, str, str]:
     return reference.api_group, reference.kind, reference.name
 
 
-def _check_source(reference: TypedReference, path: Path) -> Problems:
+def _validate_source(reference: TypedObjectReference, path: FieldPath) -> FieldErrors:
     if not reference.name:
         yield required(path.child("name"))
     if not reference.kind:
@@ -86,4 +90,4 @@ def _check_source(reference: TypedReference, path: Path) -> Problems:
         detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         yield invalid(path, reference.kind, detail)
     if reference.api_group:
-        yield from check_format(reference.api_group, path.child("apiGroup"), dns_subdomain)
+        yield from validate_format(reference.api_group, path.child("apiGroup"), dns_subdomain)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.shape import wire_types
-from plimsoll.apiserver.validation.object_trees import Tree, part
+from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
 from plimsoll.apiserver.validation.pod.volume_view import Volume
-from plimsoll.apiserver.validation.quantities import round_amounts
+from plimsoll.apiserver.validation.quantities import round_resource_list
 
 _MODE = 0o644
 _HOUR = 3600
@@ -34,34 +34,34 @@ _IF_EMPTY: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def fill_volume(volume: Tree) -> None:
+def set_volume_defaults(volume: Tree) -> None:
     """A volume without a source is an empty directory."""
     kinds = SOURCES & volume.keys()
     if not kinds:
         volume["emptyDir"] = {}
     for kind in kinds:
-        fill_source(kind, volume[kind])
+        set_source_defaults(kind, volume[kind])
     if "image" in volume and not volume["image"].get("pullPolicy"):
         volume["image"]["pullPolicy"] = default_pull_policy(volume["image"].get("reference", ""))
-    _fill_files(part(volume, "downwardAPI"))
-    for projection in part(volume, "projected").get("sources", ()):
-        _fill_files(part(projection, "downwardAPI"))
+    _set_files_defaults(subtree(volume, "downwardAPI"))
+    for projection in subtree(volume, "projected").get("sources", ()):
+        _set_files_defaults(subtree(projection, "downwardAPI"))
         if "serviceAccountToken" in projection:
             projection["serviceAccountToken"].setdefault("expirationSeconds", _HOUR)
-    template = part(volume, "ephemeral").get("volumeClaimTemplate")
+    template = subtree(volume, "ephemeral").get("volumeClaimTemplate")
     if template is not None:
         template.setdefault("metadata", {})
-        fill_claim_spec(template.setdefault("spec", {}))
+        set_claim_spec_defaults(template.setdefault("spec", {}))
 
 
-def fill_claim_spec(spec: Tree) -> None:
+def set_claim_spec_defaults(spec: Tree) -> None:
     """Fill in a claim for storage, wherever it stands."""
     spec.setdefault("volumeMode", "Filesystem")
     for name in ("limits", "requests"):
-        round_amounts(part(spec, "resources").get(name))
+        round_resource_list(subtree(spec, "resources").get(name))
 
 
-def fill_source(kind: str, source: Tree) -> None:
+def set_source_defaults(kind: str, source: Tree) -> None:
     """Fill in what a source of this kind is never without, in a pod or in a persistent volume."""
     for name, value in _IF_MISSING.get(kind, {}).items():
         source.setdefault(name, value)
@@ -70,7 +70,7 @@ def fill_source(kind: str, source: Tree) -> None:
             source[name] = value
 
 
-def _fill_files(source: Tree) -> None:
+def _set_files_defaults(source: Tree) -> None:
     for file in source.get("items", ()):
         if "fieldRef" in file and not file["fieldRef"].get("apiVersion"):
             file["fieldRef"]["apiVersion"] = "v1"

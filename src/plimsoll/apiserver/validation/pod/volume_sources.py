@@ -12,35 +12,39 @@ from typing import Any
 
 from plimsoll.api.names import byte_length, dns_subdomain
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.file_paths import check_descending, check_no_backsteps, check_projected
-from plimsoll.apiserver.validation.name_formats import check_driver, check_format, check_label
-from plimsoll.apiserver.validation.pod.downward_api import check_object_field, check_resource_field
-from plimsoll.apiserver.validation.pod.volume_claims import check_claim_template
+from plimsoll.apiserver.validation.file_paths import (
+    validate_local_descending_path,
+    validate_local_non_reserved_path,
+    validate_path_no_backsteps,
+)
+from plimsoll.apiserver.validation.name_formats import validate_driver, validate_format, validate_label
+from plimsoll.apiserver.validation.pod.downward_api import validate_object_field, validate_resource_field
+from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_template
 from plimsoll.apiserver.validation.pod.volume_view import (
-    AzureDisk,
-    CsiVolume,
-    DownwardFile,
-    DownwardVolume,
-    EmptyDir,
-    EphemeralVolume,
-    FibreChannel,
-    FlexVolume,
-    Flocker,
-    GitRepo,
-    HostPath,
-    ImageVolume,
-    Iscsi,
+    AzureDiskVolumeSource,
+    CSIVolumeSource,
+    DownwardAPIVolumeFile,
+    DownwardAPIVolumeSource,
+    EmptyDirVolumeSource,
+    EphemeralVolumeSource,
+    FCVolumeSource,
+    FlexVolumeSource,
+    FlockerVolumeSource,
+    GitRepoVolumeSource,
+    HostPathVolumeSource,
+    ImageVolumeSource,
+    ISCSIVolumeSource,
     KeyToPath,
-    Nfs,
-    Quobyte,
-    StorageOs,
+    NFSVolumeSource,
+    QuobyteVolumeSource,
+    StorageOSVolumeSource,
 )
 
 _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
@@ -73,39 +77,39 @@ _VOLUME_FIELDS = (
 )
 
 
-def check_mode(mode: int | None, path: Path) -> Problems:
+def validate_mode(mode: int | None, path: FieldPath) -> FieldErrors:
     if mode is not None and not 0 <= mode <= 0o777:
         yield invalid(path, mode, _MODE_RULE)
 
 
-def check_key_to_path(item: KeyToPath, path: Path) -> Problems:
+def validate_key_to_path(item: KeyToPath, path: FieldPath) -> FieldErrors:
     if not item.key:
         yield required(path.child("key"))
     if not item.path:
         yield required(path.child("path"))
-    yield from check_projected(item.path, path.child("path"))
-    yield from check_mode(item.mode, path.child("mode"))
+    yield from validate_local_non_reserved_path(item.path, path.child("path"))
+    yield from validate_mode(item.mode, path.child("mode"))
 
 
-def check_downward_file(file: DownwardFile, path: Path) -> Problems:
+def validate_downward_file(file: DownwardAPIVolumeFile, path: FieldPath) -> FieldErrors:
     """A file with a field of the pod in it; it has no index in the paths of its problems."""
     if not file.path:
         yield required(path.child("path"))
-    yield from check_projected(file.path, path.child("path"))
+    yield from validate_local_non_reserved_path(file.path, path.child("path"))
     if file.field_ref is not None:
-        yield from check_object_field(file.field_ref, _VOLUME_FIELDS, path.child("fieldRef"))
+        yield from validate_object_field(file.field_ref, _VOLUME_FIELDS, path.child("fieldRef"))
         if file.resource_field_ref is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
             yield invalid(path, "resource", detail)
     elif file.resource_field_ref is not None:
         at = path.child("resourceFieldRef")
-        yield from check_resource_field(file.resource_field_ref, at, of_volume=True)
+        yield from validate_resource_field(file.resource_field_ref, at, of_volume=True)
     else:
         yield required(path, "one of fieldRef and resourceFieldRef is required")
-    yield from check_mode(file.mode, path.child("mode"))
+    yield from validate_mode(file.mode, path.child("mode"))
 
 
-def check_pull_policy(policy: str, path: Path) -> Problems:
+def validate_pull_policy(policy: str, path: FieldPath) -> FieldErrors:
     if not policy:
         yield required(path)
     elif policy not in _PULL_POLICIES:
@@ -115,58 +119,58 @@ def check_pull_policy(policy: str, path: Path) -> Problems:
 # -- one check for each source
 
 
-def _check_empty_dir(source: EmptyDir, path: Path) -> Problems:
+def _validate_empty_dir(source: EmptyDirVolumeSource, path: FieldPath) -> FieldErrors:
     if source.size_limit is not None and source.size_limit.sign() < 0:
         yield forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 
 
-def _check_host_path(source: HostPath, path: Path) -> Problems:
+def _validate_host_path(source: HostPathVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.path:
         yield required(path.child("path"))
         return
-    yield from check_no_backsteps(source.path, path.child("path"))
+    yield from validate_path_no_backsteps(source.path, path.child("path"))
     if source.type is not None and source.type not in _HOST_PATHS:
         yield not_supported(path.child("type"), source.type, _HOST_PATHS)
 
 
-def _check_git_repo(source: GitRepo, path: Path) -> Problems:
+def _validate_git_repo(source: GitRepoVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.repository:
         yield required(path.child("repository"))
-    yield from check_descending(source.directory, path.child("directory"))
+    yield from validate_local_descending_path(source.directory, path.child("directory"))
 
 
-def _check_files(source: Any, path: Path) -> Problems:
+def _validate_files(source: Any, path: FieldPath) -> FieldErrors:
     """A secret or a config map."""
-    yield from check_mode(source.default_mode, path.child("defaultMode"))
+    yield from validate_mode(source.default_mode, path.child("defaultMode"))
     for place, item in enumerate(source.items):
-        yield from check_key_to_path(item, path.child("items").index(place))
+        yield from validate_key_to_path(item, path.child("items").index(place))
 
 
-def _check_secret(source: Any, path: Path) -> Problems:
+def _validate_secret(source: Any, path: FieldPath) -> FieldErrors:
     if not source.secret_name:
         yield required(path.child("secretName"))
-    yield from _check_files(source, path)
+    yield from _validate_files(source, path)
 
 
-def _check_config_map(source: Any, path: Path) -> Problems:
+def _validate_config_map(source: Any, path: FieldPath) -> FieldErrors:
     if not source.name:
         yield required(path.child("name"))
-    yield from _check_files(source, path)
+    yield from _validate_files(source, path)
 
 
-def _check_downward(source: DownwardVolume, path: Path) -> Problems:
-    yield from check_mode(source.default_mode, path.child("defaultMode"))
+def _validate_downward(source: DownwardAPIVolumeSource, path: FieldPath) -> FieldErrors:
+    yield from validate_mode(source.default_mode, path.child("defaultMode"))
     for file in source.items:
-        yield from check_downward_file(file, path)
+        yield from validate_downward_file(file, path)
 
 
-def _check_nfs(source: Nfs, path: Path) -> Problems:
+def _validate_nfs(source: NFSVolumeSource, path: FieldPath) -> FieldErrors:
     yield from _need(source, path, ("server", "path"))
     if not source.path.startswith("/"):
         yield invalid(path.child("path"), source.path, "must be an absolute path")
 
 
-def _need(source: Any, path: Path, names: Sequence[str]) -> Problems:
+def _need(source: Any, path: FieldPath, names: Sequence[str]) -> FieldErrors:
     for name in names:
         if not getattr(source, _SPELLED.get(name, name)):
             yield required(path.child(name))
@@ -187,46 +191,46 @@ _SPELLED: Mapping[str, str] = {
 }
 
 
-def _needs(*names: str) -> Callable[[Any, Path], Problems]:
+def _needs(*names: str) -> Callable[[Any, FieldPath], FieldErrors]:
     """The check of a source that must only have some fields."""
     return lambda source, path: _need(source, path, names)
 
 
-def _check_cloud_disk(name: str) -> Callable[[Any, Path], Problems]:
-    def check(source: Any, path: Path) -> Problems:
+def _validate_cloud_disk(name: str) -> Callable[[Any, FieldPath], FieldErrors]:
+    def validate(source: Any, path: FieldPath) -> FieldErrors:
         yield from _need(source, path, (name,))
         if not 0 <= source.partition <= 255:
             yield invalid(path.child("partition"), source.partition, _PARTITION_RULE)
 
-    return check
+    return validate
 
 
-def _check_cinder(source: Any, path: Path) -> Problems:
+def _validate_cinder(source: Any, path: FieldPath) -> FieldErrors:
     yield from _need(source, path, ("volumeID",))
-    yield from _check_secret_ref(source, path)
+    yield from _validate_secret_ref(source, path)
 
 
-def _check_secret_ref(source: Any, path: Path) -> Problems:
+def _validate_secret_ref(source: Any, path: FieldPath) -> FieldErrors:
     if source.secret_ref is not None and not source.secret_ref.name:
         yield required(path.child("secretRef", "name"))
 
 
-def _check_iscsi(source: Iscsi, path: Path) -> Problems:
+def _validate_iscsi(source: ISCSIVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.target_portal:
         yield required(path.child("targetPortal"))
     if not source.iqn:
         yield required(path.child("iqn"))
     else:
-        yield from _check_qualified_name(source.iqn, path.child("iqn"))
+        yield from _validate_qualified_name(source.iqn, path.child("iqn"))
     if not 0 <= source.lun <= 255:
         yield invalid(path.child("lun"), source.lun, _LUN_RULE)
     if (source.chap_auth_discovery or source.chap_auth_session) and source.secret_ref is None:
         yield required(path.child("secretRef"))
     if source.initiator_name is not None:
-        yield from _check_qualified_name(source.initiator_name, path.child("initiatorname"))
+        yield from _validate_qualified_name(source.initiator_name, path.child("initiatorname"))
 
 
-def _check_qualified_name(name: str, path: Path) -> Problems:
+def _validate_qualified_name(name: str, path: FieldPath) -> FieldErrors:
     pattern = _QUALIFIED_NAMES.get(name[:3])
     if pattern is None:
         yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
@@ -234,7 +238,7 @@ def _check_qualified_name(name: str, path: Path) -> Problems:
         yield invalid(path, name, "must be valid format")
 
 
-def _check_flocker(source: Flocker, path: Path) -> Problems:
+def _validate_flocker(source: FlockerVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.dataset_name and not source.dataset_uuid:
         yield required(path, "one of datasetName and datasetUUID is required")
     if source.dataset_name and source.dataset_uuid:
@@ -244,7 +248,7 @@ def _check_flocker(source: Flocker, path: Path) -> Problems:
         yield invalid(path.child("datasetName"), source.dataset_name, "must not contain '/'")
 
 
-def _check_quobyte(source: Quobyte, path: Path) -> Problems:
+def _validate_quobyte(source: QuobyteVolumeSource, path: FieldPath) -> FieldErrors:
     detail = "must be a host:port pair or multiple pairs separated by commas"
     if not source.registry:
         yield required(path.child("registry"), detail)
@@ -267,7 +271,7 @@ def _is_host_and_port(pair: str) -> bool:
     return not any(letter in host for letter in ":[]")
 
 
-def _check_fibre_channel(source: FibreChannel, path: Path) -> Problems:
+def _validate_fibre_channel(source: FCVolumeSource, path: FieldPath) -> FieldErrors:
     names = path.child("targetWWNs")
     if not source.target_wwns and not source.wwids:
         yield required(names, "must specify either targetWWNs or wwids, but not both")
@@ -281,7 +285,7 @@ def _check_fibre_channel(source: FibreChannel, path: Path) -> Problems:
             yield invalid(path.child("lun"), source.lun, _LUN_RULE)
 
 
-def _check_flex(source: FlexVolume, path: Path) -> Problems:
+def _validate_flex(source: FlexVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.driver:
         yield required(path.child("driver"))
     for name in source.options:
@@ -291,7 +295,7 @@ def _check_flex(source: FlexVolume, path: Path) -> Problems:
             yield invalid(path.child("options").key(name), name, detail)
 
 
-def _check_azure_disk(source: AzureDisk, path: Path) -> Problems:
+def _validate_azure_disk(source: AzureDiskVolumeSource, path: FieldPath) -> FieldErrors:
     yield from _need(source, path, ("diskName", "diskURI"))
     if source.caching_mode is not None and source.caching_mode not in _CACHING_MODES:
         yield not_supported(path.child("cachingMode"), source.caching_mode, _CACHING_MODES)
@@ -304,74 +308,74 @@ def _check_azure_disk(source: AzureDisk, path: Path) -> Problems:
         yield not_supported(path.child("diskURI"), source.disk_uri, (f"{start}...",))
 
 
-def _check_storage_os(source: StorageOs, path: Path) -> Problems:
+def _validate_storage_os(source: StorageOSVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.volume_name:
         yield required(path.child("volumeName"))
     else:
-        yield from check_label(source.volume_name, path.child("volumeName"))
+        yield from validate_label(source.volume_name, path.child("volumeName"))
     if source.volume_namespace:
-        yield from check_label(source.volume_namespace, path.child("volumeNamespace"))
-    yield from _check_secret_ref(source, path)
+        yield from validate_label(source.volume_namespace, path.child("volumeNamespace"))
+    yield from _validate_secret_ref(source, path)
 
 
-def _check_csi(source: CsiVolume, path: Path) -> Problems:
-    yield from check_driver(source.driver, path.child("driver"))
+def _validate_csi(source: CSIVolumeSource, path: FieldPath) -> FieldErrors:
+    yield from validate_driver(source.driver, path.child("driver"))
     secret = source.node_publish_secret_ref
     if secret is not None:
         if not secret.name:
             yield required(path.child("nodePublishSecretRef", "name"))
         else:
-            yield from check_format(secret.name, path.child("name"), dns_subdomain)
+            yield from validate_format(secret.name, path.child("name"), dns_subdomain)
 
 
-def _check_ephemeral(source: EphemeralVolume, path: Path) -> Problems:
+def _validate_ephemeral(source: EphemeralVolumeSource, path: FieldPath) -> FieldErrors:
     if source.volume_claim_template is None:
         yield required(path.child("volumeClaimTemplate"))
     else:
-        yield from check_claim_template(source.volume_claim_template, path.child("volumeClaimTemplate"))
+        yield from validate_claim_template(source.volume_claim_template, path.child("volumeClaimTemplate"))
 
 
-def _check_image(source: ImageVolume, path: Path) -> Problems:
+def _validate_image(source: ImageVolumeSource, path: FieldPath) -> FieldErrors:
     if not source.reference:
         yield required(path.child("reference"))
-    yield from check_pull_policy(source.pull_policy, path.child("pullPolicy"))
+    yield from validate_pull_policy(source.pull_policy, path.child("pullPolicy"))
 
 
 #: Field of the view -> the names in paths (of problems inside, of a second source) and the check; in the
 #: order in which sources are looked at. Projected volumes have a module of their own.
-CHECKS: Mapping[str, tuple[str, str, Callable[[Any, Path], Problems]]] = {
-    "empty_dir": ("emptyDir", "emptyDir", _check_empty_dir),
-    "host_path": ("hostPath", "hostPath", _check_host_path),
-    "git_repo": ("gitRepo", "gitRepo", _check_git_repo),
-    "gce_persistent_disk": ("persistentDisk", "gcePersistentDisk", _check_cloud_disk("pdName")),
+SOURCE_VALIDATORS: Mapping[str, tuple[str, str, Callable[[Any, FieldPath], FieldErrors]]] = {
+    "empty_dir": ("emptyDir", "emptyDir", _validate_empty_dir),
+    "host_path": ("hostPath", "hostPath", _validate_host_path),
+    "git_repo": ("gitRepo", "gitRepo", _validate_git_repo),
+    "gce_persistent_disk": ("persistentDisk", "gcePersistentDisk", _validate_cloud_disk("pdName")),
     "aws_elastic_block_store": (
         "awsElasticBlockStore",
         "awsElasticBlockStore",
-        _check_cloud_disk("volumeID"),
+        _validate_cloud_disk("volumeID"),
     ),
-    "secret": ("secret", "secret", _check_secret),
-    "nfs": ("nfs", "nfs", _check_nfs),
-    "iscsi": ("iscsi", "iscsi", _check_iscsi),
+    "secret": ("secret", "secret", _validate_secret),
+    "nfs": ("nfs", "nfs", _validate_nfs),
+    "iscsi": ("iscsi", "iscsi", _validate_iscsi),
     "glusterfs": ("glusterfs", "glusterfs", _needs("endpoints", "path")),
-    "flocker": ("flocker", "flocker", _check_flocker),
+    "flocker": ("flocker", "flocker", _validate_flocker),
     "persistent_volume_claim": ("persistentVolumeClaim", "persistentVolumeClaim", _needs("claimName")),
     "rbd": ("rbd", "rbd", _needs("monitors", "image")),
-    "cinder": ("cinder", "cinder", _check_cinder),
+    "cinder": ("cinder", "cinder", _validate_cinder),
     "cephfs": ("cephfs", "cephFS", _needs("monitors")),
-    "quobyte": ("quobyte", "quobyte", _check_quobyte),
-    "downward_api": ("downwardAPI", "downwarAPI", _check_downward),
-    "fc": ("fc", "fc", _check_fibre_channel),
-    "flex_volume": ("flexVolume", "flexVolume", _check_flex),
-    "config_map": ("configMap", "configMap", _check_config_map),
+    "quobyte": ("quobyte", "quobyte", _validate_quobyte),
+    "downward_api": ("downwardAPI", "downwarAPI", _validate_downward),
+    "fc": ("fc", "fc", _validate_fibre_channel),
+    "flex_volume": ("flexVolume", "flexVolume", _validate_flex),
+    "config_map": ("configMap", "configMap", _validate_config_map),
     "azure_file": ("azureFile", "azureFile", _needs("secretName", "shareName")),
     "vsphere_volume": ("vsphereVolume", "vsphereVolume", _needs("volumePath")),
     "photon_persistent_disk": ("photonPersistentDisk", "photonPersistentDisk", _needs("pdID")),
     "portworx_volume": ("portworxVolume", "portworxVolume", _needs("volumeID")),
-    "azure_disk": ("azureDisk", "azureDisk", _check_azure_disk),
-    "storageos": ("storageos", "storageos", _check_storage_os),
+    "azure_disk": ("azureDisk", "azureDisk", _validate_azure_disk),
+    "storageos": ("storageos", "storageos", _validate_storage_os),
     "projected": ("projected", "projected", lambda source, path: iter(())),
     "scale_io": ("scaleIO", "scaleIO", _needs("gateway", "system", "volumeName")),
-    "csi": ("csi", "csi", _check_csi),
-    "ephemeral": ("ephemeral", "ephemeral", _check_ephemeral),
-    "image": ("image", "image", _check_image),
+    "csi": ("csi", "csi", _validate_csi),
+    "ephemeral": ("ephemeral", "ephemeral", _validate_ephemeral),
+    "image": ("image", "image", _validate_image),
 }

@@ -7,10 +7,10 @@ import msgspec
 from plimsoll.api.containers import ObjectField, ResourceField
 from plimsoll.api.meta import Int, Int32, LabelSelector, Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.metadata_view import WholeObjectMeta
+from plimsoll.apiserver.validation.metadata_view import FullObjectMeta
 
 
-class LocalReference(Wire, frozen=True):
+class LocalObjectReference(Wire, frozen=True):
     """The name of an object in the same namespace."""
 
     name: str = ""
@@ -22,7 +22,7 @@ class KeyToPath(Wire, frozen=True):
     mode: Int32 | None = None
 
 
-class DownwardFile(Wire, frozen=True):
+class DownwardAPIVolumeFile(Wire, frozen=True):
     path: str = ""
     field_ref: ObjectField | None = None
     resource_field_ref: ResourceField | None = None
@@ -38,17 +38,17 @@ class SecretProjection(Wire, frozen=True):
     optional: bool | None = None
 
 
-class DownwardProjection(Wire, frozen=True):
-    items: tuple[DownwardFile, ...] = ()
+class DownwardAPIProjection(Wire, frozen=True):
+    items: tuple[DownwardAPIVolumeFile, ...] = ()
 
 
-class TokenProjection(Wire, frozen=True):
+class ServiceAccountTokenProjection(Wire, frozen=True):
     audience: str = ""
     expiration_seconds: Int | None = None
     path: str = ""
 
 
-class TrustBundleProjection(Wire, frozen=True):
+class ClusterTrustBundleProjection(Wire, frozen=True):
     name: str | None = None
     signer_name: str | None = None
     label_selector: LabelSelector | None = None
@@ -56,7 +56,7 @@ class TrustBundleProjection(Wire, frozen=True):
     path: str = ""
 
 
-class CertificateProjection(Wire, frozen=True):
+class PodCertificateProjection(Wire, frozen=True):
     signer_name: str = ""
     key_type: str = ""
     max_expiration_seconds: Int32 | None = None
@@ -68,14 +68,14 @@ class CertificateProjection(Wire, frozen=True):
 
 class VolumeProjection(Wire, frozen=True):
     secret: SecretProjection | None = None
-    downward_api: DownwardProjection | None = msgspec.field(name="downwardAPI", default=None)
+    downward_api: DownwardAPIProjection | None = msgspec.field(name="downwardAPI", default=None)
     config_map: SecretProjection | None = None
-    service_account_token: TokenProjection | None = None
-    cluster_trust_bundle: TrustBundleProjection | None = None
-    pod_certificate: CertificateProjection | None = None
+    service_account_token: ServiceAccountTokenProjection | None = None
+    cluster_trust_bundle: ClusterTrustBundleProjection | None = None
+    pod_certificate: PodCertificateProjection | None = None
 
 
-class Projected(Wire, frozen=True):
+class ProjectedVolumeSource(Wire, frozen=True):
     sources: tuple[VolumeProjection, ...] = ()
     default_mode: Int32 | None = None
 
@@ -83,90 +83,90 @@ class Projected(Wire, frozen=True):
 # -- sources inside of the cluster
 
 
-class HostPath(Wire, frozen=True):
+class HostPathVolumeSource(Wire, frozen=True):
     path: str = ""
     type: str | None = None
 
 
-class EmptyDir(Wire, frozen=True):
+class EmptyDirVolumeSource(Wire, frozen=True):
     medium: str = ""
     size_limit: Quantity | None = None
 
 
-class SecretVolume(Wire, frozen=True):
+class SecretVolumeSource(Wire, frozen=True):
     secret_name: str = ""
     items: tuple[KeyToPath, ...] = ()
     default_mode: Int32 | None = None
     optional: bool | None = None
 
 
-class ConfigMapVolume(Wire, frozen=True):
+class ConfigMapVolumeSource(Wire, frozen=True):
     name: str = ""
     items: tuple[KeyToPath, ...] = ()
     default_mode: Int32 | None = None
     optional: bool | None = None
 
 
-class DownwardVolume(Wire, frozen=True):
-    items: tuple[DownwardFile, ...] = ()
+class DownwardAPIVolumeSource(Wire, frozen=True):
+    items: tuple[DownwardAPIVolumeFile, ...] = ()
     default_mode: Int32 | None = None
 
 
-class ClaimVolume(Wire, frozen=True):
+class PersistentVolumeClaimVolumeSource(Wire, frozen=True):
     claim_name: str = ""
     read_only: bool = False
 
 
-class TypedReference(Wire, frozen=True):
+class TypedObjectReference(Wire, frozen=True):
     api_group: str | None = None
     kind: str = ""
     name: str = ""
     namespace: str | None = None
 
 
-class VolumeResources(Wire, frozen=True):
+class VolumeResourceRequirements(Wire, frozen=True):
     limits: dict[str, Quantity] = {}
     requests: dict[str, Quantity] = {}
 
 
-class VolumeClaimSpec(Wire, frozen=True):
+class FullPersistentVolumeClaimSpec(Wire, frozen=True):
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
-    resources: VolumeResources = VolumeResources()
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None
-    data_source: TypedReference | None = None
-    data_source_ref: TypedReference | None = None
+    data_source: TypedObjectReference | None = None
+    data_source_ref: TypedObjectReference | None = None
     volume_attributes_class_name: str | None = None
 
 
-class VolumeClaimTemplate(Wire, frozen=True):
-    metadata: WholeObjectMeta = WholeObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
+class PersistentVolumeClaimTemplate(Wire, frozen=True):
+    metadata: FullObjectMeta = FullObjectMeta()
+    spec: FullPersistentVolumeClaimSpec = FullPersistentVolumeClaimSpec()
 
 
-class EphemeralVolume(Wire, frozen=True):
-    volume_claim_template: VolumeClaimTemplate | None = None
+class EphemeralVolumeSource(Wire, frozen=True):
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
-class ImageVolume(Wire, frozen=True):
+class ImageVolumeSource(Wire, frozen=True):
     reference: str = ""
     pull_policy: str = ""
 
 
-class CsiVolume(Wire, frozen=True):
+class CSIVolumeSource(Wire, frozen=True):
     driver: str = ""
     read_only: bool | None = None
     fs_type: str | None = None
     volume_attributes: dict[str, str] = {}
-    node_publish_secret_ref: LocalReference | None = None
+    node_publish_secret_ref: LocalObjectReference | None = None
 
 
 # -- storage systems
 
 
-class DiskVolume(Wire, frozen=True):
+class CloudDiskVolumeSource(Wire, frozen=True):
     """A disk of a cloud: each kind has a name for it of its own."""
 
     pd_name: str = ""
@@ -176,24 +176,24 @@ class DiskVolume(Wire, frozen=True):
     fs_type: str = ""
     partition: Int32 = 0
     read_only: bool = False
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
     storage_policy_name: str = ""
     storage_policy_id: str = msgspec.field(name="storagePolicyID", default="")
 
 
-class GitRepo(Wire, frozen=True):
+class GitRepoVolumeSource(Wire, frozen=True):
     repository: str = ""
     revision: str = ""
     directory: str = ""
 
 
-class Nfs(Wire, frozen=True):
+class NFSVolumeSource(Wire, frozen=True):
     server: str = ""
     path: str = ""
     read_only: bool = False
 
 
-class Iscsi(Wire, frozen=True):
+class ISCSIVolumeSource(Wire, frozen=True):
     target_portal: str = ""
     iqn: str = ""
     lun: Int32 = 0
@@ -203,42 +203,42 @@ class Iscsi(Wire, frozen=True):
     portals: tuple[str, ...] = ()
     chap_auth_discovery: bool = msgspec.field(name="chapAuthDiscovery", default=False)
     chap_auth_session: bool = msgspec.field(name="chapAuthSession", default=False)
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
     initiator_name: str | None = None
 
 
-class Glusterfs(Wire, frozen=True):
+class GlusterfsVolumeSource(Wire, frozen=True):
     endpoints: str = ""
     path: str = ""
     read_only: bool = False
 
 
-class Rbd(Wire, frozen=True):
+class RBDVolumeSource(Wire, frozen=True):
     monitors: tuple[str, ...] = ()
     image: str = ""
     fs_type: str = ""
     pool: str = ""
     user: str = ""
     keyring: str = ""
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
     read_only: bool = False
 
 
-class Cephfs(Wire, frozen=True):
+class CephFSVolumeSource(Wire, frozen=True):
     monitors: tuple[str, ...] = ()
     path: str = ""
     user: str = ""
     secret_file: str = ""
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
     read_only: bool = False
 
 
-class Flocker(Wire, frozen=True):
+class FlockerVolumeSource(Wire, frozen=True):
     dataset_name: str = ""
     dataset_uuid: str = msgspec.field(name="datasetUUID", default="")
 
 
-class FibreChannel(Wire, frozen=True):
+class FCVolumeSource(Wire, frozen=True):
     target_wwns: tuple[str, ...] = msgspec.field(name="targetWWNs", default=())
     lun: Int32 | None = None
     fs_type: str = ""
@@ -246,21 +246,21 @@ class FibreChannel(Wire, frozen=True):
     wwids: tuple[str, ...] = ()
 
 
-class FlexVolume(Wire, frozen=True):
+class FlexVolumeSource(Wire, frozen=True):
     driver: str = ""
     fs_type: str = ""
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
     read_only: bool = False
     options: dict[str, str] = {}
 
 
-class AzureFile(Wire, frozen=True):
+class AzureFileVolumeSource(Wire, frozen=True):
     secret_name: str = ""
     share_name: str = ""
     read_only: bool = False
 
 
-class AzureDisk(Wire, frozen=True):
+class AzureDiskVolumeSource(Wire, frozen=True):
     disk_name: str = ""
     disk_uri: str = msgspec.field(name="diskURI", default="")
     caching_mode: str | None = None
@@ -269,7 +269,7 @@ class AzureDisk(Wire, frozen=True):
     kind: str | None = None
 
 
-class Quobyte(Wire, frozen=True):
+class QuobyteVolumeSource(Wire, frozen=True):
     registry: str = ""
     volume: str = ""
     read_only: bool = False
@@ -278,10 +278,10 @@ class Quobyte(Wire, frozen=True):
     tenant: str = ""
 
 
-class ScaleIo(Wire, frozen=True):
+class ScaleIOVolumeSource(Wire, frozen=True):
     gateway: str = ""
     system: str = ""
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
     ssl_enabled: bool = False
     protection_domain: str = ""
     storage_pool: str = ""
@@ -291,45 +291,45 @@ class ScaleIo(Wire, frozen=True):
     read_only: bool = False
 
 
-class StorageOs(Wire, frozen=True):
+class StorageOSVolumeSource(Wire, frozen=True):
     volume_name: str = ""
     volume_namespace: str = ""
     fs_type: str = ""
     read_only: bool = False
-    secret_ref: LocalReference | None = None
+    secret_ref: LocalObjectReference | None = None
 
 
 class Volume(Wire, frozen=True):
     """A volume and its one source; the order of the fields is the order in which they are looked at."""
 
     name: str = ""
-    empty_dir: EmptyDir | None = None
-    host_path: HostPath | None = None
-    git_repo: GitRepo | None = None
-    gce_persistent_disk: DiskVolume | None = None
-    aws_elastic_block_store: DiskVolume | None = None
-    secret: SecretVolume | None = None
-    nfs: Nfs | None = None
-    iscsi: Iscsi | None = None
-    glusterfs: Glusterfs | None = None
-    flocker: Flocker | None = None
-    persistent_volume_claim: ClaimVolume | None = None
-    rbd: Rbd | None = None
-    cinder: DiskVolume | None = None
-    cephfs: Cephfs | None = None
-    quobyte: Quobyte | None = None
-    downward_api: DownwardVolume | None = msgspec.field(name="downwardAPI", default=None)
-    fc: FibreChannel | None = None
-    flex_volume: FlexVolume | None = None
-    config_map: ConfigMapVolume | None = None
-    azure_file: AzureFile | None = None
-    vsphere_volume: DiskVolume | None = None
-    photon_persistent_disk: DiskVolume | None = None
-    portworx_volume: DiskVolume | None = None
-    azure_disk: AzureDisk | None = None
-    storageos: StorageOs | None = None
-    projected: Projected | None = None
-    scale_io: ScaleIo | None = msgspec.field(name="scaleIO", default=None)
-    csi: CsiVolume | None = None
-    ephemeral: EphemeralVolume | None = None
-    image: ImageVolume | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
+    git_repo: GitRepoVolumeSource | None = None
+    gce_persistent_disk: CloudDiskVolumeSource | None = None
+    aws_elastic_block_store: CloudDiskVolumeSource | None = None
+    secret: SecretVolumeSource | None = None
+    nfs: NFSVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    glusterfs: GlusterfsVolumeSource | None = None
+    flocker: FlockerVolumeSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    cinder: CloudDiskVolumeSource | None = None
+    cephfs: CephFSVolumeSource | None = None
+    quobyte: QuobyteVolumeSource | None = None
+    downward_api: DownwardAPIVolumeSource | None = msgspec.field(name="downwardAPI", default=None)
+    fc: FCVolumeSource | None = None
+    flex_volume: FlexVolumeSource | None = None
+    config_map: ConfigMapVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    vsphere_volume: CloudDiskVolumeSource | None = None
+    photon_persistent_disk: CloudDiskVolumeSource | None = None
+    portworx_volume: CloudDiskVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    storageos: StorageOSVolumeSource | None = None
+    projected: ProjectedVolumeSource | None = None
+    scale_io: ScaleIOVolumeSource | None = msgspec.field(name="scaleIO", default=None)
+    csi: CSIVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    image: ImageVolumeSource | None = None

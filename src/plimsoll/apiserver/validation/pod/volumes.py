@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll.api.names import byte_length, dns_subdomain
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problem,
-    Problems,
+    FieldError,
+    FieldErrors,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
@@ -16,11 +16,14 @@ from plimsoll.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.file_paths import check_descending, is_projected
-from plimsoll.apiserver.validation.name_formats import check_label
-from plimsoll.apiserver.validation.pod.pod_view import VolumeDevice, VolumeMount, WholeContainer, WholePodSpec
-from plimsoll.apiserver.validation.pod.projections import check_projection
-from plimsoll.apiserver.validation.pod.volume_sources import CHECKS
+from plimsoll.apiserver.validation.file_paths import (
+    is_local_non_reserved_path,
+    validate_local_descending_path,
+)
+from plimsoll.apiserver.validation.name_formats import validate_label
+from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPodSpec, VolumeDevice, VolumeMount
+from plimsoll.apiserver.validation.pod.projections import validate_projection
+from plimsoll.apiserver.validation.pod.volume_sources import SOURCE_VALIDATORS
 from plimsoll.apiserver.validation.pod.volume_view import Volume
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
@@ -28,18 +31,18 @@ _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 _ISCSI_NAME_MAX = 64
 
 
-def check_volumes(
-    spec: WholePodSpec, pod_name: str, path: Path, *, any_token_path: bool
-) -> tuple[Mapping[str, Volume], list[Problem]]:
+def validate_volumes(
+    spec: FullPodSpec, pod_name: str, path: FieldPath, *, allow_nonlocal_token_path: bool
+) -> tuple[Mapping[str, Volume], list[FieldError]]:
     """The volumes that can be mounted, by name, and what is wrong with the others."""
     made = {f"{pod_name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None}
     known: dict[str, Volume] = {}
-    problems: list[Problem] = []
+    errors: list[FieldError] = []
     for place, volume in enumerate(spec.volumes):
         at = path.index(place)
         found = [
-            *_check_source(volume, pod_name, at, any_token_path),
-            *_check_name(volume.name, known, at.child("name")),
+            *_validate_source(volume, pod_name, at, allow_nonlocal_token_path),
+            *_validate_name(volume.name, known, at.child("name")),
         ]
         if not found:
             known[volume.name] = volume
@@ -47,22 +50,24 @@ def check_volumes(
         if claim is not None and pod_name and claim.claim_name in made:
             detail = "must not reference a PVC that gets created for an ephemeral volume"
             found.append(invalid(at.child("persistentVolumeClaim", "claimName"), claim.claim_name, detail))
-        problems += found
-    return known, problems
+        errors += found
+    return known, errors
 
 
-def _check_name(name: str, known: Mapping[str, Volume], path: Path) -> Problems:
+def _validate_name(name: str, known: Mapping[str, Volume], path: FieldPath) -> FieldErrors:
     if not name:
         yield required(path)
     else:
-        yield from check_label(name, path)
+        yield from validate_label(name, path)
     if name in known:
         yield duplicate(path, name)
 
 
-def _check_source(volume: Volume, pod_name: str, path: Path, any_token_path: bool) -> Problems:
+def _validate_source(
+    volume: Volume, pod_name: str, path: FieldPath, allow_nonlocal_token_path: bool
+) -> FieldErrors:
     first = ""
-    for field, (inside, doubled, check) in CHECKS.items():
+    for field, (inside, doubled, validate) in SOURCE_VALIDATORS.items():
         source = getattr(volume, field)
         if source is None:
             continue
@@ -70,12 +75,14 @@ def _check_source(volume: Volume, pod_name: str, path: Path, any_token_path: boo
             yield forbidden(path.child(doubled), "may not specify more than 1 volume type")
             continue
         first = field
-        yield from check(source, path.child(inside))
+        yield from validate(source, path.child(inside))
         if field == "projected":
-            yield from check_projection(source, path.child(inside), any_token_path=any_token_path)
+            yield from validate_projection(
+                source, path.child(inside), allow_nonlocal_token_path=allow_nonlocal_token_path
+            )
         elif field == "ephemeral" and pod_name and volume.name:
-            for complaint in dns_subdomain(f"{pod_name}-{volume.name}"):
-                yield invalid(path.child("name"), volume.name, f"PVC name: {complaint}")
+            for message in dns_subdomain(f"{pod_name}-{volume.name}"):
+                yield invalid(path.child("name"), volume.name, f"PVC name: {message}")
     iscsi = volume.iscsi
     if iscsi is not None and iscsi.initiator_name is not None:
         length = byte_length(volume.name) + 1 + byte_length(iscsi.target_portal)
@@ -86,10 +93,11 @@ def _check_source(volume: Volume, pod_name: str, path: Path, any_token_path: boo
         yield required(path, "must specify a volume type")
 
 
-def has_outside_token(spec: WholePodSpec) -> bool:
+def has_nonlocal_token_path(spec: FullPodSpec) -> bool:
     """Whether some token is put at a path that is not allowed any more."""
     return any(
-        source.service_account_token is not None and not is_projected(source.service_account_token.path)
+        source.service_account_token is not None
+        and not is_local_non_reserved_path(source.service_account_token.path)
         for volume in spec.volumes
         if volume.projected is not None
         for source in volume.projected.sources
@@ -99,19 +107,19 @@ def has_outside_token(spec: WholePodSpec) -> bool:
 # -- in a container
 
 
-def check_mounts(container: WholeContainer, volumes: Mapping[str, Volume], path: Path) -> Problems:
+def validate_mounts(container: FullContainer, volumes: Mapping[str, Volume], path: FieldPath) -> FieldErrors:
     mounts, devices = container.volume_mounts, container.volume_devices
-    yield from _check_mounts(container, mounts, devices, volumes, path.child("volumeMounts"))
-    yield from _check_devices(devices, mounts, volumes, path.child("volumeDevices"))
+    yield from _validate_mounts(container, mounts, devices, volumes, path.child("volumeMounts"))
+    yield from _validate_devices(devices, mounts, volumes, path.child("volumeDevices"))
 
 
-def _check_mounts(
-    container: WholeContainer,
+def _validate_mounts(
+    container: FullContainer,
     mounts: Sequence[VolumeMount],
     devices: Sequence[VolumeDevice],
     volumes: Mapping[str, Volume],
-    path: Path,
-) -> Problems:
+    path: FieldPath,
+) -> FieldErrors:
     """Some problems are reported without the index of the mount, as in Kubernetes 1.36."""
     device_paths = {device.name: device.device_path for device in devices}
     taken_by_devices = frozenset(device_paths.values())
@@ -132,17 +140,17 @@ def _check_mounts(
         if mount.mount_path in taken_by_devices:
             yield invalid(target, mount.mount_path, "must not already exist as a path in volumeDevices")
         if mount.sub_path:
-            yield from check_descending(mount.sub_path, path.child("subPath"))
+            yield from validate_local_descending_path(mount.sub_path, path.child("subPath"))
         if mount.sub_path_expr:
             if mount.sub_path:
                 detail = "subPathExpr and subPath are mutually exclusive"
                 yield invalid(path.index(place).child("subPathExpr"), mount.sub_path_expr, detail)
-            yield from check_descending(mount.sub_path_expr, path.child("subPathExpr"))
-        yield from _check_propagation(mount, container, path.child("mountPropagation"))
-        yield from _check_recursion(mount, path.child("recursiveReadOnly"))
+            yield from validate_local_descending_path(mount.sub_path_expr, path.child("subPathExpr"))
+        yield from _validate_propagation(mount, container, path.child("mountPropagation"))
+        yield from _validate_recursion(mount, path.child("recursiveReadOnly"))
 
 
-def _check_propagation(mount: VolumeMount, container: WholeContainer, path: Path) -> Problems:
+def _validate_propagation(mount: VolumeMount, container: FullContainer, path: FieldPath) -> FieldErrors:
     mode = mount.mount_propagation
     if mode is None:
         return
@@ -154,7 +162,7 @@ def _check_propagation(mount: VolumeMount, container: WholeContainer, path: Path
         yield forbidden(path, detail)
 
 
-def _check_recursion(mount: VolumeMount, path: Path) -> Problems:
+def _validate_recursion(mount: VolumeMount, path: FieldPath) -> FieldErrors:
     mode = mount.recursive_read_only
     if mode is None or mode == "Disabled":
         return
@@ -168,12 +176,12 @@ def _check_recursion(mount: VolumeMount, path: Path) -> Problems:
         yield forbidden(path, detail)
 
 
-def _check_devices(
+def _validate_devices(
     devices: Sequence[VolumeDevice],
     mounts: Sequence[VolumeMount],
     volumes: Mapping[str, Volume],
-    path: Path,
-) -> Problems:
+    path: FieldPath,
+) -> FieldErrors:
     mount_paths = {mount.name: mount.mount_path for mount in mounts}
     taken_by_mounts = frozenset(mount_paths.values())
     names: set[str] = set()

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 
 from plimsoll.api.names import byte_length, dns_subdomain
 from plimsoll.apiserver.validation.field_errors import (
-    Path,
-    Problems,
+    FieldErrors,
+    FieldPath,
     forbidden,
     invalid,
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.name_formats import check_format
-from plimsoll.apiserver.validation.pod.pod_view import WholeContainer, WholePodSpec, WindowsOptions
+from plimsoll.apiserver.validation.name_formats import validate_format
+from plimsoll.apiserver.validation.pod.pod_view import (
+    FullContainer,
+    FullPodSpec,
+    WindowsSecurityContextOptions,
+)
 
 _CREDENTIALS_MAX = 64 * 1024
 _DOMAIN_MAX = 256
@@ -56,31 +60,31 @@ _CONTAINER_FIELDS = (
 )
 
 
-def containers_with_paths(spec: WholePodSpec, path: Path) -> Iterator[tuple[WholeContainer, Path]]:
+def containers_with_paths(spec: FullPodSpec, path: FieldPath) -> Iterator[tuple[FullContainer, FieldPath]]:
     for group, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
         ("ephemeralContainers", spec.ephemeral_containers),
     ):
-        for place, container in enumerate(containers):
-            yield container, path.child(group).index(place)
+        for index, container in enumerate(containers):
+            yield container, path.child(group).index(index)
 
 
-def check_os(spec: WholePodSpec, path: Path) -> Problems:
+def validate_os(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     """The operating system of a pod, and that nothing in it is for another."""
     if spec.os is None:
         return
     if not spec.os.name:
         yield required(path.child("os", "name"))
     elif spec.os.name == "linux":
-        yield from _check_linux(spec, path)
+        yield from _validate_linux(spec, path)
     elif spec.os.name == "windows":
-        yield from _check_windows(spec, path)
+        yield from _validate_windows(spec, path)
     else:
         yield not_supported(path.child("os"), spec.os.name, _SYSTEMS)
 
 
-def _check_linux(spec: WholePodSpec, path: Path) -> Problems:
+def _validate_linux(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     detail = "windows options cannot be set for a linux pod"
     context = spec.security_context
     if context is not None and context.windows_options is not None:
@@ -91,7 +95,7 @@ def _check_linux(spec: WholePodSpec, path: Path) -> Problems:
             yield forbidden(at.child("securityContext", "windowsOptions"), detail)
 
 
-def _check_windows(spec: WholePodSpec, path: Path) -> Problems:
+def _validate_windows(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     for name, is_set in (
         ("hostUsers", spec.host_users is not None),
         ("hostPID", spec.host_pid),
@@ -114,7 +118,7 @@ def _check_windows(spec: WholePodSpec, path: Path) -> Problems:
                     yield forbidden(at.child("securityContext", name), _NOT_ON_WINDOWS)
 
 
-def check_host_process(spec: WholePodSpec, path: Path) -> Problems:
+def validate_host_process(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
     """Containers that run as processes of a Windows node: all of them or none, and on its network."""
     context = spec.security_context
     options = None if context is None else context.windows_options
@@ -139,20 +143,20 @@ def check_host_process(spec: WholePodSpec, path: Path) -> Problems:
             yield invalid(path.child("hostNetwork"), False, detail)
 
 
-def check_windows_options(options: WindowsOptions | None, path: Path) -> Problems:
+def validate_windows_options(options: WindowsSecurityContextOptions | None, path: FieldPath) -> FieldErrors:
     if options is None:
         return
     if options.gmsa_credential_spec_name is not None:
         at = path.child("gmsaCredentialSpecName")
-        yield from check_format(options.gmsa_credential_spec_name, at, dns_subdomain)
+        yield from validate_format(options.gmsa_credential_spec_name, at, dns_subdomain)
     credentials = options.gmsa_credential_spec
     if credentials is not None and not 0 < byte_length(credentials) <= _CREDENTIALS_MAX:
         detail = "must not be empty, and under 64 KiB"
         yield invalid(path.child("gmsaCredentialSpec"), credentials, detail)
     if options.run_as_user_name is not None:
         at = path.child("runAsUserName")
-        for complaint in _user_name(options.run_as_user_name):
-            yield invalid(at, options.run_as_user_name, complaint)
+        for message in _user_name(options.run_as_user_name):
+            yield invalid(at, options.run_as_user_name, message)
 
 
 def _user_name(name: str) -> Iterator[str]:
