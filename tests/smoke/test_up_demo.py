@@ -49,7 +49,7 @@ def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
 
 def story_of(text: str) -> str:
     """What is the same on every machine."""
-    output = text[text.index("\nOne node, two books") :].removesuffix("stopped\n")
+    output = text[text.index("\nOne node, two ledgers") :].removesuffix("stopped\n")
     return re.sub(r" +http://\S+#/pending .*\n", "", output)
 
 
@@ -99,7 +99,7 @@ def test_files_are_applied_and_mistakes_are_lines(folder: Path) -> None:
     )
     done = run("--data", folder / "data", "-f", folder / "pod.yaml", "--once", *LIGHT, *FREE)
     assert done.returncode == 1  # not everything that was asked for is there
-    assert "  manifests    1 objects new, 0 known, 1 refused\n" in done.stdout
+    assert "  manifests    1 objects created, 0 unchanged, 1 refused\n" in done.stdout
     assert (
         f'    {folder}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
         in done.stdout
@@ -108,7 +108,7 @@ def test_files_are_applied_and_mistakes_are_lines(folder: Path) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine}\n"
     done = run("--data", folder / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
     assert done.returncode == 0
-    assert "  manifests    1 objects new, 0 known\n" in done.stdout
+    assert "  manifests    1 objects created, 0 unchanged\n" in done.stdout
     assert "  simulated    n1\n" in done.stdout  # of last time
 
 

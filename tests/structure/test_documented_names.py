@@ -88,7 +88,7 @@ def _check(words: list[str]) -> str:
             inner = command.get_command(click.Context(command), name)
             if inner is None:
                 if command is plimsoll:  # or COMMAND, or dots
-                    return f"there is no command {name}" if re.fullmatch(r"[a-z]+", name) else ""
+                    return f"unknown command {name}" if re.fullmatch(r"[a-z]+", name) else ""
                 continue  # an argument of a group that can be run itself
             command = inner
             path.append(name)
@@ -104,7 +104,7 @@ def _options(command: click.Command) -> set[str]:
 def test_commands_and_options_exist(name: str) -> None:
     text = read(name)
     wrong = {" ".join(words): said for words in _commands(text) if (said := _check(words))}
-    shown = {words: said for words, said in wrong.items() if f"no command '{words.split()[0]}'" in text}
+    shown = {words: said for words, said in wrong.items() if f"unknown command '{words.split()[0]}'" in text}
     assert wrong == shown  # a page may show what a mistake looks like
 
 

@@ -45,7 +45,7 @@ class Ports:
             new.write_text(json.dumps(self._known) + "\n")
             os.replace(new, self._path)
         except OSError as error:
-            raise ConfigError(f"{self._path}: cannot be written: {error.strerror or error}") from None
+            raise ConfigError(f"{self._path}: not writable: {error.strerror or error}") from None
 
 
 def _read(path: Path) -> dict[str, int]:

@@ -83,7 +83,7 @@ class _Signals:
         self._heard = True
         with suppress(OSError):  # the terminal may be gone
             self._console.end()
-            self._console.line("stopping; Ctrl-C again ends it at once")
+            self._console.line("stopping; press Ctrl-C again to stop immediately")
         self._up.stop()
 
 
@@ -98,7 +98,7 @@ def _log_to(settings: UpSettings) -> None:
     try:
         file = _LogFile(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
     except OSError as error:
-        raise ConfigError(f"{settings.log}: cannot be written: {error.strerror or error}") from None
+        raise ConfigError(f"{settings.log}: not writable: {error.strerror or error}") from None
     terminal = [logging.StreamHandler(sys.stderr)] if settings.verbose else []
     set_up_logging(settings.log_format, verbose=settings.verbose, handlers=[file, *terminal])
 

@@ -152,9 +152,9 @@ class Up:
             path = self.settings.root / name
             if len(str(path).encode(errors="surrogateescape")) > _SOCKET_PATH:
                 raise ConfigError(
-                    f"--data: {self.settings.data}: too long for sockets below it: {path} has "
-                    f"{len(str(path).encode(errors='surrogateescape'))} bytes, {_SOCKET_PATH} are possible; "
-                    "give a shorter folder"
+                    f"--data-dir: {self.settings.data}: path too long for Unix sockets: {path} has "
+                    f"{len(str(path).encode(errors='surrogateescape'))} bytes, the maximum is {_SOCKET_PATH}; "
+                    "use a shorter path"
                 )
 
     def _read_files(self) -> list[Found]:
@@ -185,7 +185,7 @@ class Up:
         except OSError as error:
             await server.stop()
             raise ConfigError(
-                f"{settings.kubeconfig}: cannot be written: {error.strerror or error}"
+                f"{settings.kubeconfig}: not writable: {error.strerror or error}"
             ) from None
         except BaseException:
             await server.stop()
@@ -241,7 +241,7 @@ class Up:
 
         self.loaded = await load(server.client(), found, own, tick)
         took = time.monotonic() - started
-        text = f"{self.loaded.new} objects new, {self.loaded.known} known" + (
+        text = f"{self.loaded.new} objects created, {self.loaded.known} unchanged" + (
             f" ({took:.0f} s)" if took > 2 else ""
         )
         if self.loaded.problems:
@@ -363,7 +363,7 @@ class Up:
         self._ports.keep(DASHBOARD, urlsplit(dashboard.url).port or port)
         self._report_done("dashboard", dashboard.url)
         if not is_loopback(host):
-            self._report_done("", f"{host}: other machines can reach it, and it has no login")
+            self._report_done("", f"{host}: reachable from other machines, without authentication")
 
     # -- telling
 
@@ -390,7 +390,7 @@ class Up:
             self._raise_failure()
             await waiting
         except TimeoutError:
-            raise ConfigError(f"not everything is ready after {_READY_SECONDS:g} s; see the log") from None
+            raise ConfigError(f"not ready after {_READY_SECONDS:g} s; see the log") from None
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
@@ -413,7 +413,7 @@ class Up:
             if task.done():
                 task.result()
                 if not self._stop.is_set():
-                    raise ConfigError(f"the {task.get_name()} has ended by itself; see the log")
+                    raise ConfigError(f"the {task.get_name()} exited unexpectedly; see the log")
 
     async def _or_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         task = asyncio.ensure_future(work)
@@ -510,5 +510,5 @@ def _refuse_taken(host: str, port: int, flag: str) -> None:
 def _no_listener(host: str, port: int, error: OSError, flag: str) -> ConfigError:
     """Return why an address cannot be bound, and the fix."""
     return ConfigError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}; give another address with {flag}"
+        f"cannot listen on {host}:{port}: {error.strerror or error}; use another address with {flag}"
     )

@@ -50,7 +50,7 @@ def test_a_file_that_is_not_ours_counts_for_nothing(tmp_path: Path, text: str) -
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="ports: cannot be written"):
+    with pytest.raises(ConfigError, match="ports: not writable"):
         Ports(tmp_path / "nowhere" / "ports").keep(API, 1)
 
 

@@ -184,20 +184,20 @@ class Play:
                     return error.code == 404
                 return False
 
-            await self._until(gone, f"{found.kind} {found.name} is not gone")
+            await self._until(gone, f"{found.kind} {found.name} is not deleted")
 
     async def _until_bound(self, pod: str) -> None:
         async def bound() -> bool:
             return bool((await self._stand(pod)).node)
 
-        await self._until(bound, f"pod {pod} has no node")
+        await self._until(bound, f"pod {pod} is not scheduled")
 
     async def _until_waiting(self, pod: str) -> None:
         async def waiting() -> bool:
             stand = await self._stand(pod)
-            return stand.waits and bool(stand.why)
+            return stand.is_pending and bool(stand.why)
 
-        await self._until(waiting, f"pod {pod} does not wait")
+        await self._until(waiting, f"pod {pod} is not pending")
 
     async def _stands(self, *pods: str) -> list[DemoPodState]:
         return [await self._stand(pod) for pod in pods]
@@ -228,7 +228,7 @@ class Play:
         if not holds:
             self._fine = False
             self._console.line(
-                f"  {self._paint.red('this went wrong')}: {problem}; plimsoll explain says why"
+                f"  {self._paint.red('failed')}: {problem}; see plimsoll explain"
             )
 
     async def _pause_for_reader(self) -> None:

@@ -1,7 +1,6 @@
-"""The story of the demo, in words.
+"""Texts of the demo: the problem of KEP-5517 in four steps.
 
-Owns the text. Every number in it is given: computed by the ledger, or read from the cluster that runs.
-Document 000, "Core Problem", in four steps.
+Every number is an argument: computed by the ledger, or read from the running cluster.
 """
 
 from __future__ import annotations
@@ -29,73 +28,73 @@ class DemoPodState:
     gone: bool = False
 
     @property
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         return not self.node and not self.gone
 
 
 def describe_problem(paint: Paint, node: str, books: SeparateLedgers) -> Iterator[str]:
     """Describe the requests of the demo pods and the result of separate accounting."""
     row = books.row
-    yield paint.bold("One node, two books")
-    yield f"{node} may carry {_cpus(row.line)} CPUs: that is its line. Two pods want to go there:"
+    yield paint.bold("One node, two ledgers")
+    yield f"{node} has {_cpus(row.line)} allocatable CPUs. Two pods are to run there:"
     yield f"  {DATABASE:<10} claims {_cpus(row.claims)} CPUs through DRA (ResourceClaim database-cpus)"
-    yield f"  {WEB:<10} requests {_cpus(row.requests)} CPUs the usual way (resources.requests)"
+    yield f"  {WEB:<10} requests {_cpus(row.requests)} CPUs (resources.requests)"
 
 
 def describe_two_ledgers(paint: Paint, node: str, books: SeparateLedgers) -> Iterator[str]:
-    """Step 1: computed, nothing is run."""
+    """Describe step 1: separate accounting, computed."""
     row = books.row
     line = _cpus(row.line)
     yield ""
-    yield paint.bold("1. Two books, as stock Kubernetes keeps them") + paint.dim(
-        " (computed, nothing is run)"
+    yield paint.bold("1. Requests and claims accounted separately, as in stock Kubernetes") + paint.dim(
+        " (computed)"
     )
-    yield f"  {'requests':<10} {_cpus(row.requests)} of {line} CPUs: there is room for {WEB}"
-    yield f"  {'claims':<10} {_cpus(row.claims)} of {line} CPUs: there is room for {DATABASE}"
+    yield f"  {'requests':<10} {_cpus(row.requests)} of {line} CPUs: {WEB} fits"
+    yield f"  {'claims':<10} {_cpus(row.claims)} of {line} CPUs: {DATABASE} fits"
     both = [pod for pod, place in books.places.items() if place == node]
-    booked = paint.red(f"{_cpus(row.used)} CPUs booked on {line}, {_cpus(books.past)} past the line")
-    yield f"  {' and '.join(both)} both go to {node}: {booked}; neither book shows it."
+    booked = paint.red(f"{_cpus(row.used)} of {line} CPUs, overcommitted by {_cpus(books.past)}")
+    yield f"  {' and '.join(both)} are both scheduled to {node}: {booked}."
 
 
 def describe_one_ledger(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
-    """Step 2: the same pods in the cluster that runs."""
+    """Describe step 2: the same pods in the running cluster."""
     yield ""
-    yield paint.bold("2. One book, in this cluster") + paint.dim(" (these pods are real)")
+    yield paint.bold("2. One ledger, in this cluster") + paint.dim(" (real pods)")
     for stand in stands:
         yield from _stand(paint, stand)
     yield _book(node, row)
-    yield _command(paint, "plimsoll top nodes", "the book of every node")
-    yield _command(paint, f"plimsoll explain {WEB} -n demo", f"why {WEB} waits, and what would help")
+    yield _command(paint, "plimsoll top nodes", "the ledger of every node")
+    yield _command(paint, f"plimsoll explain {WEB} -n demo", f"why {WEB} is pending, and the nearest fix")
 
 
 def describe_release(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
-    """Step 3: who held the CPUs goes."""
+    """Describe step 3: the pod with the claim is deleted."""
     yield ""
-    yield paint.bold(f"3. {DATABASE} goes, its claim is released")
+    yield paint.bold(f"3. {DATABASE} is deleted, its claim is released")
     for stand in stands:
         yield from _stand(paint, stand)
     yield _book(node, row)
-    yield _command(paint, f"plimsoll top nodes {node}", f"who holds what of {node}")
+    yield _command(paint, f"plimsoll top nodes {node}", f"pods and claims on {node}")
 
 
 def describe_return(
     paint: Paint, node: str, stands: list[DemoPodState], row: BookRow, page: str = ""
 ) -> Iterator[str]:
-    """Step 4: and comes back."""
+    """Describe step 4: it is created again."""
     yield ""
-    yield paint.bold(f"4. {DATABASE} comes back and has to wait: the line holds from both sides")
+    yield paint.bold(f"4. {DATABASE} is created again and stays pending: requests count against claims, too")
     for stand in stands:
         yield from _stand(paint, stand)
     yield _book(node, row)
-    yield _command(paint, f"plimsoll explain {DATABASE} -n demo", f"why {DATABASE} waits")
+    yield _command(paint, f"plimsoll explain {DATABASE} -n demo", f"why {DATABASE} is pending")
     if page:
         address = f"{page}#/pending"
-        yield f"      {paint.blue(f'{address:<{_COMMAND}}')} all that waits, as a page"
+        yield f"      {paint.blue(f'{address:<{_COMMAND}}')} pending pods in the dashboard"
 
 
 def describe_rerun(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
-    """The demo over a folder that has it already."""
-    yield paint.bold("The demo is loaded already") + ": its pods are as they were."
+    """Describe the state of a demo that was loaded before."""
+    yield paint.bold("The demo is already loaded") + "; its pods are unchanged."
     for stand in stands:
         yield from _stand(paint, stand)
     yield _book(node, row)
@@ -103,13 +102,13 @@ def describe_rerun(paint: Paint, node: str, stands: list[DemoPodState], row: Boo
 
 def _stand(paint: Paint, stand: DemoPodState) -> Iterator[str]:
     if stand.gone:
-        yield f"  {stand.pod:<10} is not there any more"
+        yield f"  {stand.pod:<10} is deleted"
         return
-    if not stand.waits:
-        yield f"  {stand.pod:<10} {paint.green('runs')} on {stand.node}"
+    if not stand.is_pending:
+        yield f"  {stand.pod:<10} {paint.green('running')} on {stand.node}"
         return
-    first, *rest = wrap(f"waits: {stand.why}", min(_WIDTH, paint.width) - 13) or ["waits"]
-    yield f"  {stand.pod:<10} {first.replace('waits', paint.yellow('waits'), 1)}"
+    first, *rest = wrap(f"pending: {stand.why}", min(_WIDTH, paint.width) - 13) or ["pending"]
+    yield f"  {stand.pod:<10} {first.replace('pending', paint.yellow('pending'), 1)}"
     yield from (f"{'':<13}{line}" for line in rest)
 
 

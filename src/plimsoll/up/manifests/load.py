@@ -54,10 +54,10 @@ class Loaded:
         """Return the messages to print after the count."""
         found = self.problems[:most]
         if len(self.problems) > most:
-            found.append(f"and {len(self.problems) - most} more that were refused: see the log")
+            found.append(f"and {len(self.problems) - most} more refused: see the log")
         if self.passed:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.passed.items()))
-            found.append(f"passed over: {kinds}")
+            found.append(f"skipped: {kinds}")
         return found
 
 

@@ -89,7 +89,7 @@ def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
             assert cluster.server is not None
             play = Play(cluster.server.client(), Console(output), pause=0.5)
             task = asyncio.create_task(play.run())
-            while "2. One book" not in output.getvalue():
+            while "2. One ledger" not in output.getvalue():
                 await asyncio.sleep(0.01)
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -102,7 +102,7 @@ def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
     asyncio.run(interrupt())
     fine, text, _ = tell(replace(settings, nodes=1))
     assert fine
-    assert "4. database comes back" in text
+    assert "4. database is created again" in text
     assert re.search(r"web +waits: 0/5 nodes are available: 1 Insufficient cpu", text)
 
 
@@ -123,8 +123,8 @@ def test_what_does_not_happen_is_said() -> None:
             " status: {allocatable: {cpu: '1', memory: 1Gi, pods: '9'}}}"
         )
         assert asyncio.run(story(cluster)) is False
-    assert "this went wrong: pod database has no node after 0.1 s; plimsoll explain" in output.getvalue()
-    assert "2. One book" not in output.getvalue()
+    assert "failed: pod database is not scheduled after 0.1 s; see plimsoll explain" in output.getvalue()
+    assert "2. One ledger" not in output.getvalue()
 
 
 def test_how_it_stands_with_a_pod() -> None:

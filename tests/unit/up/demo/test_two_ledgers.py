@@ -46,5 +46,5 @@ spec:
 def test_the_document_shows_the_story_as_it_is() -> None:
     root = Path(__file__).parents[4]
     output = (root / "tests" / "golden" / "up" / "story.txt").read_text().strip()
-    shown = (root / "docs" / "up.md").read_text().split("```\nOne node, two books")[1].split("```")[0]
-    assert output.startswith(f"One node, two books{shown}".strip())
+    shown = (root / "docs" / "up.md").read_text().split("```\nOne node, two ledgers")[1].split("```")[0]
+    assert output.startswith(f"One node, two ledgers{shown}".strip())

@@ -103,7 +103,7 @@ metadata: 7
     assert "ConfigMap without a name: metadata.name: it needs one" in "\n".join(loaded.problems)
     assert all("\n" not in problem for problem in loaded.problems)
     assert len(loaded.lines(most=2)) == 3
-    assert loaded.lines(most=2)[-1] == "and 2 more that were refused: see the log"
+    assert loaded.lines(most=2)[-1] == "and 2 more refused: see the log"
 
 
 def test_what_a_dump_has_for_its_own_cluster_only(cluster: LocalCluster) -> None:
@@ -129,7 +129,7 @@ status: {capacity: {cpu: "4", memory: 4Gi, pods: "10"}}
     loaded = bring(cluster, list(parse_objects(text, "dump")), own=("own",))
     assert loaded.problems == []
     assert loaded.lines() == [
-        "passed over: 1 Event, 1 ResourceSlice of nodes that publish their own, "
+        "skipped: 1 Event, 1 ResourceSlice of nodes that publish their own, "
         "1 example.com/v1 Widget (not served)"
     ]
     node = cluster.client.get("nodes", "own")
