@@ -114,7 +114,7 @@ def test_a_wrong_option_would_be_found() -> None:
     page += "    plimsoll driver cpu stat -q --quiet --all\n"
     wrong = [said for words in _commands(page) if (said := _check(words))]
     assert wrong == [
-        "there is no command nope",
+        "unknown command nope",
         "plimsoll up has no --neither",
         "plimsoll driver cpu has no -q",
         "plimsoll audit has no --nope",

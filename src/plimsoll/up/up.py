@@ -153,7 +153,7 @@ class Up:
             if len(str(path).encode(errors="surrogateescape")) > _SOCKET_PATH:
                 raise ConfigError(
                     f"--data-dir: {self.settings.data}: path too long for Unix sockets: {path} has "
-                    f"{len(str(path).encode(errors='surrogateescape'))} bytes, the maximum is {_SOCKET_PATH}; "
+                    f"{len(str(path).encode(errors='surrogateescape'))} bytes, at most {_SOCKET_PATH}; "
                     "use a shorter path"
                 )
 
@@ -184,9 +184,7 @@ class Up:
             ports.keep(API, server.port)
         except OSError as error:
             await server.stop()
-            raise ConfigError(
-                f"{settings.kubeconfig}: not writable: {error.strerror or error}"
-            ) from None
+            raise ConfigError(f"{settings.kubeconfig}: not writable: {error.strerror or error}") from None
         except BaseException:
             await server.stop()
             raise

@@ -227,9 +227,7 @@ class Play:
     def _check(self, holds: bool, problem: str) -> None:
         if not holds:
             self._fine = False
-            self._console.line(
-                f"  {self._paint.red('failed')}: {problem}; see plimsoll explain"
-            )
+            self._console.line(f"  {self._paint.red('failed')}: {problem}; see plimsoll explain")
 
     async def _pause_for_reader(self) -> None:
         await asyncio.sleep(self._pause)

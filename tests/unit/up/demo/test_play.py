@@ -103,7 +103,7 @@ def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
     fine, text, _ = tell(replace(settings, nodes=1))
     assert fine
     assert "4. database is created again" in text
-    assert re.search(r"web +waits: 0/5 nodes are available: 1 Insufficient cpu", text)
+    assert re.search(r"web +pending: 0/5 nodes are available: 1 Insufficient cpu", text)
 
 
 def test_what_does_not_happen_is_said() -> None:
