@@ -11,35 +11,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.drivers import plugin
-from plimsoll.drivers.plugin import AllocatedClaim, DeviceHealth, InjectedDevice, Pool, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, DeviceHealth, DevicePool, InjectedDevice
 
 
 class Widgets(plugin.Driver):
     name = "widgets.example.com"
 
-    def __init__(self, folder: Path, node: str) -> None:
-        self.folder, self.node = folder, node
+    def __init__(self, directory: Path, node: str) -> None:
+        self.directory, self.node = directory, node
 
     def sizes(self) -> dict[str, int]:
-        return {path.name: path.stat().st_size for path in sorted(self.folder.iterdir())}
+        return {path.name: path.stat().st_size for path in sorted(self.directory.iterdir())}
 
-    def pools(self) -> Sequence[Pool]:
+    def pools(self) -> Sequence[DevicePool]:
         devices = [{"name": name, "attributes": {"size": {"int": n}}} for name, n in self.sizes().items()]
-        return [Pool(self.node, devices)]
+        return [DevicePool(self.node, devices)]
 
-    async def prepare(self, claim: AllocatedClaim) -> Sequence[InjectedDevice] | Refusal:
+    async def prepare(self, claim: AllocatedClaim) -> Sequence[InjectedDevice] | ClaimError:
         injected = []
         for result in claim.results:
-            path = self.folder / result.device
+            path = self.directory / result.device
             if not path.exists():
-                return Refusal(f"widget {result.device} is gone")
+                return ClaimError(f"widget {result.device} does not exist")
             env, mount = {"WIDGET": result.device}, (str(path), "/widget")
             injected.append(InjectedDevice([result.request], result.pool, result.device, env, [mount]))
         return injected
 
     def health(self) -> Sequence[DeviceHealth]:
         broken = [name for name, size in self.sizes().items() if not size]
-        return [DeviceHealth(self.node, name, plugin.Health.UNHEALTHY, "it is empty") for name in broken]
+        return [DeviceHealth(self.node, name, plugin.Health.UNHEALTHY, "file is empty") for name in broken]
 
     async def watch(self, server: plugin.PluginNotifier) -> None:
         before = self.sizes()
@@ -47,7 +47,7 @@ class Widgets(plugin.Driver):
             await asyncio.sleep(0.2)
             if before != (before := self.sizes()):
                 server.publish()
-                server.tell_health()
+                server.publish_health()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state.cpu_state import CpuBook
 from plimsoll.drivers.cpu.state.holdings import Holding
-from plimsoll.drivers.plugin import Refusal
+from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
@@ -203,17 +203,17 @@ def test_folders_of_somebody_else() -> None:
         assert isinstance(held, Holding)
         with nobody():
             answer = book.prepare(second)
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, ClaimError)
             assert "Permission denied" in answer.message
             assert str(desk.settings.record) in answer.message
             kept = book.release(first.ref)
-            assert isinstance(kept, Refusal)
+            assert isinstance(kept, ClaimError)
             assert "Permission denied" in kept.message
             assert book.holdings == {uid_of(1): held}
             # Whoever cannot read the record says so, and does not think that there is none.
             other = desk.open()
             assert any("Permission denied" in finding.what for finding in other.findings)
-            assert isinstance(other.prepare(second), Refusal)
+            assert isinstance(other.prepare(second), ClaimError)
             with pytest.raises(
                 ConfigError, match=r"plugins/dra\.cpu: cannot be used: Permission denied; give"
             ):

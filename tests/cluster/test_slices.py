@@ -10,8 +10,8 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
-from plimsoll.drivers.plugin import Pool
-from plimsoll.drivers.plugin.slice_publisher import Publisher
+from plimsoll.drivers.plugin import DevicePool
+from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.errors import ApiError
 from tests.cluster.target import Target
 
@@ -19,7 +19,7 @@ DRIVER, NODE = "slices.example.com", "slices-node"
 
 #: Amounts in spellings that servers do not keep, times that they fill in, empty things that they leave out.
 POOLS = [
-    Pool(
+    DevicePool(
         "rich",
         [
             {
@@ -46,17 +46,17 @@ POOLS = [
         ],
         [{"name": "set", "counters": {"x": {"value": "100000m"}}}],
     ),
-    Pool("plain", [{"name": f"d{number}"} for number in range(300)]),
-    Pool("empty"),
+    DevicePool("plain", [{"name": f"d{number}"} for number in range(300)]),
+    DevicePool("empty"),
 ]
 
 
 @asynccontextmanager
-async def keeping(client: Client) -> AsyncIterator[Publisher]:
-    publisher = Publisher(client, DRIVER, NODE, settle=0.05)
+async def keeping(client: Client) -> AsyncIterator[SlicePublisher]:
+    publisher = SlicePublisher(client, DRIVER, NODE, settle=0.05)
     task = asyncio.create_task(publisher.run())
     try:
-        publisher.want(POOLS)
+        publisher.set_pools(POOLS)
         async with asyncio.timeout(30):
             while not publisher.published:
                 await asyncio.sleep(0.02)

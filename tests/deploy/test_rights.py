@@ -212,10 +212,10 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             assert not (await prepare(settings, made, "Unprepare")).error
 
             async def silent() -> bool:
-                return process.driver.station.reported and not await devices_of(admin, "c")
+                return process.driver.station.claim_status_synced and not await devices_of(admin, "c")
 
             await until(silent)
-            assert not process.driver.station.report_errors
+            assert not process.driver.station.claim_status_errors
             await be_silent(admin, client, device_name)
         finally:
             await end(process.stop, task)

@@ -181,7 +181,7 @@ class Driver:
 
     # -- health
 
-    def tell_health(self, *devices: dict[str, Any]) -> None:
+    def publish_health(self, *devices: dict[str, Any]) -> None:
         self.health = list(devices)
         for queue in self._streams:
             queue.put_nowait(self.health)

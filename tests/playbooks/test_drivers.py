@@ -35,11 +35,11 @@ def shown_health(tree: dict[str, Any] | None) -> str:
 
 def test_the_health_of_a_device_is_shown_as_it_changes() -> None:
     async def story(world: World) -> None:
-        world.driver.tell_health(device("dev-a", 1))
+        world.driver.publish_health(device("dev-a", 1))
         await world.pod("p", "a")
         await world.runs("p")
         await world.sees("p", lambda tree: shown_health(tree) == "Healthy", "healthy")
-        world.driver.tell_health(device("dev-a", 2, "it smokes"))
+        world.driver.publish_health(device("dev-a", 2, "it smokes"))
         tree = await world.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
         assert tree is not None
         status = tree["status"]["containerStatuses"][0]
@@ -50,7 +50,7 @@ def test_the_health_of_a_device_is_shown_as_it_changes() -> None:
         await world.driver.come()
         await world.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
         await world.kill_agent()
-        world.driver.tell_health(device("dev-a", 1))
+        world.driver.publish_health(device("dev-a", 1))
         await world.start_agent()
         await world.sees("p", lambda tree: shown_health(tree) == "Healthy", "healthy")
 

@@ -158,7 +158,7 @@ class RealNode:
         self.kubelet = Process((), folder / "kubelet.log")
         self._sysctls: dict[Path, str] = {}
 
-    # -- life
+    # -- lifecycle
 
     def start(self, kubeconfig: Path) -> str:
         """Why it cannot run, or nothing; AssertionError with its log if it does not start."""
@@ -218,7 +218,7 @@ class RealNode:
         assert self._holder is not None
         return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--", *map(str, words)]
 
-    # -- looking
+    # -- state
 
     def processes(self, container: str) -> list[int]:
         """Those of a container by its id."""

@@ -202,7 +202,7 @@ class Play:
 
         await until(gone, lambda: f"claims or files stay: {self.files()}")
 
-    # -- looking
+    # -- state
 
     async def processes(self, name: str, part: str) -> list[int]:
         """Processes of a container that runs now."""

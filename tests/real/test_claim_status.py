@@ -20,7 +20,7 @@ from plimsoll.client.retries import Backoff
 from plimsoll.drivers.cpu.claim_status import claim_reports
 from plimsoll.drivers.cpu.state.holdings import Grant, Holding
 from plimsoll.drivers.plugin import ClaimRef
-from plimsoll.drivers.plugin.claim_status_writer import MOST_REFUSALS, Reporter
+from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatusWriter
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
@@ -60,8 +60,8 @@ def grant(device: str, cpus: str, share: str | None) -> Grant:
 
 
 @asynccontextmanager
-async def reporting(client: Client) -> AsyncIterator[Reporter]:
-    reporter = Reporter(client, DRIVER, seldom=Backoff(0.01, 0.02))
+async def reporting(client: Client) -> AsyncIterator[ClaimStatusWriter]:
+    reporter = ClaimStatusWriter(client, DRIVER, refusal_backoff=Backoff(0.01, 0.02))
     task = asyncio.create_task(reporter.run())
     try:
         yield reporter
@@ -104,8 +104,8 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             await client.patch(
                 RESOURCE_CLAIMS, "shared", {"status": {"devices": [theirs]}}, "default", subresource="status"
             )
-            reporter.want(claim_reports([shared, single], MACHINE))
-            await until(lambda: reporter.in_line)
+            reporter.set_statuses(claim_reports([shared, single], MACHINE))
+            await until(lambda: reporter.synced)
             assert not reporter.problems
             found = await told(client, "shared")
             assert found.pop(("gpu-0", "")) == theirs
@@ -121,8 +121,8 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             ]
             # A CPU goes: one condition changes, with its time; nothing else does.
             before = await client.get(RESOURCE_CLAIMS, "single", "default")
-            reporter.want(claim_reports([shared, single], switch_off(MACHINE, CpuSet([4]))))
-            await until(lambda: reporter.in_line)
+            reporter.set_statuses(claim_reports([shared, single], switch_off(MACHINE, CpuSet([4]))))
+            await until(lambda: reporter.synced)
             reasons = {
                 key: each["conditions"][0]["reason"]
                 for key, each in (await told(client, "shared")).items()
@@ -131,21 +131,21 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             assert reasons == {(N0, SHARES[0]): "Pinned", (N0, SHARES[1]): "Pinned", (N1, ""): "CPUsOffline"}
             assert await client.get(RESOURCE_CLAIMS, "single", "default") == before
             # Released: what others tell stays.
-            reporter.want(claim_reports([single], MACHINE))
-            await until(lambda: reporter.in_line)
+            reporter.set_statuses(claim_reports([single], MACHINE))
+            await until(lambda: reporter.synced)
             assert await told(client, "shared") == {("gpu-0", ""): theirs}
         async with Client.connect(config) as client, reporting(client) as reporter:
-            reporter.want(claim_reports([single], MACHINE))
-            await until(lambda: reporter.in_line)
+            reporter.set_statuses(claim_reports([single], MACHINE))
+            await until(lambda: reporter.synced)
             assert reporter.counters.written == 0, "another process finds all as it should be"
             # Deallocated by somebody else: the server takes the entries out, and nothing is written again.
             tree = await client.get(RESOURCE_CLAIMS, "single", "default")
             tree["status"] = {}
             await client.update(RESOURCE_CLAIMS, tree, "default", subresource="status")
-            reporter.want(claim_reports([single], MACHINE, pinned=False))
-            await until(lambda: reporter.in_line)
-            reporter.want([])
-            await until(lambda: reporter.in_line)
+            reporter.set_statuses(claim_reports([single], MACHINE, pinned=False))
+            await until(lambda: reporter.synced)
+            reporter.set_statuses([])
+            await until(lambda: reporter.synced)
             assert await told(client, "single") == {}
             assert (reporter.counters.written, reporter.problems) == (0, ())
 
@@ -157,9 +157,9 @@ def test_a_real_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
     async def story(config: ClientConfig) -> None:
         async with Client.connect(config) as client, reporting(client) as reporter:
             holding = await add_claim(client, "c", grant("cpudev000", "0", None))
-            reporter.want(claim_reports([holding], MACHINE))
-            await until(lambda: reporter.counters.refused == MOST_REFUSALS)
-            assert reporter.in_line
+            reporter.set_statuses(claim_reports([holding], MACHINE))
+            await until(lambda: reporter.counters.refused == MAX_REFUSALS)
+            assert reporter.synced
             assert "feature gate DRAResourceClaimDeviceStatus is off" in reporter.problems[0]
 
     with run_apiserver(ASSETS, tmp_path, gates=OFF) as config:

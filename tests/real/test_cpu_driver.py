@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from plimsoll.client.endpoints import PODS
-from plimsoll.drivers.plugin.metadata import CONTAINER_FOLDER, container_path
+from plimsoll.drivers.plugin.metadata import CONTAINER_DIR, container_path
 from plimsoll.protocols import rpc
 from plimsoll.protocols.dra import ClaimRef
 from plimsoll.protocols.messages import podresources_v1
@@ -427,7 +427,7 @@ async def given(play: Play, name: str) -> dict[str, Any]:
         if spec["kind"] == "dra.cpu/metadata":  # names of its devices begin with the UID
             assert spec.pop("cdiVersion") == ("0.5.0" if claim["metadata"]["uid"][0].isdigit() else "0.3.0")
     (process, *_) = await play.processes(name, "app")
-    inside = Path(f"/proc/{process}/root/{CONTAINER_FOLDER}")
+    inside = Path(f"/proc/{process}/root/{CONTAINER_DIR}")
     for path in sorted(each for each in inside.rglob("*") if each.is_file()):
         found[read(str(path.relative_to(inside)))] = json.loads(read(path.read_text()))
     return found

@@ -13,7 +13,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.drivers.fake.device_file import BUILT_IN, parse_drivers
 from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
-from plimsoll.drivers.plugin.multi_node import Place
+from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
 
@@ -39,7 +39,7 @@ BINDING = {
 
 async def publish_all(client: Client) -> None:
     """All that is published is kept as it is, classes too; the form is the one that the server knows."""
-    process = FakeDriverProcess(client, find_plans(BUILT_IN), [Place(NODE, None)])
+    process = FakeDriverProcess(client, find_plans(BUILT_IN), [NodePaths(NODE, None)])
     await process.start()
     try:
         kept: dict[tuple[str, str], dict[str, Any]] = {}
@@ -64,7 +64,7 @@ async def publish_all(client: Client) -> None:
 
 async def attach(client: Client) -> None:
     """Conditions of two devices of a claim are set beside each other."""
-    process = FakeDriverProcess(client, parse_drivers(BINDING), [Place(NODE, None)])
+    process = FakeDriverProcess(client, parse_drivers(BINDING), [NodePaths(NODE, None)])
     await process.start()
     try:
         exactly = {"deviceClassName": "late.example.com", "allocationMode": "ExactCount", "count": 2}

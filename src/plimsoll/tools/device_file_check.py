@@ -13,8 +13,8 @@ from typing import Any
 from plimsoll.api.forms import Form
 from plimsoll.drivers.fake.devices import make_devices
 from plimsoll.drivers.fake.plan import DriverPlan
-from plimsoll.drivers.plugin import Pool
-from plimsoll.drivers.plugin.slices import PoolFault, cut
+from plimsoll.drivers.plugin import DevicePool
+from plimsoll.drivers.plugin.slices import PoolError, build_slices
 from plimsoll.errors import ConfigError
 from plimsoll.tools.check import check_object
 
@@ -43,8 +43,8 @@ def slice_trees(plan: DriverPlan, node: str, form: Form | None) -> Iterator[dict
     """The slices of a driver on a node, as they are first published."""
     arrangement = make_devices(plan, node, form)
     devices = [device.tree for device in arrangement.devices.values()]
-    parts = cut(Pool(arrangement.pool, devices, arrangement.counter_trees()))
-    if isinstance(parts, PoolFault):
+    parts = build_slices(DevicePool(arrangement.pool, devices, arrangement.counter_trees()))
+    if isinstance(parts, PoolError):
         raise ConfigError(f"{plan.where}: {parts}")
     for part in parts:
         pool = {"name": arrangement.pool, "generation": 1, "resourceSliceCount": len(parts)}

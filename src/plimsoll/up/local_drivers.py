@@ -19,7 +19,7 @@ from plimsoll.drivers.fake.fault_injection import parse_control
 from plimsoll.drivers.fake.plan import DriverPlan
 from plimsoll.drivers.fake.process import FakeDriverProcess
 from plimsoll.drivers.plugin import Driver
-from plimsoll.drivers.plugin.multi_node import Place, PluginServers, check_names
+from plimsoll.drivers.plugin.plugin_server_group import NodePaths, PluginServerGroup, check_unique_names
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.tools.device_file_check import refuse_unusable
 
@@ -53,12 +53,12 @@ class LocalDrivers:
                 )
         self._plans = tuple(plans)
         self._fake: FakeDriverProcess | None = None
-        self._stations = PluginServers()
+        self._stations = PluginServerGroup()
 
-    async def start(self, server: RunningServer, places: Sequence[Place]) -> None:
+    async def start(self, server: RunningServer, places: Sequence[NodePaths]) -> None:
         """Start all on all nodes; they are registered and published when this returns."""
         own = self._make(places)
-        check_names([plan.name for plan in self._plans] + list(dict.fromkeys(d.name for d, _ in own)))
+        check_unique_names([plan.name for plan in self._plans] + list(dict.fromkeys(d.name for d, _ in own)))
         for driver, place in own:
             self._stations.add(driver, server.client(driver_user(driver.name)), place)
         self._fake = FakeDriverProcess(
@@ -70,14 +70,14 @@ class LocalDrivers:
         )
         await self._fake.start()
         await self._stations.start()
-        await self._fake.ready()
-        await self._stations.ready(_READY_SECONDS + len(places))
+        await self._fake.wait_ready()
+        await self._stations.wait_ready(_READY_SECONDS + len(places))
 
     async def stop(self) -> None:
         await self._stations.stop()
         if self._fake is not None:
             await self._fake.end()
-        self._fake, self._stations = None, PluginServers()
+        self._fake, self._stations = None, PluginServerGroup()
 
     def driver(self, name: str = "", node: str = "") -> Driver:
         """A driver on a node; either can be left out where there is one only."""
@@ -109,9 +109,9 @@ class LocalDrivers:
         else:
             self._fake.follow(parse_control(orders))
 
-    def _make(self, places: Sequence[Place]) -> list[tuple[Driver, Place]]:
+    def _make(self, places: Sequence[NodePaths]) -> list[tuple[Driver, NodePaths]]:
         with_sockets = [place for place in places if place.root is not None]
-        found: list[tuple[Driver, Place]] = []
+        found: list[tuple[Driver, NodePaths]] = []
         for each in self._made:
             if not with_sockets:
                 raise InputError("drivers: nodes without sockets can only have devices from a file")

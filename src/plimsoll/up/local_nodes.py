@@ -16,7 +16,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.users import node_user
 from plimsoll.apiserver.process import RunningServer
 from plimsoll.client.endpoints import PODS
-from plimsoll.drivers.plugin.multi_node import Place
+from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.agent import Agent
 from plimsoll.node.machine.file import parse_machine
@@ -78,7 +78,7 @@ class LocalNodes:
     def root(self, name: str) -> Path:
         return self._of(name).process.settings.layout(name).root
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[NodePaths]:
         """Return the socket directories of the nodes, for drivers."""
         found = []
         for running in self._running:
@@ -86,7 +86,7 @@ class LocalNodes:
             for name in settings.names:
                 layout = settings.layout(name)
                 cdi = settings.cdi[-1] if settings.cdi else layout.cdi
-                found.append(Place(name, None) if settings.is_bare else Place(name, layout.root, cdi))
+                found.append(NodePaths(name, None) if settings.is_bare else NodePaths(name, layout.root, cdi))
         return found
 
     async def begin(self, name: str) -> None:

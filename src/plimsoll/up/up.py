@@ -30,7 +30,7 @@ from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, Enforcement
 from plimsoll.drivers.fake.plan import DriverPlan
 from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
-from plimsoll.drivers.plugin.multi_node import Place
+from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ApiError, ConfigError
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import ContainerPhase
@@ -315,22 +315,22 @@ class Up:
         settings = self.settings
         plans = find_plans(settings.devices)
         layout = Layout(settings.root)
-        here = Place(settings.node, layout.root, layout.cdi)
+        here = NodePaths(settings.node, layout.root, layout.cdi)
         simulated = [name for node in self.nodes[1:] for name in node.settings.names]
         if plans:
-            places = [here, *(Place(name, None) for name in simulated)]
+            places = [here, *(NodePaths(name, None) for name in simulated)]
             self.devices = await self._start_fakes(server, plans, places, "all nodes")
         if settings.demo:
             from plimsoll.up.demo_objects import DEVICES, EQUIPPED  # noqa: PLC0415 - seldom wanted
 
             given = {plan.name for plan in plans}
             rest = [plan for plan in find_plans(DEVICES) if plan.name not in given]
-            places = [here, *(Place(name, None) for name in EQUIPPED)]
+            places = [here, *(NodePaths(name, None) for name in EQUIPPED)]
             if rest:
                 await self._start_fakes(server, rest, places, f"{settings.node} and {', '.join(EQUIPPED)}")
 
     async def _start_fakes(
-        self, server: RunningServer, plans: Sequence[DriverPlan], places: Sequence[Place], where: str
+        self, server: RunningServer, plans: Sequence[DriverPlan], places: Sequence[NodePaths], where: str
     ) -> FakeDriverProcess:
         self._report("driver")
         process = FakeDriverProcess(
@@ -342,7 +342,7 @@ class Up:
             validate=refuse_unusable,
         )
         self._begin("drivers of files", process.run(), process.stop)
-        await self._usable(process.ready())
+        await self._usable(process.wait_ready())
         self._report_done(
             "drivers", f"{', '.join(plan.name for plan in plans)}: simulated devices on {where}"
         )

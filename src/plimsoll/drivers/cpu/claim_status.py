@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.state.holdings import Holding
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceReport
+from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceStatus
 
 READY = "Ready"
 _LONGEST = 1000
@@ -23,7 +23,7 @@ _LONGEST = 1000
 
 def claim_reports(
     holdings: Iterable[Holding], topology: Topology, *, pinned: bool = True
-) -> list[DeviceReport]:
+) -> list[DeviceStatus]:
     """What the claims of a node tell. Not `pinned`: nobody has seen to containers for a while.
 
     Claims whose name or devices are not known (they came from CDI files alone) are left out until they are
@@ -46,7 +46,7 @@ def claim_reports(
             if offline:
                 data["offline"] = str(offline)
             condition = _ready(holding, cpus, offline, pinned)
-            found.append(DeviceReport(holding.ref, pool, device, share, data, (condition,)))
+            found.append(DeviceStatus(holding.ref, pool, device, share, data, (condition,)))
     return found
 
 

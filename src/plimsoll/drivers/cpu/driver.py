@@ -47,14 +47,14 @@ from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import Machine, TopologyWatch
 from plimsoll.drivers.plugin import (
     AllocatedClaim,
+    ClaimError,
     ClaimRef,
     DeviceHealth,
-    DeviceReport,
+    DevicePool,
+    DeviceStatus,
     Driver,
     PluginServer,
-    Pool,
     PreparedDevice,
-    Refusal,
 )
 from plimsoll.errors import ApiError, InputError
 
@@ -116,7 +116,7 @@ class CpuDriver(Driver):
         self._files_every = files_every
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- looking
+    # -- state
 
     @property
     def book(self) -> CpuBook:
@@ -145,7 +145,7 @@ class CpuDriver(Driver):
             *self.book.findings,
             *self.book.arrangement.warnings,
             *self.enforcer.findings,
-            *(Finding(Severity.WARNING, what, _TELL_FIX) for what in self.station.report_errors),
+            *(Finding(Severity.WARNING, what, _TELL_FIX) for what in self.station.claim_status_errors),
         )
 
     def problems(self) -> tuple[str, ...]:
@@ -153,13 +153,13 @@ class CpuDriver(Driver):
         if self._book is None or self._enforcer is None:
             return ("the driver has not started yet",)
         found = []
-        self._was_watched = self._was_watched or self.station.watched
+        self._was_watched = self._was_watched or self.station.health_watched
         if not self._enforcer.linked:
             found.append(f"containers are not pinned: {self._enforcer.link_error}")
         if not self.station.registered:
             why = self.station.registration_error
             found.append(f"not registered with the kubelet{f': {why}' if why else ''}")
-        elif self._was_watched and not self.station.watched:
+        elif self._was_watched and not self.station.health_watched:
             # A kubelet that goes says nothing; one that listened to the health of devices does so no more.
             found.append("the kubelet is gone: nobody listens to the health of devices")
         if self._watch.error:
@@ -176,7 +176,7 @@ class CpuDriver(Driver):
         """What it knows, for people."""
         return describe(self.settings, self.book, self.enforcer, self.findings)
 
-    # -- life
+    # -- lifecycle
 
     async def start(self) -> None:
         """Read machine and record, begin to pin, to publish and to answer; InputError if that cannot be."""
@@ -218,11 +218,11 @@ class CpuDriver(Driver):
 
     # -- what the kit asks
 
-    def pools(self) -> Sequence[Pool] | None:
+    def pools(self) -> Sequence[DevicePool] | None:
         if self._able is None or self._book is None:
             return None
         settings, devices = self.settings, self._devices()
-        return [Pool(settings.node, devices, (), per_slice(settings, devices), self._chart())]
+        return [DevicePool(settings.node, devices, (), per_slice(settings, devices), self._chart())]
 
     def health(self) -> Iterable[DeviceHealth]:
         if self._book is None:
@@ -236,22 +236,22 @@ class CpuDriver(Driver):
             problem=problem,
         )
 
-    def reports(self) -> Iterable[DeviceReport] | None:
+    def device_statuses(self) -> Iterable[DeviceStatus] | None:
         if self._book is None or not self.settings.report_cpus:
             return None
         return claim_reports(self.book.holdings.values(), self.topology, pinned=not self._is_unlinked())
 
-    async def prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
+    async def prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | ClaimError:
         began = self._clock()
         known = claim.ref.uid in self.book.holdings
         if not known and not await self._is_linked():
             self._observer.prepared(ERROR, self._clock() - began)
-            return Refusal(
+            return ClaimError(
                 f"no CPUs are handed out while containers are not pinned: {self.enforcer.link_error}"
             )
         near, revision = await self._near(claim), self.book.revision
         answer = await asyncio.to_thread(self.book.prepare, claim, near=near)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ClaimError):
             self._observer.prepared(ERROR, self._clock() - began)
             if self.book.revision != revision:
                 # On the way to the refusal claims of another driver were found.
@@ -265,7 +265,7 @@ class CpuDriver(Driver):
             _log.info("claim %s: CPUs %s", claim.ref, answer.granted)
         return self.book.devices_of(answer, self._attributes())
 
-    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+    async def unprepare(self, claim: ClaimRef) -> ClaimError | None:
         lost = self._lost()
         refusal = await asyncio.to_thread(self.book.release, claim)
         self._observer.released(SUCCESS if refusal is None else ERROR)
@@ -358,8 +358,8 @@ class CpuDriver(Driver):
                 self._tell((*book.change(topology, arrangement), *arrangement.warnings))
         if changed:
             self.station.publish()
-            self.station.tell_health()
-            self.station.report()
+            self.station.publish_health()
+            self.station.update_claim_status()
 
     async def _keep_files(self) -> None:
         """Write CDI files again that somebody has deleted: without them no container of a claim starts.
@@ -389,13 +389,13 @@ class CpuDriver(Driver):
             await asyncio.sleep(1.0)
             self._tell_link()
             if revision != (revision := self.book.revision):  # claims may be disputed by now, or no more
-                self.station.report()
+                self.station.update_claim_status()
 
     def _tell_link(self) -> None:
         if self._is_unlinked() != self._told_unlinked:
             self._told_unlinked = not self._told_unlinked
-            self.station.tell_health()
-            self.station.report()
+            self.station.publish_health()
+            self.station.update_claim_status()
 
     def _is_unlinked(self) -> bool:
         since = self._unlinked_since

@@ -17,7 +17,7 @@ from plimsoll.drivers.cpu.pinning.enforcer import Enforcer
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.stale_claims import StaleClaims, holds_devices
 from plimsoll.drivers.cpu.state.cpu_state import CpuBook, unfiled
-from plimsoll.drivers.plugin import Refusal
+from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ApiError
 from plimsoll.protocols.dra import ClaimRef
 
@@ -35,7 +35,7 @@ class Leftovers:
     def __init__(
         self,
         client: Client,
-        release: Callable[[ClaimRef], Awaitable[Refusal | None]],
+        release: Callable[[ClaimRef], Awaitable[ClaimError | None]],
         *,
         stale: StaleClaims | None = None,
         every: float = LOOK_SECONDS,

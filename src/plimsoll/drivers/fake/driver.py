@@ -19,16 +19,16 @@ from plimsoll.drivers.fake.placeholders import Value
 from plimsoll.drivers.fake.plan import CallPlan, Conduct, DriverPlan
 from plimsoll.drivers.plugin import (
     AllocatedClaim,
+    ClaimError,
     ClaimRef,
     DeviceHealth,
+    DevicePool,
     Driver,
     InjectedDevice,
     PluginNotifier,
-    Pool,
     Prepared,
-    Refusal,
 )
-from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaim
+from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaimRecord
 
 #: Calls are counted for so many claims; the oldest are forgotten first.
 _MOST_COUNTED = 10_000
@@ -56,9 +56,9 @@ class FakeDriver(Driver):
         self.on_devices: Callable[[], None] = _nothing
         self.on_health: Callable[[], None] = _nothing
         #: What claims have on record, by UID, those of former runs too: see `PluginServer.handed`.
-        self.known: Callable[[], Mapping[str, PreparedClaim]] = dict
+        self.known: Callable[[], Mapping[str, PreparedClaimRecord]] = dict
         #: Reads a claim: see `read_claim`.
-        self.look_up: Callable[[ClaimRef], Awaitable[AllocatedClaim | Refusal]] = _not_found
+        self.look_up: Callable[[ClaimRef], Awaitable[AllocatedClaim | ClaimError]] = _not_found
         self._conduct = plan.conduct
         self._clock = clock
         self._sleep = sleep
@@ -96,13 +96,13 @@ class FakeDriver(Driver):
             finally:
                 waiting.cancel()
             if not self._changed.is_set():
-                server.tell_health()
+                server.publish_health()
 
     # -- for the station
 
-    def pools(self) -> Sequence[Pool]:
+    def pools(self) -> Sequence[DevicePool]:
         devices = [self._shown(device) for device in self.present()]
-        return [Pool(self.arrangement.pool, devices, self.arrangement.counter_trees())]
+        return [DevicePool(self.arrangement.pool, devices, self.arrangement.counter_trees())]
 
     def present(self) -> list[FakeDevice]:
         """The devices that are there now."""
@@ -125,11 +125,11 @@ class FakeDriver(Driver):
     async def prepare(self, claim: AllocatedClaim) -> Prepared:
         problem = await self._begin("prepare", self._conduct.prepare, claim.ref)
         if problem:
-            return Refusal(problem)
+            return ClaimError(problem)
         present = {device.name: device for device in self.present()}
         for result in claim.results:
             if result.pool != self.arrangement.pool or result.device not in present:
-                return Refusal(
+                return ClaimError(
                     f"device {result.pool}/{result.device} of {self.name} is not on node {self.node}"
                 )
         await self._remember(claim.ref.uid)
@@ -137,7 +137,7 @@ class FakeDriver(Driver):
         others = [each for uid, held in self.held.items() if uid != claim.ref.uid for each in held]
         conflict = find_conflict(self.arrangement, others, wanted)
         if conflict is not None:
-            return Refusal(str(conflict), code="Conflict")
+            return ClaimError(str(conflict), code="Conflict")
         self.held[claim.ref.uid] = wanted
         return [self._hand(claim.ref, result, present[result.device]) for result in claim.results]
 
@@ -152,10 +152,10 @@ class FakeDriver(Driver):
             else:  # gone from the API, but not from this node
                 self.held[other] = tuple(Holding(handed.ref, device.device) for device in handed.devices)
 
-    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+    async def unprepare(self, claim: ClaimRef) -> ClaimError | None:
         problem = await self._begin("unprepare", self._conduct.unprepare, claim)
         if problem:
-            return Refusal(problem)
+            return ClaimError(problem)
         self.held.pop(claim.uid, None)
         for call in ("prepare", "unprepare"):
             self._calls.pop((call, claim.uid), None)
@@ -206,8 +206,8 @@ def _holdings(claim: AllocatedClaim) -> tuple[Holding, ...]:
     )
 
 
-async def _not_found(claim: ClaimRef) -> Refusal:
-    return Refusal(f"claim {claim} is not to be had")
+async def _not_found(claim: ClaimRef) -> ClaimError:
+    return ClaimError(f"claim {claim} is not to be had")
 
 
 def _nothing() -> None:

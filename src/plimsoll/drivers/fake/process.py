@@ -30,8 +30,8 @@ from plimsoll.drivers.fake.fault_injection import Control, parse_control
 from plimsoll.drivers.fake.plan import Binding, DriverPlan
 from plimsoll.drivers.fake.simulated_slices import BareSlices
 from plimsoll.drivers.plugin import KUBELET_ROOT
-from plimsoll.drivers.plugin.claims import read_claim
-from plimsoll.drivers.plugin.multi_node import Place, PluginServers, check_names
+from plimsoll.drivers.plugin.claim_reader import read_claim
+from plimsoll.drivers.plugin.plugin_server_group import NodePaths, PluginServerGroup, check_unique_names
 from plimsoll.drivers.plugin.wire_form import detect_form
 from plimsoll.errors import ApiError, ConfigError, InputError
 
@@ -54,7 +54,7 @@ class FakeDriverProcess:
         self,
         client: Client,
         plans: Sequence[DriverPlan],
-        places: Sequence[Place],
+        places: Sequence[NodePaths],
         *,
         client_for: Callable[[str], Client] | None = None,
         control: Path | None = None,
@@ -67,11 +67,11 @@ class FakeDriverProcess:
         `form` is how node resources are written; None: as the API server knows them. `validate` raises
         ConfigError for a plan whose objects the API server would refuse.
         """
-        check_names([plan.name for plan in plans])
+        check_unique_names([plan.name for plan in plans])
         self.plans = tuple(plans)
         self.places = tuple(places)
         self.drivers: dict[tuple[str, str], FakeDriver] = {}
-        self.stations = PluginServers()
+        self.stations = PluginServerGroup()
         self._client = client
         self._client_for = client_for or (lambda driver: client)
         self._control_file = control
@@ -108,7 +108,7 @@ class FakeDriverProcess:
         for (name, node), driver in self.drivers.items():
             driver.follow(control.conduct(name, node))
 
-    async def ready(self, timeout: float | None = None) -> None:
+    async def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until all are registered and published; ConfigError says what is missing."""
         patience = _READY_SECONDS + len(self.places) / _NODES_PER_SECOND if timeout is None else timeout
         try:
@@ -116,7 +116,7 @@ class FakeDriverProcess:
                 await self._started.wait()
         except TimeoutError:
             raise ConfigError(f"drivers have not started after {patience:g} s") from None
-        await self.stations.ready(patience)
+        await self.stations.wait_ready(patience)
 
     # -- the story
 
@@ -136,7 +136,7 @@ class FakeDriverProcess:
             await self.end(withdraw=withdraw)
 
     async def start(self) -> None:
-        """Make drivers and classes, publish and register; see `ready`."""
+        """Make drivers and classes, publish and register; see `wait_ready`."""
         form = self._form or await detect_form(self._client)
         for plan in self.plans:
             if self._validate is not None:
@@ -185,8 +185,8 @@ class FakeDriverProcess:
                 driver.on_devices = partial(self._again, plan.name)
                 continue
             station = self.stations.add(driver, client, place)
-            driver.on_devices, driver.on_health = station.publish, station.tell_health
-            driver.known = partial(getattr, station, "handed")
+            driver.on_devices, driver.on_health = station.publish, station.publish_health
+            driver.known = partial(getattr, station, "prepared_claims")
             driver.look_up = partial(read_claim, client, driver=plan.name)
         if bare:
             self._bare[plan.name] = BareSlices(client, bare)
@@ -276,24 +276,24 @@ async def ensure_classes(client: Client, plans: Iterable[DriverPlan]) -> None:
 def find_plans(sources: Iterable[str]) -> tuple[DriverPlan, ...]:
     """The drivers of several files, by path or ready-made name."""
     plans = tuple(plan for source in sources for plan in find_drivers(source))
-    check_names([plan.name for plan in plans])
+    check_unique_names([plan.name for plan in plans])
     return plans
 
 
 def find_places(
     nodes: Sequence[str], root: Path = KUBELET_ROOT, cdi: Path | None = None, *, sockets: bool = True
-) -> tuple[Place, ...]:
+) -> tuple[NodePaths, ...]:
     """Where nodes have their sockets: one at the root itself, several in folders of their names below it."""
     names = list(dict.fromkeys(nodes)) or [host_name()]
     if not sockets:
-        return tuple(Place(name, None) for name in names)
-    return tuple(Place(name, root if len(names) == 1 else root / name, cdi) for name in names)
+        return tuple(NodePaths(name, None) for name in names)
+    return tuple(NodePaths(name, root if len(names) == 1 else root / name, cdi) for name in names)
 
 
 async def serve_fake(
     config: ClientConfig,
     plans: Sequence[DriverPlan],
-    places: Sequence[Place],
+    places: Sequence[NodePaths],
     *,
     control: Path | None = None,
     classes: bool = True,

@@ -14,7 +14,7 @@ from plimsoll.api import codec
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.drivers.fake.driver import FakeDriver
-from plimsoll.drivers.plugin.slices import PoolFault, cut
+from plimsoll.drivers.plugin.slices import PoolError, build_slices
 from plimsoll.errors import ConfigError
 
 _AT_ONCE = 32
@@ -78,8 +78,8 @@ class BareSlices:
         node = driver.node
         owner = self._owners.get(node)
         for pool in driver.pools():
-            parts = cut(pool)
-            if isinstance(parts, PoolFault):
+            parts = build_slices(pool)
+            if isinstance(parts, PoolError):
                 raise ConfigError(f"{driver.plan.where}: {parts}")
             for part in parts:
                 name = f"{node}-{self._name}-{part.index}"

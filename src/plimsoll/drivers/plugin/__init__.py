@@ -5,42 +5,42 @@ calls and keeps the state that survives a restart. Start at `plugin_server.py`; 
 example.
 """
 
-from plimsoll.drivers.plugin.calls import Call
+from plimsoll.drivers.plugin.claim_handler import ClaimCall
 from plimsoll.drivers.plugin.command import run_driver
 from plimsoll.drivers.plugin.driver import (
     AllocatedClaim,
+    ClaimError,
     DeviceCondition,
     DeviceHealth,
-    DeviceReport,
+    DevicePool,
+    DeviceStatus,
     Driver,
     Health,
     InjectedDevice,
     PluginNotifier,
-    Pool,
     Prepared,
-    Refusal,
 )
-from plimsoll.drivers.plugin.plugin_server import CDI_FOLDER, KUBELET_ROOT, PluginServer, PluginServerMetrics
+from plimsoll.drivers.plugin.plugin_server import CDI_DIR, KUBELET_ROOT, PluginServer, PluginServerMetrics
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 __all__ = [
-    "CDI_FOLDER",
+    "CDI_DIR",
     "KUBELET_ROOT",
     "AllocatedClaim",
-    "Call",
+    "ClaimCall",
+    "ClaimError",
     "ClaimRef",
     "DeviceCondition",
     "DeviceHealth",
-    "DeviceReport",
+    "DevicePool",
+    "DeviceStatus",
     "Driver",
     "Health",
     "InjectedDevice",
     "PluginNotifier",
     "PluginServer",
     "PluginServerMetrics",
-    "Pool",
     "Prepared",
     "PreparedDevice",
-    "Refusal",
     "run_driver",
 ]

@@ -1,7 +1,7 @@
-"""What the status of a claim tells about its devices (KEP-4817): entries, how they are compared and written.
+"""Entries of `status.devices` in a ResourceClaim (KEP-4817): built, compared and turned into patches. Pure.
 
-Owns the form of `status.devices`. Everything here is pure; `reporter.py` reads and writes claims. Conditions
-have a time at which they last changed: an entry as it is wanted has none, it is found when it is written.
+`claim_status_writer.py` reads and writes the claims. Desired entries have no transition times; those are set
+when the patch is built.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, TypeAlias
 
 from plimsoll.api import codec
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceReport
+from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceStatus
 from plimsoll.errors import InputError
 from plimsoll.protocols.dra import ClaimRef
 
 Tree: TypeAlias = dict[str, Any]
-#: Pool, device and share: what tells the devices of one driver apart.
+#: Pool, device and share ID: identifies a device of one driver.
 Key: TypeAlias = tuple[str, str, str]
 
 _STATUS = {True: "True", False: "False", None: "Unknown"}
-_SINCE = "lastTransitionTime"
-_LONGEST = 200
-#: What values raise that are not what they should be.
-_BAD = (
+_TRANSITION_TIME = "lastTransitionTime"
+_MAX_TEXT_LENGTH = 200
+#: Exceptions raised by malformed values.
+_INVALID_VALUE_ERRORS = (
     InputError,
     TypeError,
     ValueError,
@@ -36,51 +36,55 @@ _BAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFault:
-    """A report that cannot be written by any server."""
+class DeviceStatusError:
+    """Device status that no server would accept."""
 
     claim: ClaimRef
     device: str
     problem: str
 
     def __str__(self) -> str:
-        return f"claim {self.claim}: what is reported of device {self.device} cannot be used: {self.problem}"
+        return f"claim {self.claim}: invalid status of device {self.device}: {self.problem}"
 
 
-def key_of(entry: Mapping[str, Any]) -> Key:
-    """Which device an entry, or a result of an allocation, is about."""
+def get_device_key(entry: Mapping[str, Any]) -> Key:
+    """Return the key of the device that an entry or allocation result refers to."""
     return str(entry.get("pool", "")), str(entry.get("device", "")), str(entry.get("shareID") or "")
 
 
-def make_entries(
-    driver: str, reports: Iterable[DeviceReport]
-) -> tuple[dict[str, tuple[ClaimRef, tuple[Tree, ...]]], tuple[ReportFault, ...]]:
-    """The entries of all claims by UID, in a fixed order, and what was left out.
+def build_entries(
+    driver: str, statuses: Iterable[DeviceStatus]
+) -> tuple[dict[str, tuple[ClaimRef, tuple[Tree, ...]]], tuple[DeviceStatusError, ...]]:
+    """Build the entries of all claims by UID, in a stable order, and the errors for invalid statuses.
 
-    Of two reports about the same device the later one counts.
+    If a device occurs twice, the last status wins.
     """
     claims: dict[str, ClaimRef] = {}
     found: dict[str, dict[Key, Tree]] = {}
-    faults = []
-    for report in reports:
-        entry = _entry(driver, report)
+    errors = []
+    for status in statuses:
+        entry = _entry(driver, status)
         if isinstance(entry, str):
-            faults.append(ReportFault(report.claim, str(report.device)[:_LONGEST], entry[:_LONGEST]))
+            errors.append(
+                DeviceStatusError(
+                    status.claim, str(status.device)[:_MAX_TEXT_LENGTH], entry[:_MAX_TEXT_LENGTH]
+                )
+            )
             continue
-        claims[report.claim.uid] = report.claim
-        found.setdefault(report.claim.uid, {})[key_of(entry)] = entry
+        claims[status.claim.uid] = status.claim
+        found.setdefault(status.claim.uid, {})[get_device_key(entry)] = entry
     return {
         uid: (claims[uid], tuple(entry for _, entry in sorted(entries.items())))
         for uid, entries in found.items()
-    }, tuple(faults)
+    }, tuple(errors)
 
 
-def _entry(driver: str, report: DeviceReport) -> Tree | str:
-    """An entry as a server would give it back, or what is wrong with it."""
-    tree: Tree = {"driver": driver, "pool": report.pool, "device": report.device}
-    if report.share_id is not None:
-        tree["shareID"] = report.share_id
-    parts: tuple[tuple[str, object], ...] = (("data", report.data), ("networkData", report.network))
+def _entry(driver: str, status: DeviceStatus) -> Tree | str:
+    """Build an entry as a server would return it, or describe what is wrong with the status."""
+    tree: Tree = {"driver": driver, "pool": status.pool, "device": status.device}
+    if status.share_id is not None:
+        tree["shareID"] = status.share_id
+    parts: tuple[tuple[str, object], ...] = (("data", status.data), ("networkData", status.network))
     for name, value in parts:
         if value is None:
             continue
@@ -88,10 +92,10 @@ def _entry(driver: str, report: DeviceReport) -> Tree | str:
             return f"{name} is {type(value).__name__}, not a mapping"
         tree[name] = dict(value)
     try:
-        if report.conditions:
-            tree["conditions"] = [_condition(each) for each in report.conditions]
+        if status.conditions:
+            tree["conditions"] = [_condition(each) for each in status.conditions]
         entry: Tree = codec.decode_tree(codec.encode(tree))
-    except _BAD as error:
+    except _INVALID_VALUE_ERRORS as error:
         return f"{type(error).__name__}: {error}"
     return entry
 
@@ -106,23 +110,23 @@ def _condition(condition: DeviceCondition) -> Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What a claim tells about the devices of one driver. `allocated` are those it has."""
+class ClaimDeviceStatuses:
+    """Current device statuses of one driver in a claim. `allocated` are the devices of the allocation."""
 
     uid: str
-    revision: str
+    resource_version: str
     allocated: frozenset[Key]
     entries: tuple[Tree, ...]
 
 
-def see_claim(tree: Mapping[str, Any], driver: str) -> Sight:
-    """A claim as the API shows it; whatever is malformed is not there."""
+def read_device_statuses(tree: Mapping[str, Any], driver: str) -> ClaimDeviceStatuses:
+    """Read the device statuses of a claim; malformed parts are ignored."""
     metadata, status = _part(tree, "metadata"), _part(tree, "status")
     results = _items(_part(_part(status, "allocation"), "devices").get("results"))
-    return Sight(
+    return ClaimDeviceStatuses(
         uid=str(metadata.get("uid", "")),
-        revision=str(metadata.get("resourceVersion", "")),
-        allocated=frozenset(key_of(each) for each in results if each.get("driver") == driver),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        allocated=frozenset(get_device_key(each) for each in results if each.get("driver") == driver),
         entries=tuple(dict(each) for each in _items(status.get("devices")) if each.get("driver") == driver),
     )
 
@@ -136,16 +140,16 @@ def _items(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def same(sight: Sight, wanted: Sequence[Tree]) -> bool:
-    """Whether a claim tells just what is wanted, whatever the times of its conditions."""
-    return _timeless(sight.entries) == _timeless(wanted)
+def is_current(current: ClaimDeviceStatuses, desired: Sequence[Tree]) -> bool:
+    """Report whether a claim has exactly the desired entries, ignoring transition times."""
+    return _index_without_times(current.entries) == _index_without_times(desired)
 
 
-def covers(sight: Sight, wanted: Sequence[Tree]) -> bool:
-    """Whether a claim tells what is wanted; others may have added to it."""
-    there = _timeless(sight.entries)
-    for key, entry in _timeless(wanted).items():
-        found = there.get(key)
+def contains_entries(current: ClaimDeviceStatuses, desired: Sequence[Tree]) -> bool:
+    """Report whether a claim contains the desired entries; other managers may have added more."""
+    allocated = _index_without_times(current.entries)
+    for key, entry in _index_without_times(desired).items():
+        found = allocated.get(key)
         if found is None or any(found.get(name) != entry[name] for name in entry if name != "conditions"):
             return False
         conditions = found.get("conditions", {})
@@ -154,39 +158,46 @@ def covers(sight: Sight, wanted: Sequence[Tree]) -> bool:
     return True
 
 
-def _timeless(entries: Iterable[Tree]) -> dict[Key, Tree]:
-    """Entries by key with their conditions by type, without times."""
+def _index_without_times(entries: Iterable[Tree]) -> dict[Key, Tree]:
+    """Index entries by key with their conditions by type, without transition times."""
     found = {}
     for entry in entries:
         conditions = {
-            str(each.get("type")): {name: value for name, value in each.items() if name != _SINCE}
+            str(each.get("type")): {name: value for name, value in each.items() if name != _TRANSITION_TIME}
             for each in _items(entry.get("conditions"))
         }
         rest = {name: value for name, value in entry.items() if name != "conditions"}
-        found[key_of(entry)] = {**rest, "conditions": conditions} if conditions else rest
+        found[get_device_key(entry)] = {**rest, "conditions": conditions} if conditions else rest
     return found
 
 
-def make_patch(ref: ClaimRef, sight: Sight, wanted: Sequence[Tree], now: str) -> Tree:
-    """What is applied to a claim: conditions keep their time unless they have changed.
+def build_patch(ref: ClaimRef, current: ClaimDeviceStatuses, desired: Sequence[Tree], now: str) -> Tree:
+    """Build the apply patch of a claim; unchanged conditions keep their transition time.
 
-    The revision is named: a claim that is another one by now is not touched.
+    The patch contains the resource version, so that it fails if the claim has changed.
     """
     since = {
-        (key_of(entry), str(each.get("type")), str(each.get("status"))): each.get(_SINCE)
-        for entry in sight.entries
+        (get_device_key(entry), str(each.get("type")), str(each.get("status"))): each.get(_TRANSITION_TIME)
+        for entry in current.entries
         for each in _items(entry.get("conditions"))
     }
     devices = []
-    for entry in wanted:
+    for entry in desired:
         conditions = [
-            {**each, _SINCE: since.get((key_of(entry), each["type"], each["status"])) or now}
+            {
+                **each,
+                _TRANSITION_TIME: since.get((get_device_key(entry), each["type"], each["status"])) or now,
+            }
             for each in entry.get("conditions", ())
         ]
         devices.append({**entry, "conditions": conditions} if conditions else entry)
     return {
         "apiVersion": RESOURCE_CLAIMS.api_version,
         "kind": RESOURCE_CLAIMS.kind,
-        "metadata": {"name": ref.name, "namespace": ref.namespace, "resourceVersion": sight.revision},
+        "metadata": {
+            "name": ref.name,
+            "namespace": ref.namespace,
+            "resourceVersion": current.resource_version,
+        },
         "status": {"devices": devices} if devices else {},
     }

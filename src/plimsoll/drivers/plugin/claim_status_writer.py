@@ -1,11 +1,10 @@
-"""The status of claims kept as a driver wants it.
+"""Writer that keeps the device statuses of claims as a driver wants them.
 
-Owns `Reporter`: which entries claims should have in `status.devices`, and writing them, in the background and
-one claim at a time, by server-side apply as a manager of the driver's name. Promises: nobody ever waits for
-it; changes that follow each other quickly become one write, and what a claim tells already is not written;
-claims that are gone, were replaced or have no devices any more are let go; while the API is away it goes on
-trying with longer and longer waits; who is refused is told of it once, tries a few times more, and then waits
-for the next change.
+`ClaimStatusWriter` writes `status.devices` in the background, one claim at a time, by server-side apply with
+the driver's name as field manager. Guarantees: preparing claims never waits for it; quick changes are merged
+into one write, and unchanged statuses are not written; claims that are deleted, replaced or deallocated are
+dropped; failed writes are retried with backoff; a rejected write is logged once, retried a few times, and
+then waits for the next change.
 """
 
 from __future__ import annotations
@@ -22,38 +21,36 @@ from random import Random
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.retries import Backoff
+from plimsoll.drivers.plugin.claim_reader import check_ref
 from plimsoll.drivers.plugin.claim_status import (
     Tree,
-    covers,
-    key_of,
-    make_entries,
-    make_patch,
-    same,
-    see_claim,
+    build_entries,
+    build_patch,
+    contains_entries,
+    get_device_key,
+    is_current,
+    read_device_statuses,
 )
-from plimsoll.drivers.plugin.claims import check_ref
-from plimsoll.drivers.plugin.driver import DeviceReport
+from plimsoll.drivers.plugin.driver import DeviceStatus
 from plimsoll.errors import ApiError, InputError
 from plimsoll.protocols.dra import ClaimRef
 
 _log = logging.getLogger("plimsoll.driver")
 
-#: The wait before a change is written, so that what belongs to it is there too.
+#: Delay before a change is written, so that related changes are merged into one write.
 SETTLE_SECONDS = 0.05
-#: How often a claim is tried for which the server refuses, or drops, what is written.
-MOST_REFUSALS = 6
-#: Answers that will be the same until somebody does something about it.
+#: Number of attempts for a claim whose status the server rejects or drops.
+MAX_REFUSALS = 6
+#: HTTP status codes that do not change by retrying soon.
 _REFUSALS = frozenset({400, 403, 405, 406, 413, 415, 422})
-#: Different things to tell once.
-_MOST_TOLD = 100
-_DROPPED = (
-    "the API server keeps nothing of what drivers tell: its feature gate DRAResourceClaimDeviceStatus is off"
-)
+#: Limit on distinct problems that are remembered as logged.
+_MAX_LOGGED = 100
+_DROPPED = "the API server drops device statuses: its feature gate DRAResourceClaimDeviceStatus is off"
 
 
 @dataclass
-class ReportCounters:
-    """Writes so far."""
+class ClaimStatusCounters:
+    """Numbers of writes, rejected writes and failures."""
 
     written: int = 0
     refused: int = 0
@@ -62,18 +59,18 @@ class ReportCounters:
 
 @dataclass
 class _Claim:
-    """A claim that tells, or told, something. `due`: when to look at it, None: not before it changes."""
+    """Claim with a desired status. `due` is the time of the next sync, None: not before a change."""
 
     ref: ClaimRef
-    wanted: tuple[Tree, ...] = ()
+    desired: tuple[Tree, ...] = ()
     due: float | None = None
     failures: int = 0
     refusals: int = 0
     problem: str = ""
 
 
-class Reporter:
-    """What the claims of one driver on one node tell about their devices; `run` writes, `want` says what."""
+class ClaimStatusWriter:
+    """Device statuses of one driver on one node: `set_statuses` sets the desired state, `run` writes it."""
 
     def __init__(
         self,
@@ -83,30 +80,30 @@ class Reporter:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         backoff: Backoff | None = None,
-        seldom: Backoff | None = None,
+        refusal_backoff: Backoff | None = None,
         settle: float = SETTLE_SECONDS,
-        counters: ReportCounters | None = None,
+        counters: ClaimStatusCounters | None = None,
     ) -> None:
-        """`backoff` are the waits while the API is away, `seldom` those after a refusal."""
-        self.counters = counters or ReportCounters()
+        """`backoff` delays retries of failed writes, `refusal_backoff` those of rejected writes."""
+        self.counters = counters or ClaimStatusCounters()
         self._client = client
         self._driver = driver
         self._clock = clock
         self._now = now
         self._backoff = backoff or Backoff(first=0.5, most=60.0)
-        self._seldom = seldom or Backoff(first=30.0, most=900.0)
+        self._refusal_backoff = refusal_backoff or Backoff(first=30.0, most=900.0)
         self._settle = settle
-        self._dice = Random()
+        self._random = Random()
         self._claims: dict[str, _Claim] = {}
-        self._busy = ""
-        self._told: set[str] = set()
+        self._current_uid = ""
+        self._logged: set[str] = set()
         self._wake = asyncio.Event()
 
-    # -- looking
+    # -- state
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why claims do not tell what they should, each reason once."""
+        """Reasons why statuses could not be written, without duplicates."""
         by_reason: dict[str, list[ClaimRef]] = {}
         for claim in self._claims.values():
             if claim.problem:
@@ -117,38 +114,38 @@ class Reporter:
         )
 
     @property
-    def in_line(self) -> bool:
-        """Whether nothing is left to be written, as far as is known."""
-        return not self._busy and all(claim.due is None for claim in self._claims.values())
+    def synced(self) -> bool:
+        """True if nothing is waiting to be written."""
+        return not self._current_uid and all(claim.due is None for claim in self._claims.values())
 
-    # -- telling
+    # -- updates
 
-    def want(self, reports: Iterable[DeviceReport]) -> None:
-        """From now on claims tell this, and others nothing."""
-        wanted, faults = make_entries(self._driver, reports)
-        for fault in faults:
-            self._tell_once(fault.problem, str(fault))
+    def set_statuses(self, statuses: Iterable[DeviceStatus]) -> None:
+        """Replace the desired statuses; claims without one lose theirs."""
+        desired, errors = build_entries(self._driver, statuses)
+        for error in errors:
+            self._warn_once(error.problem, str(error))
         for uid, claim in self._claims.items():
-            if uid not in wanted:
-                self._change(claim, ())
-        for uid, (ref, entries) in wanted.items():
-            if check_ref(ref) is None:  # else nobody knows what it is called
-                self._change(self._claims.setdefault(uid, _Claim(ref)), entries)
+            if uid not in desired:
+                self._set_desired(claim, ())
+        for uid, (ref, entries) in desired.items():
+            if check_ref(ref) is None:  # an invalid reference cannot be written
+                self._set_desired(self._claims.setdefault(uid, _Claim(ref)), entries)
 
     def clear(self, ref: ClaimRef) -> None:
-        """A claim is to tell nothing; if it is not known, a former run may have told something."""
+        """Remove the statuses of a claim, including those written by an earlier process."""
         if ref.uid not in self._claims:
             self._claims[ref.uid] = _Claim(ref, due=self._clock())
             self._wake.set()
         else:
-            self._change(self._claims[ref.uid], ())
+            self._set_desired(self._claims[ref.uid], ())
 
-    def _change(self, claim: _Claim, wanted: tuple[Tree, ...]) -> None:
-        if claim.wanted == wanted:
+    def _set_desired(self, claim: _Claim, desired: tuple[Tree, ...]) -> None:
+        if claim.desired == desired:
             return
-        claim.wanted, claim.problem = wanted, ""
-        # What is released goes at once: nobody should see two claims with the same devices.
-        claim.due = self._clock() + (self._settle if wanted else 0.0)
+        claim.desired, claim.problem = desired, ""
+        # Remove the status of released claims at once, so that no two claims show the same device.
+        claim.due = self._clock() + (self._settle if desired else 0.0)
         claim.failures = claim.refusals = 0
         self._wake.set()
 
@@ -158,19 +155,19 @@ class Reporter:
         """Write until cancelled."""
         try:
             while True:
-                await self._pause()
+                await self._wait_until_due()
                 for uid in self._due():
-                    self._busy = uid
-                    await self._serve(uid)
-                    self._busy = ""
+                    self._current_uid = uid
+                    await self._sync_claim(uid)
+                    self._current_uid = ""
         finally:
-            self._busy = ""
+            self._current_uid = ""
 
     async def finish(self, seconds: float) -> None:
-        """Wait for writes that nothing is known to stand in the way of, so long at most."""
+        """Wait up to `seconds` for pending writes that have not failed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._busy or any(
+                while self._current_uid or any(
                     claim.due is not None and not claim.failures and not claim.refusals
                     for claim in self._claims.values()
                 ):
@@ -179,10 +176,10 @@ class Reporter:
     def _due(self) -> list[str]:
         now = self._clock()
         due = [(uid, each) for uid, each in self._claims.items() if each.due is not None and each.due <= now]
-        return [uid for uid, each in sorted(due, key=lambda pair: (bool(pair[1].wanted), pair[1].due))]
+        return [uid for uid, each in sorted(due, key=lambda pair: (bool(pair[1].desired), pair[1].due))]
 
-    async def _pause(self) -> None:
-        """Until there is something to do."""
+    async def _wait_until_due(self) -> None:
+        """Wait until a claim is due."""
         while not self._due():
             self._wake.clear()
             wait = min((each.due for each in self._claims.values() if each.due is not None), default=None)
@@ -190,13 +187,13 @@ class Reporter:
                 async with asyncio.timeout(None if wait is None else max(0.0, wait - self._clock())):
                     await self._wake.wait()
 
-    async def _serve(self, uid: str) -> None:
+    async def _sync_claim(self, uid: str) -> None:
         claim = self._claims[uid]
-        wanted, claim.due = claim.wanted, None
+        desired, claim.due = claim.desired, None
         refused = failed = ""
         code = 0
         try:
-            refused = await self._bring_in_line(claim.ref, wanted)
+            refused = await self._write_status(claim.ref, desired)
         except ApiError as error:
             code = error.code
             if code in _REFUSALS:
@@ -205,69 +202,71 @@ class Reporter:
                 failed = str(error)
         except InputError as error:
             failed = str(error)
-        if claim.wanted is not wanted:
-            return  # it is due again
+        if claim.desired is not desired:
+            return  # changed meanwhile: it is due again
         if failed:
-            self._failed(claim, failed, at_once=code == 409)
+            self._on_failure(claim, failed, at_once=code == 409)
         elif refused:
-            self._refused(claim, refused, code)
+            self._on_refusal(claim, refused, code)
         else:
             claim.failures = claim.refusals = 0
             claim.problem = ""
-            if not wanted:
+            if not desired:
                 del self._claims[uid]
 
-    async def _bring_in_line(self, ref: ClaimRef, wanted: Sequence[Tree]) -> str:
-        """Read a claim, and write what it should tell if it does not; what the server left out of it."""
+    async def _write_status(self, ref: ClaimRef, desired: Sequence[Tree]) -> str:
+        """Write the status of a claim if it differs; return the reason if the server did not store all of
+        it.
+        """
         tree = await self._client.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
-        sight = see_claim(tree, self._driver)
-        if sight.uid != ref.uid or not sight.allocated:
-            return ""  # replaced, or deallocated: the server has taken out what was told
-        there = [entry for entry in wanted if key_of(entry) in sight.allocated]
-        strange = [entry for entry in wanted if key_of(entry) not in sight.allocated]
-        if not same(sight, there):
-            moment = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        current = read_device_statuses(tree, self._driver)
+        if current.uid != ref.uid or not current.allocated:
+            return ""  # replaced or deallocated: the server has removed the entries
+        allocated = [entry for entry in desired if get_device_key(entry) in current.allocated]
+        unallocated = [entry for entry in desired if get_device_key(entry) not in current.allocated]
+        if not is_current(current, allocated):
+            timestamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
             answer = await self._client.patch(
                 RESOURCE_CLAIMS,
                 ref.name,
-                make_patch(ref, sight, there, moment),
+                build_patch(ref, current, allocated, timestamp),
                 ref.namespace,
                 subresource="status",
                 type="apply",
                 field_manager=self._driver,
                 force=True,
             )
-            if not covers(see_claim(answer, self._driver), there):
+            if not contains_entries(read_device_statuses(answer, self._driver), allocated):
                 return _DROPPED
             self.counters.written += 1
-        if strange:
-            names = ", ".join("/".join(filter(None, key_of(entry))) for entry in strange)
-            return f"it has no such devices of driver {self._driver}: {names}"
+        if unallocated:
+            names = ", ".join("/".join(filter(None, get_device_key(entry))) for entry in unallocated)
+            return f"not allocated from driver {self._driver}: {names}"
         return ""
 
-    def _failed(self, claim: _Claim, problem: str, *, at_once: bool) -> None:
+    def _on_failure(self, claim: _Claim, problem: str, *, at_once: bool) -> None:
         claim.failures += 1
         self.counters.failures += 1
-        if not at_once:  # else somebody has written the claim meanwhile
+        if not at_once:  # a conflict is expected and not a problem
             claim.problem = problem
-        _log.debug("%s: claim %s: its status is not written: %s", self._driver, claim.ref, problem)
+        _log.debug("%s: claim %s: writing status failed: %s", self._driver, claim.ref, problem)
         waits = Backoff(first=0.02, most=5.0) if at_once else self._backoff
-        claim.due = self._clock() + waits.delay(claim.failures, self._dice)
+        claim.due = self._clock() + waits.delay(claim.failures, self._random)
 
-    def _refused(self, claim: _Claim, problem: str, code: int) -> None:
+    def _on_refusal(self, claim: _Claim, problem: str, code: int) -> None:
         claim.refusals += 1
         self.counters.refused += 1
-        # The server begins with the claim's name; without it the reason is the same for all.
+        # Strip the claim's name from the server's message, so that equal reasons compare equal.
         _, _, reason = problem.partition(f'"{claim.ref.name}" is ')
         claim.problem = reason or problem
-        what = f"claim {claim.ref}: its status does not tell about devices: {claim.problem}"
-        self._tell_once(claim.problem if code else claim.problem.partition(":")[0], what)
-        if claim.refusals < MOST_REFUSALS:
-            claim.due = self._clock() + self._seldom.delay(claim.refusals, self._dice)
-        elif not claim.wanted:
+        what = f"claim {claim.ref}: device status not written: {claim.problem}"
+        self._warn_once(claim.problem if code else claim.problem.partition(":")[0], what)
+        if claim.refusals < MAX_REFUSALS:
+            claim.due = self._clock() + self._refusal_backoff.delay(claim.refusals, self._random)
+        elif not claim.desired:
             del self._claims[claim.ref.uid]
 
-    def _tell_once(self, kind: str, what: str) -> None:
-        if kind not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add(kind)
+    def _warn_once(self, kind: str, what: str) -> None:
+        if kind not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add(kind)
             _log.warning("driver %s: %s", self._driver, what)

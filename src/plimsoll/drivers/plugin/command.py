@@ -1,7 +1,6 @@
-"""A driver as a program of its own.
+"""Command-line entry point for drivers: flags, connection to the API server, signals, logging.
 
-Owns `run_driver`: flags, the way to the API server, signals and the log. Whoever needs more of it than this
-makes a `PluginServer` and runs it as they like.
+`run_driver` covers the common case; programs with other needs create a `PluginServer` themselves.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from pathlib import Path
 from plimsoll.client import Client
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.drivers.plugin.driver import Driver
-from plimsoll.drivers.plugin.plugin_server import CDI_FOLDER, KUBELET_ROOT, PluginServer
+from plimsoll.drivers.plugin.plugin_server import CDI_DIR, KUBELET_ROOT, PluginServer
 from plimsoll.errors import InputError
 
 
 def run_driver(make: Callable[[str], Driver], arguments: Sequence[str] | None = None) -> int:
-    """Run a driver until SIGTERM or SIGINT; the exit code. Flags are those of the command line, or these.
+    """Run a driver until SIGTERM or SIGINT and return the exit code.
 
-    `make` gives the driver for a node of this name.
+    `make` creates the driver for a node name; `arguments` default to the command line.
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(
@@ -43,21 +42,31 @@ def run_driver(make: Callable[[str], Driver], arguments: Sequence[str] | None = 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="A DRA driver.")
+    parser = argparse.ArgumentParser(description="Run a DRA driver.")
     name = os.environ.get("NODE_NAME") or platform.node()
-    parser.add_argument("--node", default=name, help="name of the node (default: $NODE_NAME or the host's)")
-    parser.add_argument("--kubeconfig", type=Path, help="default: as kubectl does, or in the cluster")
-    parser.add_argument("--root", type=Path, default=KUBELET_ROOT, help="root folder of the kubelet or agent")
-    parser.add_argument("--cdi", type=Path, default=CDI_FOLDER, help="folder for CDI files")
-    parser.add_argument("--instance", default="", help="for rolling updates: the UID of the driver's pod")
-    parser.add_argument("--withdraw", action="store_true", help="delete the ResourceSlices at the end")
-    parser.add_argument("--verbose", action="store_true", help="log more")
+    parser.add_argument("--node", default=name, help="node name (default: $NODE_NAME or the host name)")
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        help="kubeconfig file (default: as kubectl, or the in-cluster configuration)",
+    )
+    parser.add_argument(
+        "--root", type=Path, default=KUBELET_ROOT, help="root directory of the kubelet or node agent"
+    )
+    parser.add_argument("--cdi", type=Path, default=CDI_DIR, help="directory for CDI files")
+    parser.add_argument(
+        "--instance",
+        default="",
+        help="unique instance name for rolling updates, such as the UID of the driver's pod",
+    )
+    parser.add_argument("--withdraw", action="store_true", help="delete the ResourceSlices on exit")
+    parser.add_argument("--verbose", action="store_true", help="enable debug logging")
     return parser
 
 
 async def _run(driver: Driver, options: argparse.Namespace) -> None:
     async with Client.connect(find_config(options.kubeconfig)) as client:
-        station = PluginServer(
+        server = PluginServer(
             driver,
             client,
             options.node,
@@ -69,8 +78,8 @@ async def _run(driver: Driver, options: argparse.Namespace) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
-        await station.start()
+        await server.start()
         try:
             await ended.wait()
         finally:
-            await station.stop(withdraw=options.withdraw)
+            await server.stop(withdraw=options.withdraw)

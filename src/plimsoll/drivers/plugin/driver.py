@@ -1,6 +1,6 @@
-"""What a driver is, to its author: devices to offer, claims to make ready and to release.
+"""Interface of a DRA driver: the devices it publishes, and how it prepares and unprepares claims.
 
-Owns `Driver`, which authors subclass, and the values it takes and gives. `PluginServer` does the rest.
+Authors subclass `Driver`; the other classes are its arguments and results. `PluginServer` does the rest.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """Devices that are published together: all of a pool are known to the scheduler, or none.
+class DevicePool:
+    """Pool of devices that is published as a unit: schedulers use all of it or none of it.
 
-    A device is a tree as it stands in a ResourceSlice, or a view of one. `counters` are the counter sets that
-    devices of the pool draw from. At most `per_slice` devices stand in one slice, fewer where the API demands
-    it. A pool without devices is published too: its driver is there, and has none. `annotations` stand on the
-    first slice, for whoever shows the devices to people.
+    A device is a mapping as in a ResourceSlice, or an `api.resource.Device`. `counters` are the counter sets
+    that devices of the pool consume. `per_slice` limits the devices in one slice; slices have fewer where the
+    API requires it. A pool without devices is published as an empty slice. `annotations` are set on the first
+    slice, for tools that display the devices.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """A claim that has devices of this driver. `results` and `config` are this driver's alone.
+    """Allocated claim as a driver sees it: `results` and `config` contain this driver's entries only.
 
     `tree` is the claim as the API server sent it.
     """
@@ -45,24 +45,24 @@ class AllocatedClaim:
     tree: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def parameters(self, request: str = "") -> tuple[Any, ...]:
-        """The opaque parameters for a request (or for any): of the class first, the claim's own last."""
+        """Return the opaque parameters for a request (default: all requests), those of the class first."""
         found = []
         for config in self.config:
-            if request and config.requests and not _is_for(config.requests, request):
+            if request and config.requests and not _applies_to(config.requests, request):
                 continue
             if config.opaque is not None:
                 found.append(config.opaque.parameters)
         return tuple(found)
 
 
-def _is_for(names: Sequence[str], request: str) -> bool:
-    """Whether a configuration is for a request: it names it, or the request it is a subrequest of."""
+def _applies_to(names: Sequence[str], request: str) -> bool:
+    """Report whether a configuration names this request, or the parent of this subrequest."""
     return request in names or request.partition("/")[0] in names
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a claim is not made ready, or not released; whoever called is told, and calls again later."""
+class ClaimError:
+    """Error for one claim that could not be prepared or unprepared. The kubelet logs it and retries."""
 
     message: str
     code: str = "Refused"
@@ -73,12 +73,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class InjectedDevice:
-    """A device handed to the containers of a claim, and what they get of it.
+    """Prepared device together with the container edits that CDI injects for it.
 
-    The kit writes the CDI file, keeps it on record, and takes it away again. `mounts` are mappings with the
-    keys of CDI (`hostPath`, `containerPath`, `options`, `type`), or pairs (host path, container path);
-    `device_nodes` are mappings with CDI's keys, or paths. `metadata`: see `PreparedDevice`. `data` is what
-    the claim's status tells about the device until it is released: see `DeviceReport`.
+    `PluginServer` writes the CDI file, stores it in the checkpoint, and removes it when the claim is
+    unprepared. `mounts` are mappings with the keys of CDI (`hostPath`, `containerPath`, `options`, `type`),
+    or pairs (host path, container path); `device_nodes` are mappings with CDI's keys, or paths. `metadata`:
+    see `PreparedDevice`. `data` is published in the claim's status until the claim is unprepared: see
+    `DeviceStatus`.
     """
 
     requests: Sequence[str]
@@ -93,7 +94,7 @@ class InjectedDevice:
 
 
 class Health(StrEnum):
-    """How a device is."""
+    """Health of a device, as in the DRAResourceHealth service."""
 
     UNKNOWN = "Unknown"
     HEALTHY = "Healthy"
@@ -102,8 +103,9 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """How a device is, and why. After `timeout` seconds without news the node takes it for Unknown; 0: after
-    the time that the node thinks right."""
+    """Health of one device. The node treats it as Unknown after `timeout` seconds without an update; 0
+    selects the node's default.
+    """
 
     pool: str
     device: str
@@ -114,7 +116,7 @@ class DeviceHealth:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCondition:
-    """A condition of a device of a claim. None: that is not known. `reason` is one word, in CamelCase."""
+    """Condition of an allocated device. `status` None means Unknown; `reason` is one CamelCase word."""
 
     type: str
     status: bool | None
@@ -123,11 +125,11 @@ class DeviceCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceReport:
-    """What the status of a claim tells about one of its devices (KEP-4817).
+class DeviceStatus:
+    """Status of one allocated device, written to `status.devices` of its claim (KEP-4817).
 
-    Pool, device and share must be those of the allocation. `data` is the driver's own, `network` what the API
-    calls networkData.
+    Pool, device and share ID must match the allocation. `data` is defined by the driver, `network` is the
+    API's `networkData`.
     """
 
     claim: ClaimRef
@@ -139,59 +141,64 @@ class DeviceReport:
     network: Mapping[str, Any] | None = None
 
 
-Prepared: TypeAlias = "Sequence[PreparedDevice | InjectedDevice] | Refusal"
+Prepared: TypeAlias = "Sequence[PreparedDevice | InjectedDevice] | ClaimError"
 
 
 class PluginNotifier(Protocol):
-    """The part of `PluginServer` that a driver calls when something of its own has changed."""
+    """Part of `PluginServer` that a driver calls when its own state has changed."""
 
     def publish(self) -> None:
         """Publish the driver's pools again."""
 
-    def tell_health(self) -> None:
+    def publish_health(self) -> None:
         """Send the health of the driver's devices to the node."""
 
-    def report(self) -> None:
-        """Write the driver's reports into the status of claims."""
+    def update_claim_status(self) -> None:
+        """Write the driver's device statuses into its claims."""
 
 
 class Driver:
-    """A driver. Give it a name and override what it does; none of its methods may take more than seconds.
+    """Base class of drivers: set `name` and override methods. No method may block for more than a few
+    seconds.
 
-    Calls for claims come one at a time, and again for claims already made ready: the answer must be the same.
+    Claims are prepared and unprepared one at a time. A claim may be prepared repeatedly and must get the same
+    response every time.
     """
 
     name: str = ""
 
-    def pools(self) -> Sequence[Pool] | None:
-        """What to publish now; when this changes, call `PluginServer.publish`.
+    def pools(self) -> Sequence[DevicePool] | None:
+        """Return the pools to publish; call `PluginServer.publish` when they change.
 
-        None: that is not known yet, and what is published stays as it is.
+        None means that they are not known yet: published slices stay as they are.
         """
         return ()
 
     async def prepare(self, claim: AllocatedClaim) -> Prepared:
-        """Make the devices of a claim ready."""
-        raise NotImplementedError(f"{type(self).__name__} prepares no claims")
+        """Prepare the devices of a claim."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement prepare")
 
-    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
-        """Undo it. A claim that was never made ready is none the worse for it."""
+    async def unprepare(self, claim: ClaimRef) -> ClaimError | None:
+        """Undo `prepare`. A claim that was never prepared is not an error."""
         return None
 
     def health(self) -> Iterable[DeviceHealth]:
-        """All devices whose health is known; when this changes, call `PluginServer.tell_health`."""
+        """Return the health of all devices that have one; call `PluginServer.publish_health` when it
+        changes.
+        """
         return ()
 
-    def reports(self) -> Iterable[DeviceReport] | None:
-        """All that claims should tell about their devices now; when this changes, call `PluginServer.report`.
+    def device_statuses(self) -> Iterable[DeviceStatus] | None:
+        """Return the statuses of all allocated devices; call `PluginServer.update_claim_status` when they
+        change.
 
-        It is asked again by itself after every claim that is made ready or released. None: the driver has
-        nothing to tell of claims.
+        The framework also calls it after every claim that is prepared or unprepared. None means that the
+        driver does not set device statuses.
         """
         return None
 
     async def watch(self, server: PluginNotifier) -> None:
-        """Runs beside everything else, from start to stop: look after the devices here.
+        """Monitor the devices; runs as a task from `start` to `stop`.
 
-        When it raises, that is logged, and it is called again after a while.
+        An exception is logged and the method is called again after a delay.
         """

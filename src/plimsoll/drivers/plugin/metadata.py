@@ -1,8 +1,8 @@
-"""Files in which containers read about their devices (KEP-5304, section 5 of the node protocols).
+"""Device metadata files for containers (KEP-5304; docs/spec/node-protocols.md, "CDI").
 
-Owns `MetadataFiles`: for each request of a claim one file in the driver's folder and one CDI file that mounts
-it where containers look for it. Promises: files are replaced as a whole; what a claim has is removed with it,
-and removing what is not there is no fault.
+`MetadataFiles` keeps one file per request of a claim in the plugin directory and one CDI file that mounts it
+into containers. Files are replaced atomically and removed with their claim; removing absent files is not an
+error.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 import msgspec
 
 from plimsoll.api import codec
-from plimsoll.drivers.plugin.driver import Refusal
+from plimsoll.drivers.plugin.driver import ClaimError
 from plimsoll.errors import DecodeError
 from plimsoll.protocols.cdi import CdiFault, Device, Edits, Mount, Spec, needed_version, write_spec
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 API_VERSION = "metadata.resource.k8s.io/v1beta1"
-FOLDER = "dra-device-metadata"
-CONTAINER_FOLDER = "/var/run/kubernetes.io/dra-device-attributes"
+DIRECTORY = "dra-device-metadata"
+CONTAINER_DIR = "/var/run/kubernetes.io/dra-device-attributes"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 _FILE = "metadata.json"
 
 
-def make_metadata(
+def build_metadata(
     driver: str,
     ref: ClaimRef,
     request: str,
@@ -37,7 +37,7 @@ def make_metadata(
     pod_claim: str = "",
     generation: int = 1,
 ) -> dict[str, Any]:
-    """What is told about the devices of one request. Pure."""
+    """Build the metadata of the devices of one request. Pure."""
     tree: dict[str, Any] = {
         "kind": "DeviceMetadata",
         "apiVersion": API_VERSION,
@@ -62,25 +62,25 @@ def make_metadata(
 
 
 def container_path(driver: str, ref: ClaimRef, request: str, pod_claim: str = "") -> str:
-    """Where containers find the file of a request."""
+    """Return the path of a request's metadata file inside containers."""
     kind, name = ("resourceclaimtemplates", pod_claim) if pod_claim else ("resourceclaims", ref.name)
-    return f"{CONTAINER_FOLDER}/{kind}/{name}/{request}/{driver}-metadata.json"
+    return f"{CONTAINER_DIR}/{kind}/{name}/{request}/{driver}-metadata.json"
 
 
 class MetadataFiles:
-    """The files of one driver. Nothing here waits for anything but the disk."""
+    """Metadata files of one driver. Methods block on disk I/O only."""
 
-    def __init__(self, driver: str, folder: Path, cdi: Path) -> None:
+    def __init__(self, driver: str, plugin_dir: Path, cdi: Path) -> None:
         self._driver = driver
-        self._folder = folder / FOLDER
+        self._directory = plugin_dir / DIRECTORY
         self._cdi = cdi
 
     def write(
         self, ref: ClaimRef, devices: Sequence[PreparedDevice], pod_claim: str = ""
-    ) -> dict[str, str] | Refusal:
-        """Write the files of a claim; the CDI device of each request, by its name without subrequest.
+    ) -> dict[str, str] | ClaimError:
+        """Write the files of a claim; return the CDI device of each request, by its name without subrequest.
 
-        Nothing is written for claims of which no device has metadata.
+        Nothing is written for claims without metadata.
         """
         if all(device.metadata is None for device in devices):
             return {}
@@ -91,65 +91,65 @@ class MetadataFiles:
         names: dict[str, str] = {}
         for request, group in by_request.items():
             short = request.partition("/")[0]
-            tree = make_metadata(self._driver, ref, request, group, pod_claim=pod_claim)
-            if (refusal := self._put(self._path(ref, short), tree)) is not None:
+            tree = build_metadata(self._driver, ref, request, group, pod_claim=pod_claim)
+            if (refusal := self._write_file(self._path(ref, short), tree)) is not None:
                 return refusal
-            if (fault := self._mount(ref, short, pod_claim)) is not None:
-                return Refusal(f'write CDI spec for request "{request}": {fault}', "CdiNotWritten")
+            if (error := self._mount(ref, short, pod_claim)) is not None:
+                return ClaimError(f'write CDI spec for request "{request}": {error}', "CdiNotWritten")
             names[short] = f"{self._driver}/metadata={ref.uid}_{short}"
         return names
 
-    def update(self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]) -> Refusal | None:
-        """Tell something else about the devices of a request that was made ready."""
+    def update(self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]) -> ClaimError | None:
+        """Replace the metadata of the devices of a prepared request."""
         path = self._path(ref, request.partition("/")[0])
         try:
             before = codec.decode_tree(path.read_bytes())
             generation = int(before["metadata"]["generation"]) + 1
             pod_claim = str(before.get("podClaimName", ""))
         except FileNotFoundError:
-            return Refusal(f'request "{request}" not found in prepared claim {ref}', "NotPrepared")
+            return ClaimError(f'request "{request}" not found in prepared claim {ref}', "NotPrepared")
         except (OSError, DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            return Refusal(f"decode existing metadata: {error}", "BadMetadata")
-        tree = make_metadata(self._driver, ref, request, devices, pod_claim=pod_claim, generation=generation)
-        return self._put(path, tree)
+            return ClaimError(f"decode existing metadata: {error}", "BadMetadata")
+        tree = build_metadata(self._driver, ref, request, devices, pod_claim=pod_claim, generation=generation)
+        return self._write_file(path, tree)
 
     def restore(self, uids: Container[str]) -> list[CdiFault]:
-        """Write the CDI files of these claims again where they are missing; what could not be."""
-        faults = []
-        for path in self._folder.glob(f"*/*/{_FILE}"):
+        """Write missing CDI files of these claims; return the errors."""
+        errors = []
+        for path in self._directory.glob(f"*/*/{_FILE}"):
             try:
                 tree = codec.decode_tree(path.read_bytes())
-                head, request = tree["metadata"], path.parent.name
-                ref = ClaimRef(str(head["namespace"]), str(head["name"]), str(head["uid"]))
+                metadata, request = tree["metadata"], path.parent.name
+                ref = ClaimRef(str(metadata["namespace"]), str(metadata["name"]), str(metadata["uid"]))
                 pod_claim = str(tree.get("podClaimName", ""))
                 if ref.uid not in uids or (self._cdi / self._cdi_name(ref, request)).exists():
                     continue
             except (OSError, DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
-                faults.append(CdiFault("unreadable", str(path), f"decode existing metadata: {error}"))
+                errors.append(CdiFault("unreadable", str(path), f"decode existing metadata: {error}"))
                 continue
-            if (fault := self._mount(ref, request, pod_claim)) is not None:
-                faults.append(fault)
-        return faults
+            if (failed := self._mount(ref, request, pod_claim)) is not None:
+                errors.append(failed)
+        return errors
 
-    def remove(self, ref: ClaimRef) -> Refusal | None:
-        """Take away all files of a claim."""
+    def remove(self, ref: ClaimRef) -> ClaimError | None:
+        """Remove all files of a claim."""
         try:
             shutil.rmtree(self._claim(ref))
         except FileNotFoundError:
             pass
         except OSError as error:
-            return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")
+            return ClaimError(f"clean up device metadata: {error}", "MetadataNotRemoved")
         try:
             for path in self._cdi.glob(
                 f"*{self._driver}_metadata_{ref.uid}_*.json*"
-            ):  # and what a crash left
+            ):  # including temporary files of a crash
                 path.unlink(missing_ok=True)
         except OSError as error:
-            return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")
+            return ClaimError(f"clean up device metadata: {error}", "MetadataNotRemoved")
         return None
 
     def _mount(self, ref: ClaimRef, request: str, pod_claim: str) -> CdiFault | None:
-        """Write the CDI file by which containers get the file of a request."""
+        """Write the CDI file that mounts the metadata file of a request."""
         mount = Mount(
             host_path=str(self._path(ref, request)),
             container_path=container_path(self._driver, ref, request, pod_claim),
@@ -168,12 +168,12 @@ class MetadataFiles:
         return f"{self._driver}_metadata_{ref.uid}_{request}.json"
 
     def _claim(self, ref: ClaimRef) -> Path:
-        return self._folder / f"{ref.namespace}_{ref.name}"
+        return self._directory / f"{ref.namespace}_{ref.name}"
 
     def _path(self, ref: ClaimRef, request: str) -> Path:
         return self._claim(ref) / request / _FILE
 
-    def _put(self, path: Path, tree: dict[str, Any]) -> Refusal | None:
+    def _write_file(self, path: Path, tree: dict[str, Any]) -> ClaimError | None:
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             data = msgspec.json.format(codec.encode(tree), indent=2) + b"\n"
@@ -185,5 +185,5 @@ class MetadataFiles:
                 os.fchmod(file.fileno(), 0o644)
             os.replace(temporary, path)
         except (OSError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
-            return Refusal(f"write metadata file: {error}", "MetadataNotWritten")
+            return ClaimError(f"write metadata file: {error}", "MetadataNotWritten")
         return None

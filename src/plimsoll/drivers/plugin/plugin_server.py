@@ -1,9 +1,8 @@
-"""A driver at its place: on a node, in touch with the API server and with the kubelet or node agent.
+"""DRA plugin server: connects a `Driver` to the API server and to the kubelet or node agent.
 
-`PluginServer` owns all parts of the framework. It guarantees: sockets are there from `start` to `stop`, and
-are made anew when somebody takes them or their folder away; claims are answered before the first slice is
-published; neither the node nor the API server needs to be there for it to start, and nothing of what they say
-ends it.
+Guarantees: sockets exist from `start` to `stop` and are created again if they or their directory are deleted;
+claims can be prepared before the first slice is published; neither the node nor the API server has to be
+reachable at start, and errors of either never stop the server.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ import grpc.aio
 
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import Finding
-from plimsoll.drivers.plugin.calls import Call, CallCounters, Calls
-from plimsoll.drivers.plugin.claim_status_writer import SETTLE_SECONDS, ReportCounters, Reporter
-from plimsoll.drivers.plugin.driver import DeviceHealth, DeviceReport, Driver, Refusal
+from plimsoll.drivers.plugin.claim_handler import ClaimCall, ClaimCallCounters, ClaimHandler
+from plimsoll.drivers.plugin.claim_status_writer import SETTLE_SECONDS, ClaimStatusCounters, ClaimStatusWriter
+from plimsoll.drivers.plugin.driver import ClaimError, DeviceHealth, DeviceStatus, Driver
 from plimsoll.drivers.plugin.metadata import MetadataFiles
-from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaim, PreparedClaimStore
+from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaimRecord, PreparedClaimStore
 from plimsoll.drivers.plugin.services import (
     DRA_VERSIONS,
-    HEALTH_SECONDS,
+    HEALTH_INTERVAL_SECONDS,
     HEALTH_VERSIONS,
     HealthStreams,
     handle_claims,
     handle_registration,
 )
-from plimsoll.drivers.plugin.slice_publisher import PublishCounters, Publisher
+from plimsoll.drivers.plugin.slice_publisher import SliceCounters, SlicePublisher
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.protocols import rpc
 from plimsoll.protocols.cdi import CdiFault
@@ -44,40 +43,40 @@ from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 _log = logging.getLogger("plimsoll.driver")
 
 KUBELET_ROOT = Path("/var/lib/kubelet")
-CDI_FOLDER = Path("/var/run/cdi")
-#: How often the sockets are looked for.
-LOOK_SECONDS = 1.0
-#: How long calls under way may take when the driver ends; a node waits for 45 seconds.
+CDI_DIR = Path("/var/run/cdi")
+#: Interval between checks that the sockets still exist.
+SOCKET_POLL_SECONDS = 1.0
+#: Time for calls in flight to finish on shutdown; the kubelet's call times out after 45 seconds.
 GRACE_SECONDS = 30.0
-#: How long the status of claims may still be written when the driver ends.
-REPORT_SECONDS = 1.0
-#: What failed, and should not have, begins again after this.
-AGAIN_SECONDS = 5.0
+#: Time for pending claim status writes on shutdown.
+STATUS_FLUSH_SECONDS = 1.0
+#: Delay before a task that failed unexpectedly is restarted.
+RESTART_SECONDS = 5.0
 
 _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_NAME_LONGEST = 63
+_MAX_NAME_LENGTH = 63
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 @dataclass
 class PluginServerMetrics:
-    """Everything that is counted."""
+    """Counters of one plugin server."""
 
-    calls: CallCounters
-    slices: PublishCounters
-    reports: ReportCounters
+    calls: ClaimCallCounters
+    slices: SliceCounters
+    claim_status: ClaimStatusCounters
     registrations: int = 0
     rejections: int = 0
-    sockets_made: int = 0
+    sockets_created: int = 0
 
 
 class PluginServer:
-    """A driver on a node.
+    """Server for one driver on one node.
 
-    `root` is the root folder of the kubelet or node agent, `cdi` the folder for CDI files. `instance` is for
-    rolling updates: two processes of one driver, each with sockets of its own that carry this text. With
-    `publish=False` slices are somebody else's business.
+    `root` is the root directory of the kubelet or node agent, `cdi` the directory for CDI files. `instance`
+    enables rolling updates: two processes of one driver, each with its own sockets that contain this text in
+    their names. With `publish=False` the server leaves ResourceSlices to other processes.
     """
 
     def __init__(
@@ -87,15 +86,15 @@ class PluginServer:
         node: str,
         *,
         root: Path = KUBELET_ROOT,
-        cdi: Path = CDI_FOLDER,
+        cdi: Path = CDI_DIR,
         publish: bool = True,
         instance: str = "",
-        look: float = LOOK_SECONDS,
-        health_every: float = HEALTH_SECONDS,
+        socket_poll: float = SOCKET_POLL_SECONDS,
+        health_interval: float = HEALTH_INTERVAL_SECONDS,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        """ConfigError if names or folders cannot be used."""
-        if not _NAME.fullmatch(driver.name) or len(driver.name) > _NAME_LONGEST:
+        """Create the server; raises ConfigError if a name or path is invalid."""
+        if not _NAME.fullmatch(driver.name) or len(driver.name) > _MAX_NAME_LENGTH:
             raise ConfigError(
                 f"driver name {driver.name!r}:"
                 " write a DNS name of at most 63 characters, such as gpu.example.com"
@@ -105,166 +104,166 @@ class PluginServer:
         suffix = f"-{instance}" if instance else ""
         self.driver = driver
         self.node = node
-        self.folder = root.absolute() / "plugins" / driver.name
-        #: The sockets: for claims and health, and the one at which nodes find the driver.
-        self.endpoint = rpc.check_path(self.folder / f"dra{suffix}.sock")
+        self.plugin_dir = root.absolute() / "plugins" / driver.name
+        #: Sockets: DRA and health services, and plugin registration.
+        self.endpoint = rpc.check_path(self.plugin_dir / f"dra{suffix}.sock")
         registry = root.absolute() / "plugins_registry"
         self.registration = rpc.check_path(registry / f"{driver.name}{suffix}-reg.sock")
-        #: What was wrong with the record of a former run.
+        #: Problems with the checkpoint of an earlier process.
         self.findings: tuple[Finding, ...] = ()
-        self._hands = PreparedClaimStore(driver.name, self.folder, cdi)
-        self._metadata = MetadataFiles(driver.name, self.folder, cdi)
-        lock = self.folder / "serialize.lock" if instance else None
-        self._calls = Calls(driver, client, self._hands, self._metadata, lock=lock)
+        self._store = PreparedClaimStore(driver.name, self.plugin_dir, cdi)
+        self._metadata = MetadataFiles(driver.name, self.plugin_dir, cdi)
+        lock = self.plugin_dir / "serialize.lock" if instance else None
+        self._calls = ClaimHandler(driver, client, self._store, self._metadata, lock=lock)
         self._client = client
-        self._publisher = Publisher(client, driver.name, node)
+        self._publisher = SlicePublisher(client, driver.name, node)
         self._publish = publish
-        self._health = HealthStreams(self._report_health, every=health_every)
-        self._tells_health = type(driver).health is not Driver.health
-        self._look = look
+        self._health = HealthStreams(self._collect_health, interval=health_interval)
+        self._serves_health = type(driver).health is not Driver.health
+        self._socket_poll = socket_poll
         self._grace = grace
-        self._reporter = Reporter(client, driver.name, settle=0.0)
-        self._reporting: asyncio.Task[None] | None = None
-        self._report_soon: asyncio.TimerHandle | None = None
-        self._tells_claims = False
-        self._calls.counters.observers.append(self._report_call)
+        self._status_writer = ClaimStatusWriter(client, driver.name, settle=0.0)
+        self._status_task: asyncio.Task[None] | None = None
+        self._status_timer: asyncio.TimerHandle | None = None
+        self._sets_claim_status = False
+        self._calls.counters.observers.append(self._on_claim_call)
         self.metrics = PluginServerMetrics(
-            self._calls.counters, self._publisher.counters, self._reporter.counters
+            self._calls.counters, self._publisher.counters, self._status_writer.counters
         )
         self._registered = False
         self._registration_error = ""
         self._pools_error = ""
-        self._heard = asyncio.Event()
+        self._registration_changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._servers: dict[Path, _Server] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    # -- looking
+    # -- state
 
     @property
     def registered(self) -> bool:
-        """Whether the node has taken the driver, as far as it said."""
+        """True if the node has accepted the driver's registration."""
         return self._registered
 
     @property
     def registration_error(self) -> str:
-        """Why the node, or the machine, refuses the driver."""
+        """Reason why the registration failed, or ""."""
         return self._registration_error
 
     @property
     def published(self) -> bool:
-        """Whether all slices are as the driver wants them."""
+        """True if all slices match the driver's pools."""
         return self._publish and self._publisher.published and not self._pools_error
 
     @property
     def publish_errors(self) -> tuple[str, ...]:
-        """Why slices are not as the driver wants them."""
+        """Reasons why slices do not match the driver's pools."""
         own = (self._pools_error,) if self._pools_error else ()
         return own + (self._publisher.problems if self._publish else ())
 
     @property
-    def reported(self) -> bool:
-        """Whether all claims tell what the driver wants of its devices, as far as that can be had."""
-        return self._report_soon is None and self._reporter.in_line
+    def claim_status_synced(self) -> bool:
+        """True if no device status is waiting to be written to a claim."""
+        return self._status_timer is None and self._status_writer.synced
 
     @property
-    def report_errors(self) -> tuple[str, ...]:
-        """Why claims do not tell what the driver wants; it works all the same."""
-        return self._reporter.problems
+    def claim_status_errors(self) -> tuple[str, ...]:
+        """Reasons why device statuses could not be written. They do not affect preparing claims."""
+        return self._status_writer.problems
 
     @property
-    def watched(self) -> bool:
-        """Whether a node listens to the driver's health now: a node that is there does."""
+    def health_watched(self) -> bool:
+        """True if a node is connected to the health stream, as every running node with health support is."""
         return self._health.open > 0
 
     @property
-    def handed(self) -> Mapping[str, PreparedClaim]:
+    def prepared_claims(self) -> Mapping[str, PreparedClaimRecord]:
         """Prepared claims by UID, for drivers that return `InjectedDevice`; those of former runs included."""
-        return self._hands.claims
+        return self._store.claims
 
-    # -- telling
+    # -- updates
 
     def publish(self) -> None:
-        """Tell it that `Driver.pools` has changed."""
+        """Publish `Driver.pools`; call it when they have changed."""
         if not self._publish:
             return
         try:
             pools = self.driver.pools()
-            faults = () if pools is None else self._publisher.want(pools)
+            errors = () if pools is None else self._publisher.set_pools(pools)
         except Exception as error:
             self._pools_error = f"pools(): {type(error).__name__}: {error}"
-            _log.exception("driver %s: it cannot say what to publish", self.driver.name)
+            _log.exception("driver %s: pools() failed", self.driver.name)
             return
         self._pools_error = ""
-        for fault in faults:
-            _log.error("driver %s: %s", self.driver.name, fault)
+        for invalid in errors:
+            _log.error("driver %s: %s", self.driver.name, invalid)
 
-    def tell_health(self) -> None:
-        """Tell it that `Driver.health` has changed."""
-        self._health.tell()
+    def publish_health(self) -> None:
+        """Send `Driver.health` to the node; call it when it has changed."""
+        self._health.notify()
 
-    def report(self) -> None:
-        """Tell it that `Driver.reports` has changed; it is asked in a moment, once for many changes."""
-        if self._reporting is not None and self._report_soon is None:
+    def update_claim_status(self) -> None:
+        """Write `Driver.device_statuses` after a short delay that merges several changes into one."""
+        if self._status_task is not None and self._status_timer is None:
             loop = asyncio.get_running_loop()
-            self._report_soon = loop.call_later(SETTLE_SECONDS, self._ask_reports)
+            self._status_timer = loop.call_later(SETTLE_SECONDS, self._refresh_claim_status)
 
-    def _ask_reports(self) -> None:
-        if self._report_soon is not None:
-            self._report_soon.cancel()
-            self._report_soon = None
-        handed = [
-            DeviceReport(claim.ref, device.pool, device.device, device.share_id, device.data)
-            for claim in self._hands.claims.values()
+    def _refresh_claim_status(self) -> None:
+        if self._status_timer is not None:
+            self._status_timer.cancel()
+            self._status_timer = None
+        injected = [
+            DeviceStatus(claim.ref, device.pool, device.device, device.share_id, device.data)
+            for claim in self._store.claims.values()
             for device in claim.devices
             if device.data is not None
         ]
         try:
-            own = self.driver.reports()
-            self._tells_claims = own is not None
-            self._reporter.want([*handed, *(own or ())])
+            own = self.driver.device_statuses()
+            self._sets_claim_status = own is not None
+            self._status_writer.set_statuses([*injected, *(own or ())])
         except Exception:
-            _log.exception("driver %s: it cannot say what claims should tell", self.driver.name)
+            _log.exception("driver %s: device_statuses() failed", self.driver.name)
 
-    def _report_call(self, call: Call) -> None:
-        """A claim was made ready or released: what claims tell may be something else now."""
+    def _on_claim_call(self, call: ClaimCall) -> None:
+        """Update device statuses after a claim was prepared or unprepared."""
         if call.refusal is not None:
             return
-        if call.method == "unprepare" and self._tells_claims:
-            self._reporter.clear(call.ref)  # also what a former run told
-        self.report()
+        if call.method == "unprepare" and self._sets_claim_status:
+            self._status_writer.clear(call.ref)  # including those of an earlier process
+        self.update_claim_status()
 
     async def update_metadata(
         self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]
-    ) -> Refusal | None:
-        """Tell containers something else about the devices of a request that was made ready."""
+    ) -> ClaimError | None:
+        """Replace the metadata that containers read about the devices of a prepared request."""
         return await asyncio.to_thread(self._metadata.update, ref, request, devices)
 
     async def restore_metadata(self, uids: Callable[[], Container[str]]) -> list[CdiFault]:
-        """Write the CDI files again by which containers of these claims read about their devices."""
+        """Write missing CDI files of device metadata for these claims."""
         return await self._calls.restore(uids)
 
-    async def release(self, ref: ClaimRef) -> Refusal | None:
-        """Release a claim as if the node had asked for it."""
+    async def release(self, ref: ClaimRef) -> ClaimError | None:
+        """Unprepare a claim as if the node had requested it."""
         return (await self._calls.unprepare([ref]))[ref.uid]
 
-    # -- life
+    # -- lifecycle
 
     async def start(self) -> None:
-        """Serve, register and begin to publish; ConfigError if the sockets cannot be had."""
+        """Serve, register and start publishing; raises ConfigError if the sockets cannot be created."""
         self._stopping.clear()
         self._health.reopen()
-        self._publisher = Publisher(
+        self._publisher = SlicePublisher(
             self._client, self.driver.name, self.node, counters=self._publisher.counters
         )
         try:
-            self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self.plugin_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"{self.folder}: {error.strerror}") from None
-        self.findings = await asyncio.to_thread(self._hands.open)
+            raise ConfigError(f"{self.plugin_dir}: {error.strerror}") from None
+        self.findings = await asyncio.to_thread(self._store.open)
         for finding in self.findings:
             _log.error("driver %s: %s", self.driver.name, finding.what)
-        # Claims first: nobody may find the driver before it can answer.
+        # The DRA socket first: the node must not find the driver before it can serve claims.
         try:
             await self._serve(self.endpoint)
             await self._serve(self.registration)
@@ -274,14 +273,14 @@ class PluginServer:
         self._tasks.append(asyncio.create_task(self._watch_sockets(), name=f"sockets of {self.driver.name}"))
         if type(self.driver).watch is not Driver.watch:
             self._tasks.append(asyncio.create_task(self._watch_devices(), name=f"of {self.driver.name}"))
-        self._ask_reports()
-        self._reporting = asyncio.create_task(self._report_forever(), name=f"of {self.driver.name}")
+        self._refresh_claim_status()
+        self._status_task = asyncio.create_task(self._write_status_forever(), name=f"of {self.driver.name}")
         if self._publish:
             self.publish()
             self._tasks.append(asyncio.create_task(self._publish_forever(), name=f"of {self.driver.name}"))
 
     async def run(self) -> None:
-        """Start, and go on until `stop` is called or this is cancelled."""
+        """Run until `stop` is called or the task is cancelled."""
         await self.start()
         try:
             await self._stopping.wait()
@@ -289,26 +288,28 @@ class PluginServer:
             await self.stop()
 
     async def stop(self, *, withdraw: bool = False) -> None:
-        """End in good order: leave the node, finish calls, and with `withdraw` take the slices along."""
+        """Shut down gracefully: unregister, finish calls in flight and, with `withdraw`, delete the
+        slices.
+        """
         self._stopping.set()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._close_sockets()
-        await self._end_reporting()
+        await self._stop_status_writer()
         if withdraw and self._publish:
             problem = await self._publisher.withdraw()
             if problem:
-                _log.warning("driver %s: its slices stay: %s", self.driver.name, problem)
+                _log.warning("driver %s: ResourceSlices not deleted: %s", self.driver.name, problem)
 
     async def wait_registered(self, timeout: float = 30.0) -> str:
-        """Wait for the node to take the driver; why it has not, after so many seconds."""
+        """Wait until the node has registered the driver; return "" or the reason why it did not in time."""
         try:
             async with asyncio.timeout(timeout):
                 while not self._registered:
-                    self._heard.clear()
-                    await self._heard.wait()
+                    self._registration_changed.clear()
+                    await self._registration_changed.wait()
         except TimeoutError:
             if self._registration_error:
                 return (
@@ -328,20 +329,20 @@ class PluginServer:
     async def _serve(self, path: Path) -> None:
         if path == self.endpoint:
             handlers = handle_claims(self._calls.prepare, self._calls.unprepare)
-            if self._tells_health:
+            if self._serves_health:
                 handlers += self._health.handlers()
         else:
-            handlers = [handle_registration(self._info, self._notified)]
+            handlers = [handle_registration(self._info, self._on_registration_status)]
         try:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{path.parent}: {error.strerror}") from None
         server = await rpc.serve(path, handlers, aside=True)
-        self._servers[path] = _Server(server, _identity(path))
-        self.metrics.sockets_made += 1
+        self._servers[path] = _Server(server, _file_identity(path))
+        self.metrics.sockets_created += 1
 
     def _info(self) -> Mapping[str, Any]:
-        versions = [*DRA_VERSIONS, *(HEALTH_VERSIONS if self._tells_health else ())]
+        versions = [*DRA_VERSIONS, *(HEALTH_VERSIONS if self._serves_health else ())]
         return {
             "type": "DRAPlugin",
             "name": self.driver.name,
@@ -349,70 +350,70 @@ class PluginServer:
             "supported_versions": versions,
         }
 
-    def _notified(self, registered: bool, error: str) -> None:
+    def _on_registration_status(self, registered: bool, error: str) -> None:
         self._registered = registered
         self._registration_error = "" if registered else error
         if registered:
             self.metrics.registrations += 1
-            _log.info("driver %s is registered", self.driver.name)
+            _log.info("driver %s registered", self.driver.name)
         else:
             self.metrics.rejections += 1
-            _log.error("driver %s is not registered: %s", self.driver.name, error)
-        self._heard.set()
+            _log.error("driver %s: registration failed: %s", self.driver.name, error)
+        self._registration_changed.set()
 
     async def _watch_sockets(self) -> None:
-        """Make sockets anew that somebody took away: a node that starts afresh may wipe its folders.
+        """Create sockets again that were deleted: a node may clean its directories when it starts.
 
-        DIFF: the Go helper serves on in vain until somebody starts it again
-        (test_sockets_are_made_anew_when_their_folders_are_wiped).
+        DIFF: the Go helper keeps serving on the deleted socket until it is restarted
+        (test_sockets_are_recreated_when_their_directories_are_deleted).
         """
-        told = ""
+        logged = ""
         while True:
-            await asyncio.sleep(self._look)
+            await asyncio.sleep(self._socket_poll)
             try:
                 for path in (self.endpoint, self.registration):
-                    found = self._servers.get(path)
-                    if found is None or found.identity != _identity(path):
-                        await self._remake(path)
-                told = ""
+                    current = self._servers.get(path)
+                    if current is None or current.identity != _file_identity(path):
+                        await self._recreate_socket(path)
+                logged = ""
             except InputError as error:
                 self._registered, self._registration_error = False, str(error)
-                if told != str(error):
-                    told = str(error)
+                if logged != str(error):
+                    logged = str(error)
                     _log.error("driver %s: %s", self.driver.name, error)
 
-    async def _remake(self, path: Path) -> None:
+    async def _recreate_socket(self, path: Path) -> None:
         if rpc.answers(path):
-            raise ConfigError(f"{path}: somebody else serves on this socket")
-        _log.warning("driver %s: %s is gone; making it anew", self.driver.name, path)
+            raise ConfigError(f"{path}: another process is serving on this socket")
+        _log.warning("driver %s: %s was deleted; creating it again", self.driver.name, path)
         await self._close(path)
         await self._serve(path)
         if path == self.endpoint and self.registration in self._servers:
-            # The node is connected to a socket that is no more: it has to find the driver again.
+            # The node is connected to the deleted socket: it has to discover the driver again.
             await self._close(self.registration)
             await self._serve(self.registration)
         self._registered = False
 
     async def _close(self, path: Path) -> None:
-        """Stop serving; the socket goes, unless it is another one by now."""
-        found = self._servers.pop(path, None)
-        if found is None:
+        """Stop serving and remove the socket, unless the path belongs to another socket by now."""
+        current = self._servers.pop(path, None)
+        if current is None:
             return
-        if found.identity == _identity(path):
+        if current.identity == _file_identity(path):
             path.unlink(missing_ok=True)
         if path == self.endpoint:
-            self._health.tell()
-        await found.server.stop(1.0)
+            self._health.notify()
+        await current.server.stop(1.0)
 
     async def _close_sockets(self) -> None:
-        """Leave: first nobody finds the driver, then calls under way end, then nobody reaches it."""
+        """Close the registration socket, wait for calls in flight, then close the DRA socket."""
         await self._close(self.registration)
         await self._calls.finish(self._grace)
         self._health.close()
         await self._close(self.endpoint)
         self._registered = False
 
-    # -- slices, health and the driver's own work
+    # -- slices, health and device monitoring
 
     async def _watch_devices(self) -> None:
         while True:
@@ -420,11 +421,11 @@ class PluginServer:
                 await self.driver.watch(self)
                 return
             except Exception:
-                _log.exception("driver %s: watching its devices failed", self.driver.name)
-            await asyncio.sleep(AGAIN_SECONDS)
+                _log.exception("driver %s: watch() failed", self.driver.name)
+            await asyncio.sleep(RESTART_SECONDS)
 
     async def _publish_forever(self) -> None:
-        """Publishing ends for nothing but a bug, and then it begins again."""
+        """Run the slice publisher; restart it if it fails unexpectedly."""
         while True:
             try:
                 await self._publisher.run()
@@ -432,44 +433,44 @@ class PluginServer:
                 _log.error("driver %s: publishing: %s", self.driver.name, error)
             except Exception:
                 _log.exception("driver %s: publishing failed", self.driver.name)
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RESTART_SECONDS)
 
-    async def _report_forever(self) -> None:
+    async def _write_status_forever(self) -> None:
         while True:
             try:
-                await self._reporter.run()
+                await self._status_writer.run()
             except Exception:
-                _log.exception("driver %s: writing the status of claims failed", self.driver.name)
-            await asyncio.sleep(AGAIN_SECONDS)
+                _log.exception("driver %s: writing claim status failed", self.driver.name)
+            await asyncio.sleep(RESTART_SECONDS)
 
-    async def _end_reporting(self) -> None:
-        """What claims tell stays; of those just released it goes."""
-        task, self._reporting = self._reporting, None
+    async def _stop_status_writer(self) -> None:
+        """Flush pending status writes and stop. Statuses of prepared claims stay."""
+        task, self._status_task = self._status_task, None
         if task is not None:
-            if self._report_soon is not None:
-                self._ask_reports()
-            await self._reporter.finish(REPORT_SECONDS)
+            if self._status_timer is not None:
+                self._refresh_claim_status()
+            await self._status_writer.finish(STATUS_FLUSH_SECONDS)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def _report_health(self) -> Sequence[DeviceHealth] | None:
+    def _collect_health(self) -> Sequence[DeviceHealth] | None:
         try:
             return list(self.driver.health())
         except Exception:
-            _log.exception("driver %s: it cannot say how its devices are", self.driver.name)
+            _log.exception("driver %s: health() failed", self.driver.name)
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server, and which file its socket is."""
+    """gRPC server with the identity (device, inode) of its socket file."""
 
     server: grpc.aio.Server
     identity: tuple[int, int] | None
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
-        found = os.lstat(path)
-        return found.st_dev, found.st_ino
+        current = os.lstat(path)
+        return current.st_dev, current.st_ino
     return None

@@ -1,9 +1,8 @@
-"""Devices handed to containers, for drivers that leave the files to the kit.
+"""Store of prepared claims: their CDI files and the checkpoint that survives a driver restart.
 
-Owns `PreparedClaimStore`: the CDI file of each claim and its checkpoint. Promises: a claim that was made
-ready is answered the same way until it is released, over restarts of the driver too; a file that went missing
-is written again; after the machine was started anew the driver is asked again, for nothing of what it did to
-its devices is left; a record that cannot be used is put aside and reported.
+Used for drivers that return `InjectedDevice`. Guarantees: a prepared claim gets the same response until it is
+unprepared, across restarts of the driver; missing CDI files are written again; after a reboot the driver
+prepares the claim again, because device state is lost; an unusable checkpoint is quarantined and reported.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.common.checkpoint import Finding, RecordFile
-from plimsoll.drivers.plugin.driver import InjectedDevice, Refusal
+from plimsoll.drivers.plugin.driver import ClaimError, InjectedDevice
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import (
     CdiFault,
@@ -33,15 +32,17 @@ from plimsoll.protocols.cdi import (
 )
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
+#: Kind and name of the checkpoint file are part of its format.
 _KIND = "plimsoll-driver-hands"
-#: The class of a claim's CDI devices; the vendor is the driver.
+_FILE = "handed.json"
+#: CDI class of a claim's devices; the vendor is the driver.
 _CLASS = "claim"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedClaim:
-    """What a claim got, and the CDI file that says it (None: there is nothing to say)."""
+class PreparedClaimRecord:
+    """Prepared claim as checkpointed: its devices and CDI spec (None if nothing is injected)."""
 
     ref: ClaimRef
     devices: tuple[PreparedDevice, ...]
@@ -50,27 +51,27 @@ class PreparedClaim:
 
 
 def read_boot_id(path: Path = _BOOT_ID) -> str:
-    """What is another text after every start of the machine; empty where there is no such thing."""
+    """Return the kernel boot ID, or "" if the kernel does not expose one."""
     try:
         return path.read_text().strip()
     except (OSError, ValueError):
         return ""
 
 
-def make_claim(
-    driver: str, ref: ClaimRef, handed: Sequence[InjectedDevice], boot: str
-) -> PreparedClaim | Refusal:
-    """What containers of a claim get, as values. Pure."""
+def build_record(
+    driver: str, ref: ClaimRef, injected: Sequence[InjectedDevice], boot: str
+) -> PreparedClaimRecord | ClaimError:
+    """Build the record of a claim. Pure."""
     devices: list[PreparedDevice] = []
     cdi: list[Device] = []
-    for place, each in enumerate(handed):
+    for index, each in enumerate(injected):
         try:
             edits = _edits(each)
         except (msgspec.ValidationError, TypeError, ValueError, AttributeError) as error:
-            return Refusal(f"device {each.device!r}: {error}", "BadAnswer")
+            return ClaimError(f"device {each.device!r}: {error}", "BadAnswer")
         names: tuple[str, ...] = ()
         if edits:
-            name = f"{ref.uid}-{place}"
+            name = f"{ref.uid}-{index}"
             cdi.append(Device(name=name, edits=edits))
             names = (str(QualifiedName(driver, _CLASS, name)),)
         devices.append(
@@ -88,117 +89,120 @@ def make_claim(
     if cdi:
         draft = Spec(version="0.3.0", kind=f"{driver}/{_CLASS}", devices=tuple(cdi))
         spec = msgspec.structs.replace(draft, version=needed_version(draft))
-    return PreparedClaim(ref, tuple(devices), spec, boot)
+    return PreparedClaimRecord(ref, tuple(devices), spec, boot)
 
 
-def _edits(handed: InjectedDevice) -> Edits:
+def _edits(injected: InjectedDevice) -> Edits:
     mounts = [
         Mount(host_path=str(mount[0]), container_path=str(mount[1]), options=("rbind", "rw"))
         if isinstance(mount, tuple)
         else msgspec.convert(dict(mount), Mount)
-        for mount in handed.mounts
+        for mount in injected.mounts
     ]
     nodes = [
         DeviceNode(path=node) if isinstance(node, str) else msgspec.convert(dict(node), DeviceNode)
-        for node in handed.device_nodes
+        for node in injected.device_nodes
     ]
     return Edits(
-        env=tuple(f"{name}={value}" for name, value in handed.env.items()),
+        env=tuple(f"{name}={value}" for name, value in injected.env.items()),
         mounts=tuple(mounts),
         device_nodes=tuple(nodes),
     )
 
 
 class PreparedClaimStore:
-    """What one driver handed out. Nothing here waits for anything but the disk."""
+    """Prepared claims of one driver. Methods block on disk I/O only."""
 
-    def __init__(self, driver: str, folder: Path, cdi: Path, *, boot: str | None = None) -> None:
+    def __init__(self, driver: str, plugin_dir: Path, cdi: Path, *, boot: str | None = None) -> None:
         self._driver = driver
         self._cdi = cdi
         self._boot = read_boot_id() if boot is None else boot
         self._record = RecordFile(
-            folder / "handed.json", _KIND, folder / "quarantine", check=lambda body: _read(body)
+            plugin_dir / _FILE,
+            _KIND,
+            plugin_dir / "quarantine",
+            check=lambda body: _decode_records(body),
         )
-        self._claims: dict[str, PreparedClaim] = {}
+        self._claims: dict[str, PreparedClaimRecord] = {}
 
     @property
-    def claims(self) -> Mapping[str, PreparedClaim]:
-        """What was handed out, by UID of the claim."""
+    def claims(self) -> Mapping[str, PreparedClaimRecord]:
+        """Prepared claims by UID."""
         return dict(self._claims)
 
     def open(self) -> tuple[Finding, ...]:
-        """Read the record, and write CDI files again that should be there and are not."""
+        """Load the checkpoint and write missing CDI files."""
         loaded = self._record.load()
         self._claims = loaded.value or {}
         for claim in self._claims.values():
             if claim.boot == self._boot and not self._path(claim.ref.uid).exists():
-                self._write(claim)
+                self._write_spec_file(claim)
         return (loaded.finding,) if loaded.finding is not None else ()
 
-    def known(self, uid: str) -> PreparedClaim | Refusal | None:
-        """What a claim has already, with its file in place; None: the driver has to be asked."""
+    def get(self, uid: str) -> PreparedClaimRecord | ClaimError | None:
+        """Return a prepared claim with its CDI file in place, or None if the driver has to prepare it."""
         claim = self._claims.get(uid)
         if claim is None or claim.boot != self._boot:
             return None
-        return self._write(claim) or claim
+        return self._write_spec_file(claim) or claim
 
-    def hand(self, ref: ClaimRef, handed: Sequence[InjectedDevice]) -> PreparedClaim | Refusal:
-        """Put on record and write what a claim gets; all of it, or nothing."""
-        claim = make_claim(self._driver, ref, handed, self._boot)
-        if isinstance(claim, Refusal):
+    def add(self, ref: ClaimRef, injected: Sequence[InjectedDevice]) -> PreparedClaimRecord | ClaimError:
+        """Store a prepared claim and write its CDI file: both or neither."""
+        claim = build_record(self._driver, ref, injected, self._boot)
+        if isinstance(claim, ClaimError):
             return claim
         before = self._claims.get(ref.uid)
         if (refusal := self._save({**self._claims, ref.uid: claim})) is not None:
             return refusal
-        if (refusal := self._write(claim)) is not None:
+        if (refusal := self._write_spec_file(claim)) is not None:
             others = {uid: each for uid, each in self._claims.items() if uid != ref.uid}
             self._save(others if before is None else {**others, ref.uid: before})
             return refusal
         return claim
 
-    def take_back(self, uid: str) -> Refusal | None:
-        """Remove the file of a claim, then its entry; a claim that has neither is no mistake."""
-        fault = remove_spec(self._cdi, self._name(uid))
-        if fault is not None:
-            return Refusal(str(fault), "CdiNotRemoved")
+    def remove(self, uid: str) -> ClaimError | None:
+        """Remove the CDI file of a claim, then its record; a claim without either is not an error."""
+        error = remove_spec(self._cdi, self._file_name(uid))
+        if error is not None:
+            return ClaimError(str(error), "CdiNotRemoved")
         if uid not in self._claims:
             return None
         return self._save({each: claim for each, claim in self._claims.items() if each != uid})
 
-    def _name(self, uid: str) -> str:
+    def _file_name(self, uid: str) -> str:
         return spec_name(self._driver, _CLASS, uid) + ".json"
 
     def _path(self, uid: str) -> Path:
-        return self._cdi / self._name(uid)
+        return self._cdi / self._file_name(uid)
 
-    def _write(self, claim: PreparedClaim) -> Refusal | None:
+    def _write_spec_file(self, claim: PreparedClaimRecord) -> ClaimError | None:
         if claim.spec is None:
             return None
-        written = write_spec(self._cdi, self._name(claim.ref.uid), claim.spec)
+        written = write_spec(self._cdi, self._file_name(claim.ref.uid), claim.spec)
         if isinstance(written, CdiFault):
-            return Refusal(str(written), "CdiNotWritten")
+            return ClaimError(str(written), "CdiNotWritten")
         return None
 
-    def _save(self, claims: dict[str, PreparedClaim]) -> Refusal | None:
+    def _save(self, claims: dict[str, PreparedClaimRecord]) -> ClaimError | None:
         try:
-            self._record.save({uid: _tree(claim) for uid, claim in claims.items()})
+            self._record.save({uid: _encode_record(claim) for uid, claim in claims.items()})
         except StoreError as error:
-            return Refusal(str(error), "NotSaved")
+            return ClaimError(str(error), "NotSaved")
         self._claims = claims
         return None
 
 
-def _tree(claim: PreparedClaim) -> dict[str, Any]:
+def _encode_record(claim: PreparedClaimRecord) -> dict[str, Any]:
     return {
         "namespace": claim.ref.namespace,
         "name": claim.ref.name,
         "boot": claim.boot,
-        "devices": [_device_tree(device) for device in claim.devices],
+        "devices": [_encode_device(device) for device in claim.devices],
         "spec": msgspec.to_builtins(claim.spec),
     }
 
 
-def _device_tree(device: PreparedDevice) -> dict[str, Any]:
+def _encode_device(device: PreparedDevice) -> dict[str, Any]:
     return {
         "pool": device.pool,
         "device": device.device,
@@ -210,11 +214,11 @@ def _device_tree(device: PreparedDevice) -> dict[str, Any]:
     }
 
 
-def _read(body: Any) -> dict[str, PreparedClaim]:
-    """The claims of a record; ValueError if it is none."""
+def _decode_records(body: Any) -> dict[str, PreparedClaimRecord]:
+    """Decode the claims of a checkpoint; raises ValueError if it is malformed."""
     try:
         return {
-            uid: PreparedClaim(
+            uid: PreparedClaimRecord(
                 ref=ClaimRef(entry["namespace"], entry["name"], uid),
                 devices=msgspec.convert(entry["devices"], tuple[PreparedDevice, ...]),
                 spec=msgspec.convert(entry["spec"], Spec | None),
@@ -223,4 +227,4 @@ def _read(body: Any) -> dict[str, PreparedClaim]:
             for uid, entry in body.items()
         }
     except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
-        raise ValueError(f"no list of claims: {error}") from None
+        raise ValueError(f"malformed list of claims: {error}") from None

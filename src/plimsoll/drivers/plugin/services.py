@@ -1,8 +1,8 @@
-"""What a driver serves on its sockets: registration, claims, health (sections 1 and 2 of the node protocols).
+"""gRPC services of a DRA plugin: registration, claims and health.
 
-Owns the step between messages of any version and values. Promises: whatever a node sends is answered, for
-each claim apart; a driver that raises, or answers with something else than it should, has refused that claim
-and no other.
+Converts between messages of all supported versions and values (docs/spec/node-protocols.md, "Plugin
+registration" and "DRA plugin"). Every claim of a request gets its own result: a failure affects one claim
+only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from plimsoll.drivers.plugin.driver import DeviceHealth, Health, Refusal
+from plimsoll.drivers.plugin.driver import ClaimError, DeviceHealth, Health
 from plimsoll.protocols import rpc
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
@@ -26,47 +26,47 @@ HEALTH_VERSIONS: Mapping[str, ModuleType] = {
     "v1.DRAResourceHealth": health_v1,
     "v1alpha1.DRAResourceHealth": health_v1alpha1,
 }
-#: What a node keeps of a message about health.
-LONGEST_MESSAGE = 1024
-#: Reports come at least this often, so that a node does not take them for stale.
-HEALTH_SECONDS = 10.0
+#: Length at which the kubelet truncates a health message.
+MAX_MESSAGE_LENGTH = 1024
+#: Interval between health messages, so that the node does not consider them stale.
+HEALTH_INTERVAL_SECONDS = 10.0
 
 Devices: TypeAlias = tuple[PreparedDevice, ...]
-Prepare: TypeAlias = Callable[[Sequence[ClaimRef]], Awaitable[Mapping[str, Devices | Refusal]]]
-Unprepare: TypeAlias = Callable[[Sequence[ClaimRef]], Awaitable[Mapping[str, Refusal | None]]]
+Prepare: TypeAlias = Callable[[Sequence[ClaimRef]], Awaitable[Mapping[str, Devices | ClaimError]]]
+Unprepare: TypeAlias = Callable[[Sequence[ClaimRef]], Awaitable[Mapping[str, ClaimError | None]]]
 
 
-def read_refs(request: Any) -> tuple[ClaimRef, ...]:
-    """The claims of a call, each once."""
+def decode_refs(request: Any) -> tuple[ClaimRef, ...]:
+    """Return the claims of a request, without duplicates."""
     refs = {claim.uid: ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims}
     return tuple(refs.values())
 
 
 def handle_claims(prepare: Prepare, unprepare: Unprepare) -> list[grpc.GenericRpcHandler]:
-    """The service for claims, in all versions."""
+    """Build the handlers of the DRAPlugin service, one per version."""
 
-    def of(messages: ModuleType) -> grpc.GenericRpcHandler:
+    def make_handler(messages: ModuleType) -> grpc.GenericRpcHandler:
         async def do_prepare(request: Any, context: Any) -> Any:
-            return write_prepared(messages, await prepare(read_refs(request)))
+            return encode_prepared(messages, await prepare(decode_refs(request)))
 
         async def do_unprepare(request: Any, context: Any) -> Any:
-            return write_released(messages, await unprepare(read_refs(request)))
+            return encode_unprepared(messages, await unprepare(decode_refs(request)))
 
         methods: Any = {"NodePrepareResources": do_prepare, "NodeUnprepareResources": do_unprepare}
         return rpc.handle(messages.DESCRIPTOR, "DRAPlugin", methods)
 
-    return [of(messages) for messages in DRA_VERSIONS.values()]
+    return [make_handler(messages) for messages in DRA_VERSIONS.values()]
 
 
-def write_prepared(messages: ModuleType, answers: Mapping[str, Devices | Refusal]) -> Any:
-    """An answer to NodePrepareResources."""
+def encode_prepared(messages: ModuleType, answers: Mapping[str, Devices | ClaimError]) -> Any:
+    """Encode a NodePrepareResourcesResponse."""
     message = messages.NodePrepareResourcesResponse()
     with_share = "share_id" in messages.Device.DESCRIPTOR.fields_by_name
     for uid, answer in answers.items():
         entry = message.claims[uid]
         entry.SetInParent()
-        if isinstance(answer, Refusal):
-            entry.error = clean(answer.message) or answer.code
+        if isinstance(answer, ClaimError):
+            entry.error = to_valid_utf8(answer.message) or answer.code
             continue
         for device in answer:
             written = entry.devices.add(
@@ -80,26 +80,26 @@ def write_prepared(messages: ModuleType, answers: Mapping[str, Devices | Refusal
     return message
 
 
-def write_released(messages: ModuleType, answers: Mapping[str, Refusal | None]) -> Any:
-    """An answer to NodeUnprepareResources."""
+def encode_unprepared(messages: ModuleType, answers: Mapping[str, ClaimError | None]) -> Any:
+    """Encode a NodeUnprepareResourcesResponse."""
     message = messages.NodeUnprepareResourcesResponse()
     for uid, refusal in answers.items():
         message.claims[uid].SetInParent()
         if refusal is not None:
-            message.claims[uid].error = clean(refusal.message) or refusal.code
+            message.claims[uid].error = to_valid_utf8(refusal.message) or refusal.code
     return message
 
 
 def handle_registration(
-    info: Callable[[], Mapping[str, Any]], notified: Callable[[bool, str], None]
+    info: Callable[[], Mapping[str, Any]], on_status: Callable[[bool, str], None]
 ) -> grpc.GenericRpcHandler:
-    """The service by which a node finds the driver."""
+    """Build the handler of the plugin registration service."""
 
     async def get_info(request: Any, context: Any) -> Any:
         return registration.PluginInfo(**info())
 
     async def notify(request: Any, context: Any) -> Any:
-        notified(request.plugin_registered, request.error)
+        on_status(request.plugin_registered, request.error)
         if not request.plugin_registered:
             await context.abort(grpc.StatusCode.UNKNOWN, f"failed registration process: {request.error}")
         return registration.RegistrationStatusResponse()
@@ -109,28 +109,28 @@ def handle_registration(
 
 
 class HealthStreams:
-    """Streams of health: each begins with all there is, and goes on when that changes and every so often."""
+    """DRAResourceHealth streams: each sends the health of all devices at once, on change and periodically."""
 
     def __init__(
         self,
         report: Callable[[], Sequence[DeviceHealth] | None],
         *,
-        every: float = HEALTH_SECONDS,
+        interval: float = HEALTH_INTERVAL_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`report` gives all devices; None if it cannot say now: then nothing is said."""
+        """`report` returns the health of all devices; nothing is sent while it returns None."""
         self._report = report
-        self._every = every
+        self._interval = interval
         self._clock = clock
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._closed = False
-        #: How many nodes are listening.
+        #: Number of open streams.
         self.open = 0
 
-    def tell(self) -> None:
-        """There is something new."""
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+    def notify(self) -> None:
+        """Send the current health on all streams."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def reopen(self) -> None:
         self._closed = False
@@ -138,11 +138,11 @@ class HealthStreams:
     def close(self) -> None:
         """End all streams."""
         self._closed = True
-        self.tell()
+        self.notify()
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
-        def of(messages: ModuleType) -> grpc.GenericRpcHandler:
-            # gRPC knows a stream by its being a generator, not by what it returns.
+        def make_handler(messages: ModuleType) -> grpc.GenericRpcHandler:
+            # gRPC recognizes streaming methods by their being generators, not by their return value.
             async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
                 async with aclosing(self._watch(messages)) as reports:
                     async for report in reports:
@@ -150,18 +150,18 @@ class HealthStreams:
 
             return rpc.handle(messages.DESCRIPTOR, "DRAResourceHealth", {"NodeWatchResources": watch})
 
-        return [of(messages) for messages in HEALTH_VERSIONS.values()]
+        return [make_handler(messages) for messages in HEALTH_VERSIONS.values()]
 
     async def _watch(self, messages: ModuleType) -> AsyncGenerator[Any, None]:
         self.open += 1
         try:
             while not self._closed:
-                news = self._news
+                changed = self._changed
                 if (devices := self._report()) is not None:
-                    yield write_health(messages, devices, int(self._clock()))
+                    yield encode_health(messages, devices, int(self._clock()))
                 try:
-                    async with asyncio.timeout(self._every):
-                        await news.wait()
+                    async with asyncio.timeout(self._interval):
+                        await changed.wait()
                 except TimeoutError:
                     pass
         finally:
@@ -171,8 +171,8 @@ class HealthStreams:
 _HEALTH = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}
 
 
-def write_health(messages: ModuleType, devices: Iterable[DeviceHealth], now: int) -> Any:
-    """A report about devices."""
+def encode_health(messages: ModuleType, devices: Iterable[DeviceHealth], now: int) -> Any:
+    """Encode a NodeWatchResourcesResponse."""
     message = messages.NodeWatchResourcesResponse()
     for device in devices:
         message.devices.add(
@@ -180,11 +180,11 @@ def write_health(messages: ModuleType, devices: Iterable[DeviceHealth], now: int
             health=_HEALTH.get(device.health, 0),
             last_updated_time=now,
             health_check_timeout_seconds=max(0, int(device.timeout)),
-            message=clean(device.message)[:LONGEST_MESSAGE],
+            message=to_valid_utf8(device.message)[:MAX_MESSAGE_LENGTH],
         )
     return message
 
 
-def clean(text: str) -> str:
-    """A text that can go over the wire: no halves of characters."""
+def to_valid_utf8(text: str) -> str:
+    """Replace lone surrogates, which protobuf cannot encode."""
     return str(text).encode(errors="replace").decode()

@@ -1,9 +1,8 @@
-"""ResourceSlices kept as a driver wants them.
+"""Publisher that keeps the ResourceSlices of one driver on one node in sync with its pools.
 
-Owns `Publisher`: follows the slices of one driver on one node and brings them in line, pool by pool, with
-what `slices.py` says. Promises: while the API is away, or refuses, it goes on trying with longer and longer
-waits; what others alter or delete is restored, at once the first time and less and less often against someone
-who keeps doing it; a pool that cannot be published does not hold up another one.
+`SlicePublisher` watches the slices and applies the plans of `slices.py`, pool by pool. Guarantees: failed
+writes are retried with backoff; slices that others change or delete are restored, immediately at first and
+with increasing delays if it keeps happening; an invalid pool does not block the others.
 """
 
 from __future__ import annotations
@@ -21,41 +20,41 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.client.informer import Handler, Informer
 from plimsoll.client.retries import Backoff
-from plimsoll.drivers.plugin.driver import Pool
+from plimsoll.drivers.plugin.driver import DevicePool
 from plimsoll.drivers.plugin.slices import (
-    Plan,
-    PoolFault,
-    Seen,
+    DesiredSlice,
+    ExistingSlice,
+    PoolError,
+    SlicePlan,
     Tree,
-    Wanted,
-    cut,
-    dropped,
+    build_slices,
+    decode_slice,
+    find_dropped_gates,
+    format_name_prefix,
     has_annotations,
-    keep_times,
-    name_prefix,
-    plan,
-    same,
-    see,
-    see_tree,
+    is_same_content,
+    keep_taint_times,
+    parse_slice,
+    plan_slices,
 )
 from plimsoll.errors import ApiError, InputError
 
 _log = logging.getLogger("plimsoll.driver")
 
-#: How long what was written is believed without being seen: if it was deleted before anybody saw it, nobody
-#: will ever tell.
-BELIEVED_SECONDS = 60.0
-#: The wait before a change of others is looked at, so that the rest of it is there too.
-#: DIFF: the Go helper waits for 30 seconds, in which a node whose kubelet was just started has no devices:
+#: Time for which own writes are trusted before the watch delivers them: a slice that was deleted before it
+#: was seen causes no event.
+MUTATION_TTL_SECONDS = 60.0
+#: Delay before a foreign change is handled, so that related changes are handled together. DIFF: the Go helper
+#: waits for 30 seconds, during which a node whose kubelet was just started has no devices:
 #: test_altered_and_deleted_slices_are_restored.
 SETTLE_SECONDS = 0.1
-#: Restoring slices that somebody else keeps altering: at most so rarely, and forgiven after so long.
-_SELDOM, _FORGIVEN = 30.0, 300.0
+#: Longest delay before slices are restored that others keep changing, and time after which it is reset.
+_MAX_RESTORE_DELAY, _RESTORE_RESET_SECONDS = 30.0, 300.0
 
 
 @dataclass
-class PublishCounters:
-    """What was written so far."""
+class SliceCounters:
+    """Numbers of writes and failures."""
 
     created: int = 0
     updated: int = 0
@@ -65,35 +64,35 @@ class PublishCounters:
 
 @dataclass
 class _PoolState:
-    """What is known about the writing of one pool. `due`: when to look at it, None: not before it changes."""
+    """Sync state of one pool. `due` is the time of the next sync, None: not before a change."""
 
-    wanted: tuple[Wanted, ...] = ()
+    desired: tuple[DesiredSlice, ...] = ()
     due: float | None = 0.0
     failures: int = 0
-    in_line: bool = False
+    synced: bool = False
     problem: str = ""
-    #: What is wrong with the pool as the driver gave it last; until it is mended the one before counts.
-    fault: str = ""
+    #: Error in the pool as last set by the driver; the previous valid one stays in effect.
+    error: str = ""
     restored: int = 0
     restored_at: float = 0.0
-    #: Contents of which the server keeps something else, by index.
-    taken: dict[int, tuple[Tree, Tree]] = field(default_factory=dict)
-    #: Annotations that the server does not keep, by index.
-    unkept: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    #: Contents that the server stores differently, by index.
+    altered: dict[int, tuple[Tree, Tree]] = field(default_factory=dict)
+    #: Annotations that the server does not store, by index.
+    dropped_annotations: dict[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A slice after a write of ours, until it is seen. No slice: it was deleted."""
+    """Slice after a write of our own, until the watch delivers it. `slice` is None if it was deleted."""
 
-    slice: Seen | None
+    slice: ExistingSlice | None
     uid: str
     version: int
     at: float
 
 
-class Publisher:
-    """The slices of a driver on a node; `run` keeps them, `want` says what they should be."""
+class SlicePublisher:
+    """Keeps the slices of a driver on a node: `set_pools` sets the desired state, `run` reconciles it."""
 
     def __init__(
         self,
@@ -104,111 +103,113 @@ class Publisher:
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
         settle: float = SETTLE_SECONDS,
-        believed: float = BELIEVED_SECONDS,
-        counters: PublishCounters | None = None,
+        mutation_ttl: float = MUTATION_TTL_SECONDS,
+        counters: SliceCounters | None = None,
     ) -> None:
-        self.counters = counters or PublishCounters()
+        self.counters = counters or SliceCounters()
         self._client = client
         self._driver = driver
         self._node = node
         self._clock = clock
         self._backoff = backoff or Backoff(first=0.25, most=30.0)
         self._settle = settle
-        self._believed = believed
-        self._dice = Random()
+        self._mutation_ttl = mutation_ttl
+        self._random = Random()
         self._pools: dict[str, _PoolState] = {}
-        self._mine: dict[str, _Written] = {}
+        self._written: dict[str, _Written] = {}
         self._owner = ""
         self._wake = asyncio.Event()
-        self._told = False
+        self._has_pools = False
         self._informer = Informer(
             client,
             RESOURCE_SLICES,
-            see,
+            decode_slice,
             fields=f"spec.driver={driver},spec.nodeName={node}",
             backoff=Backoff(first=0.2, most=10.0),
         )
-        self._informer.add_handler(_Changes(self._heard))
+        self._informer.add_handler(_SliceEventHandler(self._on_slice_event))
 
-    # -- looking
+    # -- state
 
     @property
     def published(self) -> bool:
-        """Whether all that is wanted is there, as far as is known."""
-        return self._told and all(state.in_line and not state.fault for state in self._pools.values())
+        """True if all existing slices are as desired, as far as known."""
+        return self._has_pools and all(state.synced and not state.error for state in self._pools.values())
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why something is not published, or not as wanted."""
+        """Reasons why pools are not published as desired."""
         states = [state for _, state in sorted(self._pools.items())]
-        found = [text for state in states for text in (state.fault, state.problem) if text]
+        found = [text for state in states for text in (state.error, state.problem) if text]
         if self._informer.error is not None:
-            found.append(f"ResourceSlices are not read: {self._informer.error}")
+            found.append(f"reading ResourceSlices failed: {self._informer.error}")
         return tuple(found)
 
-    def slices(self) -> tuple[Seen, ...]:
-        """The slices there are, as far as is known."""
-        return overlay(self._informer.items(), self._mine, self._clock() - self._believed)
+    def slices(self) -> tuple[ExistingSlice, ...]:
+        """Return the existing slices, including own writes that the watch has not delivered yet."""
+        return merge_written(self._informer.items(), self._written, self._clock() - self._mutation_ttl)
 
-    # -- telling
+    # -- updates
 
-    def want(self, pools: Iterable[Pool]) -> tuple[PoolFault, ...]:
-        """From now on these pools, and no others; what cannot be published."""
-        faults: list[PoolFault] = []
-        given: dict[str, Pool] = {}
+    def set_pools(self, pools: Iterable[DevicePool]) -> tuple[PoolError, ...]:
+        """Replace the desired pools; return those that are invalid."""
+        errors: list[PoolError] = []
+        given: dict[str, DevicePool] = {}
         for pool in pools:
             if pool.name in given:
-                faults.append(PoolFault("pool", pool.name))
+                errors.append(PoolError("pool", pool.name))
             given.setdefault(pool.name, pool)
-        self._told = True  # not before: what nobody spoke of is deleted
+        self._has_pools = True  # until then unknown pools must not be deleted
         for name in {*self._pools, *(slice_.pool for slice_ in self._informer.items())} - set(given):
-            self._again(name, ())
+            self._set_desired(name, ())
         for name, pool in given.items():
-            parts = cut(pool)
-            if isinstance(parts, PoolFault):
-                faults.append(parts)
-                # DIFF: the Go helper stops keeping all pools while one is wrong:
-                # test_a_malformed_pool_holds_up_no_other.
-                self._pools.setdefault(name, _PoolState(due=None)).fault = str(parts)
+            parts = build_slices(pool)
+            if isinstance(parts, PoolError):
+                errors.append(parts)
+                # DIFF: the Go helper stops syncing all pools while one is invalid:
+                # test_a_malformed_pool_does_not_block_others.
+                self._pools.setdefault(name, _PoolState(due=None)).error = str(parts)
                 continue
-            self._again(name, parts)
+            self._set_desired(name, parts)
         self._wake.set()
-        return tuple(faults)
+        return tuple(errors)
 
-    def _again(self, name: str, wanted: tuple[Wanted, ...]) -> None:
+    def _set_desired(self, name: str, desired: tuple[DesiredSlice, ...]) -> None:
         state = self._pools.setdefault(name, _PoolState())
-        if state.wanted != wanted:
-            state.in_line = False
-        state.wanted, state.fault = wanted, ""
-        state.taken = {index: pair for index, pair in state.taken.items() if pair[0] in _contents(wanted)}
+        if state.desired != desired:
+            state.synced = False
+        state.desired, state.error = desired, ""
+        state.altered = {
+            index: pair for index, pair in state.altered.items() if pair[0] in _list_contents(desired)
+        }
         state.due, state.failures = self._clock(), 0
 
-    # -- keeping
+    # -- reconciling
 
     async def run(self) -> None:
-        """Keep the slices until cancelled."""
+        """Reconcile until cancelled."""
         following = asyncio.create_task(self._informer.run(), name=f"slices of {self._driver}")
         try:
             await self._informer.synced()
             while True:
-                await self._pause()
+                await self._wait_until_due()
                 for name in self._due():
-                    await self._bring_in_line(name)
+                    await self._sync_pool(name)
         finally:
             following.cancel()
             with suppress(asyncio.CancelledError, InputError):
                 await following
 
     async def withdraw(self, timeout: float = 10.0) -> str:
-        """Delete all slices of the driver on this node; why that did not work, if it did not."""
+        """Delete all slices of the driver on this node; return "" or the reason for failure."""
         fields = f"spec.driver={self._driver},spec.nodeName={self._node}"
         try:
             async with asyncio.timeout(timeout):
                 listing = await self._client.list(RESOURCE_SLICES, fields=fields)
                 for raw in listing.items:
-                    await self._delete(see(raw))
+                    await self._delete(decode_slice(raw))
         except TimeoutError:
-            return "the API server did not answer in time"
+            return "timed out waiting for the API server"
         except InputError as error:
             return str(error)
         return ""
@@ -219,12 +220,12 @@ class Publisher:
             name for name, state in self._pools.items() if state.due is not None and state.due <= now
         )
 
-    async def _pause(self) -> None:
-        """Until there is something to do."""
+    async def _wait_until_due(self) -> None:
+        """Wait until a pool is due for a sync."""
         while not self._due():
             self._wake.clear()
             times = [state.due for state in self._pools.values() if state.due is not None]
-            times += [written.at + self._believed + 0.1 for written in self._mine.values()]
+            times += [written.at + self._mutation_ttl + 0.1 for written in self._written.values()]
             wait = min(times, default=None)
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if wait is None else max(0.0, wait - self._clock())):
@@ -232,23 +233,23 @@ class Publisher:
             self._expire()
 
     def _expire(self) -> None:
-        """Look again at pools with slices that were written and never seen."""
-        limit = self._clock() - self._believed
-        for name, written in list(self._mine.items()):
+        """Sync pools again whose written slices were never seen by the watch."""
+        limit = self._clock() - self._mutation_ttl
+        for name, written in list(self._written.items()):
             if written.at < limit:
-                del self._mine[name]
+                del self._written[name]
                 state = self._pools.get(written.slice.pool) if written.slice is not None else None
                 if state is not None and state.due is None:
                     state.due = self._clock()
 
-    def _heard(self, slice_: Seen, *, gone: bool = False) -> None:
-        """Somebody wrote a slice: we ourselves, most of the time."""
-        written = self._mine.get(slice_.name)
+    def _on_slice_event(self, slice_: ExistingSlice, *, gone: bool = False) -> None:
+        """Schedule a sync after a slice changed, usually by our own write."""
+        written = self._written.get(slice_.name)
         if written is not None and written.uid == slice_.uid:
-            seen = written.slice is not None and written.version <= slice_.version
-            if gone or seen:
-                del self._mine[slice_.name]
-        if not self._told:
+            existing = written.slice is not None and written.version <= slice_.version
+            if gone or existing:
+                del self._written[slice_.name]
+        if not self._has_pools:
             return
         state = self._pools.setdefault(slice_.pool, _PoolState(due=None))
         if state.due is None and not state.failures:
@@ -256,46 +257,58 @@ class Publisher:
             self._wake.set()
 
     def _penalty(self, state: _PoolState) -> float:
-        if self._clock() - state.restored_at > _FORGIVEN:
+        if self._clock() - state.restored_at > _RESTORE_RESET_SECONDS:
             state.restored = 0
-        return 0.0 if state.restored < 3 else min(_SELDOM, 0.25 * 2.0 ** (state.restored - 3))
+        return 0.0 if state.restored < 3 else min(_MAX_RESTORE_DELAY, 0.25 * 2.0 ** (state.restored - 3))
 
-    async def _bring_in_line(self, name: str) -> None:
+    async def _sync_pool(self, name: str) -> None:
         state = self._pools[name]
         state.due = None
-        if state.fault and not state.wanted:
-            return  # it is not known what should be there
-        wanted, before = state.wanted, state.in_line
+        if state.error and not state.desired:
+            return  # the desired state is unknown
+        desired, before = state.desired, state.synced
         try:
-            todo = await self._plan(name, state)
-            if todo:
-                _log.debug("%s: pool %s: %s", self._driver, name, _summary(todo))
-                await self._carry_out(name, state, todo)
+            plan = await self._plan(name, state)
+            if plan:
+                _log.debug("%s: pool %s: %s", self._driver, name, _summary(plan))
+                await self._apply_plan(name, state, plan)
         except InputError as error:
-            self._failed(name, state, error)
+            self._on_failure(name, state, error)
             return
-        if state.wanted is not wanted:
-            return  # it is due again
-        if not wanted:
+        if state.desired is not desired:
+            return  # changed meanwhile: it is due again
+        if not desired:
             del self._pools[name]
             return
-        if todo and before:
+        if plan and before:
             state.restored, state.restored_at = state.restored + 1, self._clock()
             _log.warning(
-                "%s: slices of pool %s were altered by others: %s", self._driver, name, _summary(todo)
+                "%s: slices of pool %s were changed by another client: %s", self._driver, name, _summary(plan)
             )
-        state.in_line, state.failures = True, 0
-        state.problem = _lost(name, state)
+        state.synced, state.failures = True, 0
+        state.problem = _describe_dropped_fields(name, state)
 
-    async def _plan(self, name: str, state: _PoolState) -> Plan:
-        seen = [slice_ for slice_ in self.slices() if slice_.pool == name]
-        todo = plan(state.wanted, seen, owner=self._owner, taken=state.taken, unkept=state.unkept)
-        if todo.create or todo.update or (state.wanted and not self._owner):
-            # DIFF: the Go helper asks once, and when the Node is made anew (another UID), what it publishes
-            # is collected as garbage for ever: test_a_node_made_anew_owns_the_slices.
+    async def _plan(self, name: str, state: _PoolState) -> SlicePlan:
+        existing = [slice_ for slice_ in self.slices() if slice_.pool == name]
+        plan = plan_slices(
+            state.desired,
+            existing,
+            owner=self._owner,
+            altered=state.altered,
+            dropped_annotations=state.dropped_annotations,
+        )
+        if plan.create or plan.update or (state.desired and not self._owner):
+            # DIFF: the Go helper reads the Node once; when it is created again with another UID, all slices
+            # are garbage-collected from then on: test_a_recreated_node_owns_the_slices.
             self._owner = await self._read_owner()
-            todo = plan(state.wanted, seen, owner=self._owner, taken=state.taken, unkept=state.unkept)
-        return todo
+            plan = plan_slices(
+                state.desired,
+                existing,
+                owner=self._owner,
+                altered=state.altered,
+                dropped_annotations=state.dropped_annotations,
+            )
+        return plan
 
     async def _read_owner(self) -> str:
         try:
@@ -308,18 +321,18 @@ class Publisher:
             raise InputError(f'retrieve node "{self._node}": it has no UID')
         return uid
 
-    async def _carry_out(self, name: str, state: _PoolState, todo: Plan) -> None:
-        pool = {"name": name, "generation": todo.generation, "resourceSliceCount": todo.count}
-        for slice_ in todo.delete:
+    async def _apply_plan(self, name: str, state: _PoolState, plan: SlicePlan) -> None:
+        pool = {"name": name, "generation": plan.generation, "resourceSliceCount": plan.count}
+        for slice_ in plan.delete:
             await self._delete(slice_)
-        for slice_, wanted in todo.update:
-            content = keep_times(wanted.content, slice_.content)
+        for slice_, desired in plan.update:
+            content = keep_taint_times(desired.content, slice_.content)
             tree = {
                 **slice_.tree,
                 "metadata": {
                     **slice_.tree["metadata"],
                     "ownerReferences": [self._owner_reference()],
-                    **_annotations({**slice_.annotations, **wanted.annotations}),
+                    **_annotations_member({**slice_.annotations, **desired.annotations}),
                 },
                 "spec": self._spec(pool, content),
             }
@@ -327,27 +340,27 @@ class Publisher:
                 answer = await self._client.update(RESOURCE_SLICES, tree)
             except ApiError as error:
                 if error.code == 404:
-                    self._mine[slice_.name] = _Written(None, slice_.uid, 0, self._clock())
+                    self._written[slice_.name] = _Written(None, slice_.uid, 0, self._clock())
                 raise InputError(f"update resource slice: {error}") from None
             self.counters.updated += 1
-            self._stored(state, wanted, content, answer)
-        for wanted in todo.create:
+            self._record_stored(state, desired, content, answer)
+        for desired in plan.create:
             tree = {
                 "apiVersion": RESOURCE_SLICES.api_version,
                 "kind": RESOURCE_SLICES.kind,
                 "metadata": {
-                    "generateName": name_prefix(wanted.index, todo.count, self._driver, self._node),
+                    "generateName": format_name_prefix(desired.index, plan.count, self._driver, self._node),
                     "ownerReferences": [self._owner_reference()],
-                    **_annotations(wanted.annotations),
+                    **_annotations_member(desired.annotations),
                 },
-                "spec": self._spec(pool, wanted.content),
+                "spec": self._spec(pool, desired.content),
             }
             try:
                 answer = await self._client.create(RESOURCE_SLICES, tree)
             except ApiError as error:
                 raise InputError(f"create resource slice: {error}") from None
             self.counters.created += 1
-            self._stored(state, wanted, wanted.content, answer)
+            self._record_stored(state, desired, desired.content, answer)
 
     def _spec(self, pool: Mapping[str, Any], content: Mapping[str, Any]) -> Tree:
         return {"driver": self._driver, "pool": pool, "nodeName": self._node, **content}
@@ -361,43 +374,48 @@ class Publisher:
             "controller": True,
         }
 
-    async def _delete(self, slice_: Seen) -> None:
+    async def _delete(self, slice_: ExistingSlice) -> None:
         try:
             await self._client.delete(
-                RESOURCE_SLICES, slice_.name, uid=slice_.uid or None, revision=slice_.revision or None
+                RESOURCE_SLICES,
+                slice_.name,
+                uid=slice_.uid or None,
+                revision=slice_.resource_version or None,
             )
             self.counters.deleted += 1
         except ApiError as error:
             if error.code != 404:
                 raise InputError(f"delete resource slice: {error}") from None
-        self._mine[slice_.name] = _Written(None, slice_.uid, 0, self._clock())
+        self._written[slice_.name] = _Written(None, slice_.uid, 0, self._clock())
 
-    def _stored(self, state: _PoolState, wanted: Wanted, sent: Tree, answer: Tree) -> None:
-        """Remember what the server made of a slice."""
-        kept = see_tree(answer)
-        self._mine[kept.name] = _Written(kept, kept.uid, kept.version, self._clock())
-        if has_annotations(kept, wanted.annotations):
-            state.unkept.pop(wanted.index, None)
+    def _record_stored(self, state: _PoolState, desired: DesiredSlice, sent: Tree, answer: Tree) -> None:
+        """Remember how the server stored a slice."""
+        kept = parse_slice(answer)
+        self._written[kept.name] = _Written(kept, kept.uid, kept.version, self._clock())
+        if has_annotations(kept, desired.annotations):
+            state.dropped_annotations.pop(desired.index, None)
         else:
-            state.unkept[wanted.index] = wanted.annotations
-        if same(sent, kept.content):
-            state.taken.pop(wanted.index, None)
+            state.dropped_annotations[desired.index] = desired.annotations
+        if is_same_content(sent, kept.content):
+            state.altered.pop(desired.index, None)
         else:
-            state.taken[wanted.index] = (wanted.content, kept.content)
+            state.altered[desired.index] = (desired.content, kept.content)
 
-    def _failed(self, name: str, state: _PoolState, error: InputError) -> None:
+    def _on_failure(self, name: str, state: _PoolState, error: InputError) -> None:
         self.counters.failures += 1
         state.failures += 1
-        state.in_line = False
+        state.synced = False
         state.problem = f'pool "{name}": {error}'
-        wait = self._backoff.delay(state.failures, self._dice)
+        wait = self._backoff.delay(state.failures, self._random)
         if state.due is None:
             state.due = self._clock() + wait
-        _log.warning("%s: %s; trying again in %.1f s", self._driver, state.problem, wait)
+        _log.warning("%s: %s; retrying in %.1f s", self._driver, state.problem, wait)
 
 
-def overlay(items: Iterable[Seen], mine: Mapping[str, _Written], since: float) -> tuple[Seen, ...]:
-    """What there is: what was seen, corrected by what was written after it and not before `since`."""
+def merge_written(
+    items: Iterable[ExistingSlice], mine: Mapping[str, _Written], since: float
+) -> tuple[ExistingSlice, ...]:
+    """Merge watched slices with newer own writes that are not older than `since`."""
     found = {slice_.name: slice_ for slice_ in items}
     for name, written in mine.items():
         if written.at < since:
@@ -411,18 +429,18 @@ def overlay(items: Iterable[Seen], mine: Mapping[str, _Written], since: float) -
     return tuple(found.values())
 
 
-def _annotations(wanted: Mapping[str, str]) -> Tree:
-    return {"annotations": dict(wanted)} if wanted else {}
+def _annotations_member(desired: Mapping[str, str]) -> Tree:
+    return {"annotations": dict(desired)} if desired else {}
 
 
-def _contents(wanted: Iterable[Wanted]) -> list[Tree]:
-    return [each.content for each in wanted]
+def _list_contents(desired: Iterable[DesiredSlice]) -> list[Tree]:
+    return [each.content for each in desired]
 
 
-def _lost(name: str, state: _PoolState) -> str:
+def _describe_dropped_fields(name: str, state: _PoolState) -> str:
     texts = []
-    for index, (sent, kept) in sorted(state.taken.items()):
-        gates = " ".join(dropped(sent, kept)) or "unknown"
+    for index, (sent, kept) in sorted(state.altered.items()):
+        gates = " ".join(find_dropped_gates(sent, kept)) or "unknown"
         texts.append(
             f'pool "{name}", slice #{index}: some fields were dropped by the apiserver,'
             f" probably because these features are disabled: {gates}"
@@ -430,24 +448,24 @@ def _lost(name: str, state: _PoolState) -> str:
     return "; ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
 
 
-def _summary(todo: Plan) -> str:
+def _summary(plan: SlicePlan) -> str:
     return (
-        f"{len(todo.create)} to create, {len(todo.update)} to update, {len(todo.delete)} to delete,"
-        f" generation {todo.generation}"
+        f"{len(plan.create)} to create, {len(plan.update)} to update, {len(plan.delete)} to delete,"
+        f" generation {plan.generation}"
     )
 
 
-class _Changes(Handler[Seen]):
-    """Which slices somebody wrote."""
+class _SliceEventHandler(Handler[ExistingSlice]):
+    """Informer handler that forwards slice events."""
 
     def __init__(self, heard: Callable[..., None]) -> None:
-        self._heard = heard
+        self._on_slice_event = heard
 
-    def on_added(self, new: Seen) -> None:
-        self._heard(new)
+    def on_added(self, new: ExistingSlice) -> None:
+        self._on_slice_event(new)
 
-    def on_changed(self, old: Seen, new: Seen) -> None:
-        self._heard(new)
+    def on_changed(self, old: ExistingSlice, new: ExistingSlice) -> None:
+        self._on_slice_event(new)
 
-    def on_removed(self, old: Seen) -> None:
-        self._heard(old, gone=True)
+    def on_removed(self, old: ExistingSlice) -> None:
+        self._on_slice_event(old, gone=True)

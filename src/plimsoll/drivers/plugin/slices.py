@@ -1,9 +1,9 @@
-"""ResourceSlices as they should be: cut from pools, compared with what is there, and what mends them.
+"""Desired ResourceSlices of a pool, and the changes that lead to them. Pure.
 
-Owns `cut`, which makes slices of a pool, and `plan`, which says what to write and what to delete. Pure.
-Promises: slices that are as wanted are not written; when more than one must be, all get a new generation, so
-that nobody takes a pool half old and half new for the whole; names say the place of a slice in its pool, so
-that a later run, or another program that names them alike, finds them again.
+`build_slices` splits a pool into slices; `plan_slices` compares them with the existing ones. Guarantees:
+slices with the desired content are not written; if more than one must be written, all get a new generation,
+so that readers never mix old and new slices; names encode the index of a slice in its pool, so that a later
+process, or the Go helper, recognizes them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, TypeAlias
 from plimsoll.api import codec
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device
-from plimsoll.drivers.plugin.driver import Pool
+from plimsoll.drivers.plugin.driver import DevicePool
 from plimsoll.errors import DecodeError, QuantityError
 
-#: What the API takes in one slice: devices, devices if one has taints, counters or lists, counter sets.
-MOST_DEVICES, MOST_WITH_EXTRAS, MOST_COUNTER_SETS = 128, 64, 8
-#: Hex digits of a slice's place in its pool, at least.
+#: Limits of the API for one slice: devices, devices if one has taints, counters or lists, and counter sets.
+MAX_DEVICES, MAX_DEVICES_WITH_EXTRAS, MAX_COUNTER_SETS = 128, 64, 8
+#: Minimum number of hex digits of a slice's index in its name.
 _INDEX_DIGITS = 5
 _NAME = re.compile(r"([0-9a-f]+)-")
-_LONGEST_PREFIX = 240
+_MAX_PREFIX_LENGTH = 240
 
 Tree: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class PoolFault:
-    """Why a pool cannot be published as it is."""
+class PoolError:
+    """Reason why a pool cannot be published."""
 
     kind: str
     pool: str
@@ -41,10 +41,10 @@ class PoolFault:
     detail: str = ""
 
     def __str__(self) -> str:
-        return _TEXTS[self.kind].format(self)
+        return _MESSAGES[self.kind].format(self)
 
 
-_TEXTS = {
+_MESSAGES = {
     "pool": 'found duplicate pool "{0.pool}"',
     "device": 'found duplicate device "{0.device}" in pool "{0.pool}"',
     "counter set": 'found duplicate counter set "{0.counter_set}" in pool "{0.pool}"',
@@ -57,8 +57,8 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A slice that should be there: `content` is what its spec says of devices or counters."""
+class DesiredSlice:
+    """Desired slice: `content` is the part of its spec that describes devices or counters."""
 
     index: int
     content: Tree
@@ -66,12 +66,12 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A slice that is there."""
+class ExistingSlice:
+    """Slice that exists in the API."""
 
     name: str
     uid: str
-    revision: str
+    resource_version: str
     pool: str
     generation: int
     count: int
@@ -82,53 +82,53 @@ class Seen:
 
     @property
     def version(self) -> int:
-        """The revision as a number; larger is later."""
-        text = self.revision
+        """Resource version as a number, 0 if it is not one."""
+        text = self.resource_version
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
-# -- what is wanted
+# -- desired slices
 
 
-def cut(pool: Pool) -> tuple[Wanted, ...] | PoolFault:
-    """The slices of a pool, counters first; what is wrong with it if it cannot be published."""
+def build_slices(pool: DevicePool) -> tuple[DesiredSlice, ...] | PoolError:
+    """Split a pool into slices, counter sets first; return the error if the pool is invalid."""
     try:
-        devices = [_plain(device) for device in pool.devices]
-        counters = [_plain(counter_set) for counter_set in pool.counters]
-        most = max(1, min(int(pool.per_slice), MOST_DEVICES))
+        devices = [_to_tree(device) for device in pool.devices]
+        counters = [_to_tree(counter_set) for counter_set in pool.counters]
+        most = max(1, min(int(pool.per_slice), MAX_DEVICES))
     except (DecodeError, TypeError, ValueError) as error:
-        return PoolFault("malformed", pool.name, detail=str(error))
-    if (fault := _check(pool.name, devices, counters)) is not None:
-        return fault
+        return PoolError("malformed", pool.name, detail=str(error))
+    if (invalid := _validate_pool(pool.name, devices, counters)) is not None:
+        return invalid
     parts: list[Tree] = [
-        {"sharedCounters": counters[start : start + MOST_COUNTER_SETS]}
-        for start in range(0, len(counters), MOST_COUNTER_SETS)
+        {"sharedCounters": counters[start : start + MAX_COUNTER_SETS]}
+        for start in range(0, len(counters), MAX_COUNTER_SETS)
     ]
-    parts += [{"devices": part} for part in _chunks(devices, most)]
+    parts += [{"devices": part} for part in _split_devices(devices, most)]
     return tuple(
-        Wanted(index, content, {} if index else dict(pool.annotations))
+        DesiredSlice(index, content, {} if index else dict(pool.annotations))
         for index, content in enumerate(parts or [{"devices": []}])
     )
 
 
-def _plain(given: Mapping[str, Any] | Device) -> Tree:
-    """A device or counter set as a plain tree of its own; DecodeError if it is none."""
+def _to_tree(given: Mapping[str, Any] | Device) -> Tree:
+    """Convert a device or counter set to a JSON object; raises DecodeError if it is none."""
     try:
         tree = codec.to_tree(given)
     except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError) as error:
-        raise DecodeError(f"a device or counter set that is no JSON: {error}") from None
+        raise DecodeError(f"a device or counter set that is not valid JSON: {error}") from None
     if not isinstance(tree, dict) or not isinstance(tree.get("name"), str):
         raise DecodeError("a device or counter set without a name")
     return tree
 
 
-def _chunks(devices: Sequence[Tree], most: int) -> list[list[Tree]]:
-    """Devices in order, as many in each slice as the API takes."""
+def _split_devices(devices: Sequence[Tree], most: int) -> list[list[Tree]]:
+    """Distribute devices over slices, in order, within the limits of the API."""
     chunks: list[list[Tree]] = []
     extras = False
     for device in devices:
         special = has_extras(device)
-        room = min(most, MOST_WITH_EXTRAS) if extras or special else most
+        room = min(most, MAX_DEVICES_WITH_EXTRAS) if extras or special else most
         if not chunks or len(chunks[-1]) >= room:
             chunks.append([])
             extras = False
@@ -138,7 +138,7 @@ def _chunks(devices: Sequence[Tree], most: int) -> list[list[Tree]]:
 
 
 def has_extras(device: Mapping[str, Any]) -> bool:
-    """Whether fewer devices fit in a slice with this one: it has taints, counters or lists of values."""
+    """Report whether a device has taints, counters or list attributes, which halve the limit of its slice."""
     if device.get("taints") or device.get("consumesCounters"):
         return True
     attributes = device.get("attributes")
@@ -148,45 +148,45 @@ def has_extras(device: Mapping[str, Any]) -> bool:
     )
 
 
-def _check(pool: str, devices: Iterable[Tree], counters: Iterable[Tree]) -> PoolFault | None:
-    """What no server finds because it sees one slice at a time."""
+def _validate_pool(pool: str, devices: Iterable[Tree], counters: Iterable[Tree]) -> PoolError | None:
+    """Check rules across slices, which an API server cannot check."""
     sets: dict[str, Tree] = {}
     for counter_set in counters:
         if counter_set["name"] in sets:
-            return PoolFault("counter set", pool, counter_set=counter_set["name"])
+            return PoolError("counter set", pool, counter_set=counter_set["name"])
         sets[counter_set["name"]] = counter_set
     names: set[str] = set()
     for device in devices:
         name = device["name"]
         if name in names:
-            return PoolFault("device", pool, device=name)
+            return PoolError("device", pool, device=name)
         names.add(name)
         for use in _dicts(device.get("consumesCounters")):
-            wanted = str(use.get("counterSet"))
-            if wanted not in sets:
-                return PoolFault("no counter set", pool, name, wanted)
+            desired = str(use.get("counterSet"))
+            if desired not in sets:
+                return PoolError("no counter set", pool, name, desired)
             for counter in _dict(use.get("counters")):
-                if counter not in _dict(sets[wanted].get("counters")):
-                    return PoolFault("no counter", pool, name, wanted, counter)
+                if counter not in _dict(sets[desired].get("counters")):
+                    return PoolError("no counter", pool, name, desired, counter)
     return None
 
 
-# -- what is there
+# -- existing slices
 
 
-def see(raw: bytes) -> Seen:
-    """A slice as an API server sent it; whatever it is, it is seen somehow (DecodeError: it is no JSON)."""
-    return see_tree(_dict(codec.decode_tree(raw)))
+def decode_slice(raw: bytes) -> ExistingSlice:
+    """Decode a slice as sent by the API; malformed fields become empty (DecodeError: invalid JSON)."""
+    return parse_slice(_dict(codec.decode_tree(raw)))
 
 
-def see_tree(tree: Tree) -> Seen:
-    """The same for one that is read already."""
+def parse_slice(tree: Tree) -> ExistingSlice:
+    """Read a decoded slice; malformed fields become empty."""
     meta, spec = _dict(tree.get("metadata")), _dict(tree.get("spec"))
     pool = _dict(spec.get("pool"))
-    return Seen(
+    return ExistingSlice(
         name=_text(meta.get("name")),
         uid=_text(meta.get("uid")),
-        revision=_text(meta.get("resourceVersion")),
+        resource_version=_text(meta.get("resourceVersion")),
         pool=_text(pool.get("name")),
         generation=_number(pool.get("generation")),
         count=_number(pool.get("resourceSliceCount")),
@@ -200,38 +200,48 @@ def see_tree(tree: Tree) -> Seen:
 _NOT_CONTENT = ("driver", "pool", "nodeName")
 
 
-def same(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
-    """Whether two contents mean the same: amounts count by value, and nothing is as good as empty.
+def is_same_content(desired: Mapping[str, Any], existing: Mapping[str, Any]) -> bool:
+    """Report whether two contents are equal: quantities by value, absent fields equal to empty ones.
 
-    The time of a taint that a driver leaves open is the server's to fill in.
+    A taint time that the driver leaves unset may have any value.
     """
     try:
-        return _same(wanted, seen, "", False)
+        return _is_same(desired, existing, "", False)
     except RecursionError:
         return False
 
 
-def _same(wanted: Any, seen: Any, key: str, taint: bool) -> bool:
-    if isinstance(wanted, dict) and isinstance(seen, dict):
-        names = {name for tree in (wanted, seen) for name, value in tree.items() if not _is_nothing(value)}
-        if taint and not wanted.get("timeAdded"):
+def _is_same(desired: Any, existing: Any, key: str, taint: bool) -> bool:
+    if isinstance(desired, dict) and isinstance(existing, dict):
+        names = {name for tree in (desired, existing) for name, value in tree.items() if not _is_empty(value)}
+        if taint and not desired.get("timeAdded"):
             names.discard("timeAdded")
-        return all(_same(wanted.get(name), seen.get(name), name, taint or name == "taints") for name in names)
-    if isinstance(wanted, list) and isinstance(seen, list):
-        return len(wanted) == len(seen) and all(
-            _same(a, b, key, taint) for a, b in zip(wanted, seen, strict=True)
+        return all(
+            _is_same(desired.get(name), existing.get(name), name, taint or name == "taints") for name in names
         )
-    if _is_nothing(wanted) and _is_nothing(seen):
+    if isinstance(desired, list) and isinstance(existing, list):
+        return len(desired) == len(existing) and all(
+            _is_same(a, b, key, taint) for a, b in zip(desired, existing, strict=True)
+        )
+    if _is_empty(desired) and _is_empty(existing):
         return True
-    if type(wanted) is type(seen) and wanted == seen:
+    if type(desired) is type(existing) and desired == existing:
         return True
     if taint:
-        return _second(wanted or "") == _second(seen or "") if key == "timeAdded" else not (wanted or seen)
-    return key in _AMOUNTS and _amount(wanted) is not None and _amount(wanted) == _amount(seen)
+        return (
+            _drop_fraction(desired or "") == _drop_fraction(existing or "")
+            if key == "timeAdded"
+            else not (desired or existing)
+        )
+    return (
+        key in _QUANTITY_FIELDS
+        and _parse_quantity(desired) is not None
+        and _parse_quantity(desired) == _parse_quantity(existing)
+    )
 
 
-#: Members that are quantities, wherever they stand in a device or counter set (taints have texts as values).
-_AMOUNTS = frozenset(
+#: Fields that are quantities anywhere in a device or counter set (taint values are strings).
+_QUANTITY_FIELDS = frozenset(
     {
         "value",
         "default",
@@ -249,7 +259,7 @@ _AMOUNTS = frozenset(
 )
 
 
-def _amount(value: Any) -> Quantity | None:
+def _parse_quantity(value: Any) -> Quantity | None:
     if value is None:
         return None
     try:
@@ -258,25 +268,27 @@ def _amount(value: Any) -> Quantity | None:
         return None
 
 
-def _second(value: Any) -> str:
-    """A time without what servers do not keep."""
+def _drop_fraction(value: Any) -> str:
+    """Remove the fraction of a second, which servers do not store."""
     return re.sub(r"\.\d+", "", str(value))
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or value == {} or value == []
 
 
-# -- what mends it
+# -- changes
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to do, in this order, so that a pool is as wanted; the pool as its slices should have it."""
+class SlicePlan:
+    """Changes that bring a pool to its desired state, in this order, with its new generation and slice
+    count.
+    """
 
-    delete: tuple[Seen, ...] = ()
-    update: tuple[tuple[Seen, Wanted], ...] = ()
-    create: tuple[Wanted, ...] = ()
+    delete: tuple[ExistingSlice, ...] = ()
+    update: tuple[tuple[ExistingSlice, DesiredSlice], ...] = ()
+    create: tuple[DesiredSlice, ...] = ()
     generation: int = 0
     count: int = 0
 
@@ -284,41 +296,41 @@ class Plan:
         return bool(self.delete or self.update or self.create)
 
 
-def plan(
-    wanted: Sequence[Wanted],
-    seen: Iterable[Seen],
+def plan_slices(
+    desired: Sequence[DesiredSlice],
+    existing: Iterable[ExistingSlice],
     *,
     owner: str = "",
-    taken: Mapping[int, tuple[Tree, Tree]] | None = None,
-    unkept: Mapping[int, Mapping[str, str]] | None = None,
-) -> Plan:
-    """What to do about the slices of one pool; no slices wanted: the pool is to go.
+    altered: Mapping[int, tuple[Tree, Tree]] | None = None,
+    dropped_annotations: Mapping[int, Mapping[str, str]] | None = None,
+) -> SlicePlan:
+    """Plan the changes to the slices of one pool; no desired slices means that the pool is removed.
 
-    `owner` is the UID that slices should be owned by. `taken` are contents of which the server keeps
-    something else, by index: the content, and what the server makes of it. `unkept` are annotations that
-    somebody takes off again.
+    `owner` is the UID of the desired owner. `altered` are contents that the server stores differently, by
+    index: the content sent and the content stored. `dropped_annotations` are annotations that do not survive
+    a write.
     """
-    present = sorted(seen, key=lambda slice_: slice_.name)
-    if not wanted:
-        return Plan(delete=tuple(present))
-    digits = index_digits(len(wanted))
+    present = sorted(existing, key=lambda slice_: slice_.name)
+    if not desired:
+        return SlicePlan(delete=tuple(present))
+    digits = index_digits(len(desired))
     generation = max((slice_.generation for slice_ in present), default=0)
-    goals = {each.index: each for each in wanted}
+    desired_by_index = {each.index: each for each in desired}
 
-    def is_right(slice_: Seen) -> bool:
-        index = read_index(slice_.name, digits)
-        goal, said = goals[index].content, goals[index].annotations
-        if not has_annotations(slice_, said) and (unkept or {}).get(index) != said:
+    def is_right(slice_: ExistingSlice) -> bool:
+        index = parse_index(slice_.name, digits)
+        content, said = desired_by_index[index].content, desired_by_index[index].annotations
+        if not has_annotations(slice_, said) and (dropped_annotations or {}).get(index) != said:
             return False
-        if same(goal, slice_.content):
+        if is_same_content(content, slice_.content):
             return True
-        sent, kept = (taken or {}).get(index, (None, {}))
-        return sent == goal and same(kept, slice_.content)
+        sent, kept = (altered or {}).get(index, (None, {}))
+        return sent == content and is_same_content(kept, slice_.content)
 
-    current: dict[int, Seen] = {}
+    current: dict[int, ExistingSlice] = {}
     for slice_ in present:
-        index = read_index(slice_.name, digits)
-        if index not in goals or slice_.generation < generation:
+        index = parse_index(slice_.name, digits)
+        if index not in desired_by_index or slice_.generation < generation:
             continue
         if index not in current or (is_right(slice_) and not is_right(current[index])):
             current[index] = slice_
@@ -326,51 +338,51 @@ def plan(
     changed = [
         index
         for index, slice_ in sorted(current.items())
-        if slice_.count != len(wanted) or (owner and owner not in slice_.owners) or not is_right(slice_)
+        if slice_.count != len(desired) or (owner and owner not in slice_.owners) or not is_right(slice_)
     ]
-    create = tuple(each for each in wanted if each.index not in current)
+    create = tuple(each for each in desired if each.index not in current)
     if create or len(changed) > 1:
-        # A reader must not take a mixture of old and new slices for a pool.
+        # Readers must not mix old and new slices of a pool.
         generation += 1
         changed = sorted(current)
-    return Plan(
+    return SlicePlan(
         delete=tuple(slice_ for slice_ in present if slice_.name not in kept),
-        update=tuple((current[index], goals[index]) for index in changed),
+        update=tuple((current[index], desired_by_index[index]) for index in changed),
         create=create,
         generation=generation,
-        count=len(wanted),
+        count=len(desired),
     )
 
 
-def has_annotations(slice_: Seen, wanted: Mapping[str, str]) -> bool:
-    """Whether a slice has these annotations; others may have theirs on it."""
-    return all(slice_.annotations.get(name) == text for name, text in wanted.items())
+def has_annotations(slice_: ExistingSlice, desired: Mapping[str, str]) -> bool:
+    """Report whether a slice has these annotations; it may have others."""
+    return all(slice_.annotations.get(name) == text for name, text in desired.items())
 
 
 def index_digits(count: int) -> int:
-    """How many digits the places of so many slices have in their names."""
+    """Return the number of digits of an index in slice names."""
     return max(_INDEX_DIGITS, len(f"{count - 1:x}"))
 
 
-def read_index(name: str, digits: int) -> int:
-    """The place that a slice's name says, or -1."""
+def parse_index(name: str, digits: int) -> int:
+    """Return the index encoded in a slice name, or -1."""
     found = _NAME.match(name)
     return int(found[1], 16) if found and len(found[1]) == digits else -1
 
 
-def name_prefix(index: int, count: int, driver: str, node: str) -> str:
-    """What a slice's name begins with, no longer than servers take; they add what makes it unique."""
-    whole = f"{index:0{index_digits(count)}x}-{driver}-{node}"
-    return whole[:_LONGEST_PREFIX].rstrip(".-") + "-"
+def format_name_prefix(index: int, count: int, driver: str, node: str) -> str:
+    """Build the generateName of a slice within the length limit of servers."""
+    prefix = f"{index:0{index_digits(count)}x}-{driver}-{node}"
+    return prefix[:_MAX_PREFIX_LENGTH].rstrip(".-") + "-"
 
 
-def keep_times(content: Tree, seen: Tree) -> Tree:
-    """The content with the times that taints have already, where it leaves them open."""
-    before = {device.get("name"): _dicts(device.get("taints")) for device in _dicts(seen.get("devices"))}
+def keep_taint_times(content: Tree, existing: Tree) -> Tree:
+    """Fill in the existing times of taints where the content leaves them unset."""
+    before = {device.get("name"): _dicts(device.get("taints")) for device in _dicts(existing.get("devices"))}
     if not any(before.values()) or "devices" not in content:
         return content
 
-    def mend(taint: Any, old: Sequence[Tree]) -> Any:
+    def keep_time(taint: Any, old: Sequence[Tree]) -> Any:
         if not isinstance(taint, dict) or taint.get("timeAdded"):
             return taint
         for each in old:
@@ -383,7 +395,10 @@ def keep_times(content: Tree, seen: Tree) -> Tree:
     return {
         **content,
         "devices": [
-            {**device, "taints": [mend(taint, before.get(device["name"], ())) for taint in device["taints"]]}
+            {
+                **device,
+                "taints": [keep_time(taint, before.get(device["name"], ())) for taint in device["taints"]],
+            }
             if isinstance(device.get("taints"), list)
             else device
             for device in content["devices"]
@@ -391,13 +406,13 @@ def keep_times(content: Tree, seen: Tree) -> Tree:
     }
 
 
-def dropped(wanted: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
-    """The feature gates that a server seems to have off, from what it made of a content."""
+def find_dropped_gates(desired: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
+    """Guess the disabled feature gates from the fields that a server dropped."""
     found = []
-    pairs = list(zip(_dicts(wanted.get("devices")), _dicts(kept.get("devices")), strict=False))
-    lost_sets = len(_dicts(wanted.get("sharedCounters"))) > len(_dicts(kept.get("sharedCounters")))
+    pairs = list(zip(_dicts(desired.get("devices")), _dicts(kept.get("devices")), strict=False))
+    lost_sets = len(_dicts(desired.get("sharedCounters"))) > len(_dicts(kept.get("sharedCounters")))
     for gate, members in _GATES:
-        if any(not _is_nothing(a.get(m)) and _is_nothing(b.get(m)) for a, b in pairs for m in members) or (
+        if any(not _is_empty(a.get(m)) and _is_empty(b.get(m)) for a, b in pairs for m in members) or (
             gate == "DRAPartitionableDevices" and lost_sets
         ):
             found.append(gate)

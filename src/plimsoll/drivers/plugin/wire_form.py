@@ -1,7 +1,7 @@
-"""Which form of what devices take from the node an API server knows.
+"""Detection of the node-allocatable wire form that an API server supports.
 
-Owns `detect_form`, which asks the server's OpenAPI document. Drivers publish in that form; what a server
-keeps of it with its gates off is another question.
+`detect_form` reads the server's OpenAPI document, and drivers publish in that form. A server with its feature
+gates off may still drop the fields.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from plimsoll.errors import ApiError, InputError
 
 _DOCUMENT = "/openapi/v3/apis/resource.k8s.io/v1"
 _SCHEMA = "io.k8s.api.resource.v1.Device"
-#: The field of a device in each form, the newest first.
+#: Device field of each form, newest first.
 FIELDS = ((Form.V1_37, "nodeAllocatableResources"), (Form.V1_36, "nodeAllocatableResourceMappings"))
 
 
 async def detect_form(client: Client) -> Form | None:
-    """The newest form that the API server knows; None: neither, or it does not tell."""
+    """Return the newest form that the API server supports, or None if neither or unknown."""
     try:
         reply = await client.call("GET", _DOCUMENT)
         return read_form(codec.decode_tree(reply.body))
@@ -34,13 +34,13 @@ async def detect_form(client: Client) -> Form | None:
 
 
 def read_form(document: Any) -> Form | None:
-    """The newest form in an OpenAPI document."""
+    """Return the newest form in an OpenAPI document."""
     schemas = child(child(document, "components"), "schemas")
     known = child(child(schemas, _SCHEMA), "properties")
     return next((form for form, name in FIELDS if name in known), None)
 
 
 def child(tree: Any, name: str) -> Any:
-    """A field of a tree, {} if there is no such thing."""
+    """Return a field of a JSON object, {} if it is absent."""
     found = tree.get(name) if isinstance(tree, Mapping) else None
     return {} if found is None else found

@@ -13,8 +13,8 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.claim_status import claim_reports
 from plimsoll.drivers.cpu.state import Holding
 from plimsoll.drivers.cpu.state.holdings import Grant, How
-from plimsoll.drivers.plugin import ClaimRef, DeviceReport
-from plimsoll.drivers.plugin.claim_status import make_entries
+from plimsoll.drivers.plugin import ClaimRef, DeviceStatus
+from plimsoll.drivers.plugin.claim_status import build_entries
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.desk import NODE, Asked, Desk, make_claim
 
@@ -24,7 +24,7 @@ N0, N1 = "cpudevnuma000", "cpudevnuma001"
 SHARES = ("a671734a-e8e5-11e4-8fde-42010af09327", "b671734a-e8e5-11e4-8fde-42010af09327")
 
 
-def ready(report: DeviceReport) -> tuple[bool | None, str, str]:
+def ready(report: DeviceStatus) -> tuple[bool | None, str, str]:
     (condition,) = report.conditions
     assert condition.type == "Ready"
     return condition.status, condition.reason, condition.message
@@ -100,7 +100,7 @@ def test_every_cpu_of_a_known_device_is_told_once(
 ) -> None:
     topology = switch_off(MACHINE, CpuSet(off))
     reports = claim_reports(holdings, topology, pinned=pinned)
-    entries, faults = make_entries("dra.cpu", reports)
+    entries, faults = build_entries("dra.cpu", reports)
     assert not faults
     assert sum(len(of_claim) for _, of_claim in entries.values()) == len(reports), "no two for one device"
     for holding in holdings:

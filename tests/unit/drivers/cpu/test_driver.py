@@ -284,7 +284,7 @@ def test_cdi_files_that_somebody_deletes_come_back(ward: Ward) -> None:
 def test_a_node_that_is_gone_is_noticed(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
-            await until(lambda: driver.station.watched)
+            await until(lambda: driver.station.health_watched)
             assert driver.problems() == ()
             await asyncio.to_thread(ward.cluster.stop_node, "node-0")
             await until(lambda: any("the kubelet is gone" in problem for problem in driver.problems()))

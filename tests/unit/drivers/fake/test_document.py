@@ -43,7 +43,7 @@ def test_every_field_is_in_the_document() -> None:
     assert section is not None
     source = Path(__file__).parents[4] / "src" / "plimsoll" / "drivers" / "fake"
     names = set()
-    for module in ("reading", "shapes", "conduct"):
+    for module in ("device_file", "shapes", "fault_injection"):
         text = (source / f"{module}.py").read_text()
         names |= set(re.findall(r'\.(?:text|flag|number|seconds|section|sections|take)\(\s*"(\w+)"', text))
         names |= set(re.findall(r'(?:texts|amounts|optional_amount)\(\w+, "(\w+)"', text))

@@ -15,14 +15,14 @@ from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.fault_injection import parse_control
 from plimsoll.drivers.plugin import (
     AllocatedClaim,
+    ClaimError,
     ClaimRef,
     Health,
     InjectedDevice,
     PluginServer,
     PreparedDevice,
-    Refusal,
 )
-from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaim
+from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaimRecord
 
 
 class Clock:
@@ -60,7 +60,7 @@ def told(driver: FakeDriver, **orders: Any) -> None:
 
 def test_devices_are_handed_with_what_containers_get() -> None:
     answer = asyncio.run(gpus().prepare(claim("c", "gpu-0-1g-5gb-3")))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, ClaimError)
     (handed,) = answer
     assert isinstance(handed, InjectedDevice)
     assert (handed.requests, handed.pool, handed.device) == (("r0",), "n", "gpu-0-1g-5gb-3")
@@ -80,7 +80,7 @@ def test_shares_know_what_they_have() -> None:
         consumed_capacity=amounts,
     )
     answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, ClaimError)
     (handed,) = answer
     assert isinstance(handed, InjectedDevice)
     assert handed.env == {"EXAMPLE_NIC_NET": "nic-1", "EXAMPLE_NIC_NET_BANDWIDTH": "25G"}
@@ -91,17 +91,17 @@ def test_shares_know_what_they_have() -> None:
 def test_what_is_given_twice_is_refused_until_it_is_back() -> None:
     async def story() -> None:
         driver = gpus()
-        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), Refusal)
-        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), Refusal)  # once more
+        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)
+        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)  # once more
         refused = await driver.prepare(claim("b", "gpu-0"))
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, ClaimError)
         assert refused.code == "Conflict"
         assert "held" not in driver.held
         looking = await driver.prepare(claim("admin", "gpu-0", admin_access=True))
-        assert not isinstance(looking, Refusal)
+        assert not isinstance(looking, ClaimError)
         assert await driver.unprepare(ref("a")) is None
         assert await driver.unprepare(ref("never")) is None
-        assert not isinstance(await driver.prepare(claim("b", "gpu-0")), Refusal)
+        assert not isinstance(await driver.prepare(claim("b", "gpu-0")), ClaimError)
 
     asyncio.run(story())
 
@@ -110,19 +110,19 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
     async def story() -> None:
         driver = gpus()
         device = PreparedDevice("n", "gpu-0")
-        driver.known = lambda: {"uid-old": PreparedClaim(ref("old"), (device,), None)}
-        assert isinstance(await driver.prepare(claim("new", "gpu-0")), Refusal)
-        assert not isinstance(await driver.prepare(claim("old", "gpu-0")), Refusal)
+        driver.known = lambda: {"uid-old": PreparedClaimRecord(ref("old"), (device,), None)}
+        assert isinstance(await driver.prepare(claim("new", "gpu-0")), ClaimError)
+        assert not isinstance(await driver.prepare(claim("old", "gpu-0")), ClaimError)
         asked: list[ClaimRef] = []
 
-        async def look_up(wanted: ClaimRef) -> AllocatedClaim | Refusal:
+        async def look_up(wanted: ClaimRef) -> AllocatedClaim | ClaimError:
             asked.append(wanted)
             return claim("old", "gpu-0", admin_access=True)
 
         other = gpus()
         other.known, other.look_up = driver.known, look_up
-        assert not isinstance(await other.prepare(claim("new", "gpu-0")), Refusal)
-        assert not isinstance(await other.prepare(claim("newer", "gpu-1")), Refusal)
+        assert not isinstance(await other.prepare(claim("new", "gpu-0")), ClaimError)
+        assert not isinstance(await other.prepare(claim("newer", "gpu-1")), ClaimError)
         assert asked == [ref("old")]
 
     asyncio.run(story())
@@ -138,7 +138,7 @@ def test_a_device_that_is_not_there(pool: str, device: str) -> None:
     told(driver, absent=["gpu-1*"])
     result = AllocationDevice(request="r", driver=driver.name, pool=pool, device=device)
     answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
-    assert answer == Refusal(f"device {pool}/{device} of gpu.example.com is not on node n")
+    assert answer == ClaimError(f"device {pool}/{device} of gpu.example.com is not on node n")
 
 
 def test_calls_take_long_and_fail_as_they_are_told() -> None:
@@ -155,15 +155,15 @@ def test_calls_take_long_and_fail_as_they_are_told() -> None:
             ]
         }
         driver = FakeDriver(parse_drivers(tree)[0], "n", clock=clock, sleep=clock.sleep)
-        assert await driver.prepare(claim("a", "gpu-0")) == Refusal("warming up")
+        assert await driver.prepare(claim("a", "gpu-0")) == ClaimError("warming up")
         assert driver.held == {}
-        assert not isinstance(await driver.prepare(claim("a", "gpu-0")), Refusal)
-        assert await driver.prepare(claim("b", "gpu-1")) == Refusal("warming up")
+        assert not isinstance(await driver.prepare(claim("a", "gpu-0")), ClaimError)
+        assert await driver.prepare(claim("b", "gpu-1")) == ClaimError("warming up")
         assert clock.slept == [2.0, 2.0, 2.0]
         told(driver, prepare={})
-        assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), Refusal)
+        assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), ClaimError)
         assert clock.slept == [2.0, 2.0, 2.0]
-        assert await driver.unprepare(ref("sticky")) == Refusal("claim sticky is set to fail")
+        assert await driver.unprepare(ref("sticky")) == ClaimError("claim sticky is set to fail")
         assert "uid-sticky" in driver.held
         told(driver, unprepare={})
         assert await driver.unprepare(ref("sticky")) is None
@@ -177,7 +177,7 @@ def test_what_claims_tell_is_filled_in() -> None:
         "drivers": [{"name": "gpu.example.com", "devices": [{"name": "gpu-{i}", "count": 2, "status": says}]}]
     }
     answer = asyncio.run(FakeDriver(parse_drivers(tree)[0], "n").prepare(claim("c", "gpu-1")))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, ClaimError)
     (handed,) = answer
     assert isinstance(handed, InjectedDevice)
     assert handed.data == {"slot": 1, "who": "default/c", "spare": False, "firmware": 3}
@@ -216,7 +216,7 @@ def test_health_is_told_when_its_time_has_come() -> None:
         driver = FakeDriver(parse_drivers(tree)[0], "n")
         heard = asyncio.Event()
         driver.on_health = heard.set
-        station = Mock(spec=PluginServer, tell_health=heard.set)
+        station = Mock(spec=PluginServer, publish_health=heard.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
         running = asyncio.create_task(driver.watch(station))
         async with asyncio.timeout(5):

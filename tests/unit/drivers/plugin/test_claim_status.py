@@ -7,16 +7,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.drivers.plugin import ClaimRef, DeviceCondition, DeviceReport
+from plimsoll.drivers.plugin import ClaimRef, DeviceCondition, DeviceStatus
 from plimsoll.drivers.plugin.claim_status import (
-    Sight,
+    ClaimDeviceStatuses,
     Tree,
-    covers,
-    key_of,
-    make_entries,
-    make_patch,
-    same,
-    see_claim,
+    build_entries,
+    build_patch,
+    contains_entries,
+    get_device_key,
+    is_current,
+    read_device_statuses,
 )
 
 REF = ClaimRef("default", "c", "u1")
@@ -26,9 +26,9 @@ SHARE = "a671734a-e8e5-11e4-8fde-42010af09327"
 
 def test_an_entry_is_what_a_server_keeps_of_a_report() -> None:
     ready = DeviceCondition("Ready", True, "Pinned")
-    report = DeviceReport(REF, "p", "d", SHARE, {"n": 1}, [ready], {"interfaceName": "eth1"})
-    claims, faults = make_entries(DRIVER, [report, DeviceReport(REF, "p", "a")])
-    assert not faults
+    status = DeviceStatus(REF, "p", "d", SHARE, {"n": 1}, [ready], {"interfaceName": "eth1"})
+    claims, errors = build_entries(DRIVER, [status, DeviceStatus(REF, "p", "a")])
+    assert not errors
     assert claims == {
         "u1": (
             REF,
@@ -50,14 +50,14 @@ def test_an_entry_is_what_a_server_keeps_of_a_report() -> None:
 
 def test_what_no_server_could_keep_is_left_out_alone() -> None:
     bad: list[Any] = [["a"], {"o": object()}, "text"]
-    reports = [DeviceReport(REF, "p", f"d{n}", data=data) for n, data in enumerate(bad)]
+    statuses = [DeviceStatus(REF, "p", f"d{n}", data=data) for n, data in enumerate(bad)]
     odd: Any = DeviceCondition("Ready", "yes", "R")  # type: ignore[arg-type]
-    reports += [DeviceReport(REF, "p", "d8", conditions=[odd]), DeviceReport(REF, "p", "d9")]
-    claims, faults = make_entries(DRIVER, reports)
+    statuses += [DeviceStatus(REF, "p", "d8", conditions=[odd]), DeviceStatus(REF, "p", "d9")]
+    claims, errors = build_entries(DRIVER, statuses)
     (entry,) = claims["u1"][1]
     assert entry["device"] == "d9"
-    assert sorted(fault.device for fault in faults) == ["d0", "d1", "d2", "d8"]
-    assert "claim default/c: what is reported of device d0 cannot be used: data is list" in str(faults[0])
+    assert sorted(error.device for error in errors) == ["d0", "d1", "d2", "d8"]
+    assert "claim default/c: invalid status of device d0: data is list" in str(errors[0])
 
 
 JUNK: st.SearchStrategy[Any] = st.recursive(
@@ -88,12 +88,12 @@ JUNK: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["metadata", "status", "spec"]), JUNK, max_size=3))
 def test_any_claim_can_be_looked_at(tree: dict[str, Any]) -> None:
-    sight = see_claim(tree, DRIVER)
-    assert not sight.allocated
-    for strange in (sight, see_claim(_own(tree), DRIVER)):
-        make_patch(REF, strange, (), "now")
-        assert same(strange, strange.entries)
-        assert covers(strange, strange.entries)
+    current = read_device_statuses(tree, DRIVER)
+    assert not current.allocated
+    for unallocated in (current, read_device_statuses(_own(tree), DRIVER)):
+        build_patch(REF, unallocated, (), "now")
+        assert is_current(unallocated, unallocated.entries)
+        assert contains_entries(unallocated, unallocated.entries)
 
 
 def _own(tree: dict[str, Any]) -> dict[str, Any]:
@@ -137,34 +137,34 @@ def entries(draw: st.DrawFn, times: bool) -> tuple[Tree, ...]:
 
 def _naive(entry: Tree) -> set[str]:
     """All that an entry says, one saying each."""
-    key = key_of(entry)
-    said = {f"{key}"} | {f"{key} {name}={entry[name]}" for name in ("data", "networkData") if name in entry}
+    key = get_device_key(entry)
+    facts = {f"{key}"} | {f"{key} {name}={entry[name]}" for name in ("data", "networkData") if name in entry}
     for each in entry.get("conditions", ()):
-        said.add(f"{key} {each['type']} {each['status']} {each['reason']} {each['message']}")
-    return said
+        facts.add(f"{key} {each['type']} {each['status']} {each['reason']} {each['message']}")
+    return facts
 
 
 @given(entries(True), entries(False))
-def test_sameness_is_that_of_what_is_said(there: tuple[Tree, ...], wanted: tuple[Tree, ...]) -> None:
-    sight = Sight("u1", "7", frozenset(), there)
-    has = set().union(*map(_naive, there)) if there else set()
-    wants = set().union(*map(_naive, wanted)) if wanted else set()
-    assert same(sight, wanted) == (has == wants)
-    assert covers(sight, wanted) == (wants <= has)
+def test_comparison_matches_a_naive_model(allocated: tuple[Tree, ...], desired: tuple[Tree, ...]) -> None:
+    current = ClaimDeviceStatuses("u1", "7", frozenset(), allocated)
+    has = set().union(*map(_naive, allocated)) if allocated else set()
+    wants = set().union(*map(_naive, desired)) if desired else set()
+    assert is_current(current, desired) == (has == wants)
+    assert contains_entries(current, desired) == (wants <= has)
 
 
 @given(entries(True), entries(False))
-def test_times_stay_until_a_condition_changes(there: tuple[Tree, ...], wanted: tuple[Tree, ...]) -> None:
-    patch = make_patch(REF, Sight("u1", "7", frozenset(), there), wanted, "now")
+def test_times_stay_until_a_condition_changes(allocated: tuple[Tree, ...], desired: tuple[Tree, ...]) -> None:
+    patch = build_patch(REF, ClaimDeviceStatuses("u1", "7", frozenset(), allocated), desired, "now")
     assert patch["metadata"] == {"name": "c", "namespace": "default", "resourceVersion": "7"}
     written = patch["status"].get("devices", [])
-    assert same(Sight("u1", "8", frozenset(), tuple(written)), wanted)
+    assert is_current(ClaimDeviceStatuses("u1", "8", frozenset(), tuple(written)), desired)
     for entry in written:
         for each in entry.get("conditions", ()):
             before = [
                 old["lastTransitionTime"]
-                for other in there
-                if key_of(other) == key_of(entry)
+                for other in allocated
+                if get_device_key(other) == get_device_key(entry)
                 for old in other.get("conditions", ())
                 if (old["type"], old["status"]) == (each["type"], each["status"])
             ]

@@ -18,68 +18,75 @@ from plimsoll.drivers.plugin import (
     AllocatedClaim,
     ClaimRef,
     DeviceCondition,
-    DeviceReport,
+    DeviceStatus,
     InjectedDevice,
     Prepared,
     PreparedDevice,
 )
-from plimsoll.drivers.plugin.claim_status_writer import MOST_REFUSALS, Reporter
-from tests.unit.drivers.plugin.test_plugin_server import place
-from tests.unit.drivers.plugin.world import (
+from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatusWriter
+from tests.unit.drivers.plugin.fixtures import (
     DRIVER,
     NODE,
     RESOURCE_CLAIMS,
+    ClusterFixture,
+    FlakyTransport,
     Tree,
     Widgets,
-    Wire,
-    World,
+    cluster_fixture,
     run,
-    until,
-    until_async,
-    world,
+    wait_for,
+    wait_for_async,
 )
+from tests.unit.drivers.plugin.test_plugin_server import node_fixture
 
 READY = DeviceCondition("Ready", True, "Working", "all is well")
 BROKEN = DeviceCondition("Ready", False, "Broken")
 SHARES = ("a671734a-e8e5-11e4-8fde-42010af09327", "b671734a-e8e5-11e4-8fde-42010af09327")
 
 
-def told(
+def device_status(
     ref: ClaimRef, device: str, value: int = 0, *conditions: DeviceCondition, **more: Any
-) -> DeviceReport:
-    return DeviceReport(ref, NODE, device, data={"value": value}, conditions=conditions, **more)
+) -> DeviceStatus:
+    return DeviceStatus(ref, NODE, device, data={"value": value}, conditions=conditions, **more)
 
 
 @asynccontextmanager
-async def reporting(client: Client, **options: Any) -> AsyncIterator[Reporter]:
-    options = {"settle": 0.01, "backoff": Backoff(0.01, 0.1), "seldom": Backoff(0.01, 0.02), **options}
-    reporter = Reporter(client, DRIVER, **options)
-    task = asyncio.create_task(reporter.run())
+async def running_writer(client: Client, **options: Any) -> AsyncIterator[ClaimStatusWriter]:
+    options = {
+        "settle": 0.01,
+        "backoff": Backoff(0.01, 0.1),
+        "refusal_backoff": Backoff(0.01, 0.02),
+        **options,
+    }
+    writer = ClaimStatusWriter(client, DRIVER, **options)
+    task = asyncio.create_task(writer.run())
     try:
-        yield reporter
+        yield writer
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def devices_of(earth: World, ref: ClaimRef) -> list[Tree]:
-    tree = await earth.admin.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
+async def devices_of(cluster: ClusterFixture, ref: ClaimRef) -> list[Tree]:
+    tree = await cluster.admin.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
     return list(tree["status"].get("devices", []))
 
 
-async def values_of(earth: World, ref: ClaimRef) -> dict[str, Any]:
-    return {each["device"]: each["data"]["value"] for each in await devices_of(earth, ref) if "data" in each}
+async def values_of(cluster: ClusterFixture, ref: ClaimRef) -> dict[str, Any]:
+    return {
+        each["device"]: each["data"]["value"] for each in await devices_of(cluster, ref) if "data" in each
+    }
 
 
-def test_claims_tell_what_is_wanted_and_nothing_is_written_twice() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            ref = await earth.add_claim("c", "w0", "w1")
-            async with reporting(earth.client) as reporter:
-                reporter.want([told(ref, "w0", 1, READY), told(ref, "w1", 2)])
-                await until(lambda: reporter.in_line)
-                first, second = await devices_of(earth, ref)
+def test_statuses_are_written_once() -> None:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            ref = await cluster.add_claim("c", "w0", "w1")
+            async with running_writer(cluster.client) as writer:
+                writer.set_statuses([device_status(ref, "w0", 1, READY), device_status(ref, "w1", 2)])
+                await wait_for(lambda: writer.synced)
+                first, second = await devices_of(cluster, ref)
                 assert first["data"] == {"value": 1}
                 (condition,) = first["conditions"]
                 since = condition.pop("lastTransitionTime")
@@ -90,73 +97,77 @@ def test_claims_tell_what_is_wanted_and_nothing_is_written_twice() -> None:
                     "message": "all is well",
                 }
                 assert (second["device"], second["data"]) == ("w1", {"value": 2})
-                assert reporter.counters.written == 1
-                reporter.want([told(ref, "w0", 1, READY), told(ref, "w1", 3)])
-                await until(lambda: reporter.in_line)
-                assert await values_of(earth, ref) == {"w0": 1, "w1": 3}
-                assert (await devices_of(earth, ref))[0]["conditions"][0]["lastTransitionTime"] == since
-            written = len(earth.wire.writes)
-            async with reporting(earth.client) as reporter:
-                reporter.want([told(ref, "w0", 1, READY), told(ref, "w1", 3)])
-                await until(lambda: reporter.in_line)
-                assert len(earth.wire.writes) == written, "a new process finds it as it should be"
-                reporter.want([told(ref, "w1", 3)])
-                await until(lambda: reporter.in_line)
-                assert await values_of(earth, ref) == {"w1": 3}
-                reporter.want([])
-                await until(lambda: reporter.in_line)
-                assert await devices_of(earth, ref) == []
-                assert not reporter.problems
+                assert writer.counters.written == 1
+                writer.set_statuses([device_status(ref, "w0", 1, READY), device_status(ref, "w1", 3)])
+                await wait_for(lambda: writer.synced)
+                assert await values_of(cluster, ref) == {"w0": 1, "w1": 3}
+                assert (await devices_of(cluster, ref))[0]["conditions"][0]["lastTransitionTime"] == since
+            written = len(cluster.transport.writes)
+            async with running_writer(cluster.client) as writer:
+                writer.set_statuses([device_status(ref, "w0", 1, READY), device_status(ref, "w1", 3)])
+                await wait_for(lambda: writer.synced)
+                assert len(cluster.transport.writes) == written, "a new process finds it as it should be"
+                writer.set_statuses([device_status(ref, "w1", 3)])
+                await wait_for(lambda: writer.synced)
+                assert await values_of(cluster, ref) == {"w1": 3}
+                writer.set_statuses([])
+                await wait_for(lambda: writer.synced)
+                assert await devices_of(cluster, ref) == []
+                assert not writer.problems
 
-    run(story)
+    run(scenario)
 
 
 def test_changes_that_follow_each_other_are_one_write() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            ref = await earth.add_claim("c", "w0")
-            async with reporting(earth.client, settle=0.2) as reporter:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            ref = await cluster.add_claim("c", "w0")
+            async with running_writer(cluster.client, settle=0.2) as writer:
                 for value in range(50):
-                    reporter.want([told(ref, "w0", value)])
+                    writer.set_statuses([device_status(ref, "w0", value)])
                     await asyncio.sleep(0)
-                await until(lambda: reporter.in_line)
-                assert await values_of(earth, ref) == {"w0": 49}
-                assert reporter.counters.written == 1
+                await wait_for(lambda: writer.synced)
+                assert await values_of(cluster, ref) == {"w0": 49}
+                assert writer.counters.written == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_shares_of_one_device_are_kept_apart() -> None:
-    async def story() -> None:
-        async with world() as earth:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
             amount = {"consumedCapacity": {f"{DRIVER}/n": "1"}}
             results = [
                 {"request": "it", "driver": DRIVER, "pool": NODE, "device": "w0", "shareID": share, **amount}
                 for share in SHARES
             ]
-            ref = await earth.add_claim("c", more=results)
-            async with reporting(earth.client) as reporter:
-                reporter.want([told(ref, "w0", n, share_id=share) for n, share in enumerate(SHARES)])
-                await until(lambda: reporter.in_line)
-                found = {each["shareID"]: each["data"]["value"] for each in await devices_of(earth, ref)}
+            ref = await cluster.add_claim("c", more=results)
+            async with running_writer(cluster.client) as writer:
+                writer.set_statuses(
+                    [device_status(ref, "w0", n, share_id=share) for n, share in enumerate(SHARES)]
+                )
+                await wait_for(lambda: writer.synced)
+                found = {each["shareID"]: each["data"]["value"] for each in await devices_of(cluster, ref)}
                 assert found == {SHARES[0]: 0, SHARES[1]: 1}
                 # One without a share is no device of the claim; the others are told all the same.
-                reporter.want([told(ref, "w0", 5), told(ref, "w0", 7, share_id=SHARES[1])])
-                await until(lambda: reporter.counters.refused > 0)
-                (entry,) = await devices_of(earth, ref)
+                writer.set_statuses(
+                    [device_status(ref, "w0", 5), device_status(ref, "w0", 7, share_id=SHARES[1])]
+                )
+                await wait_for(lambda: writer.counters.refused > 0)
+                (entry,) = await devices_of(cluster, ref)
                 assert (entry["shareID"], entry["data"]) == (SHARES[1], {"value": 7})
-                assert "it has no such devices of driver" in reporter.problems[0]
+                assert "not allocated from driver" in writer.problems[0]
 
-    run(story)
+    run(scenario)
 
 
-def test_what_others_tell_stays() -> None:
+def test_statuses_of_others_are_kept() -> None:
     """Other drivers, and other conditions of the same device, such as those a pod's binding waits for."""
 
-    async def story() -> None:
-        async with world() as earth:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
             other = {"request": "other", "driver": "x.example.com", "pool": NODE, "device": "x0"}
-            ref = await earth.add_claim("c", "w0", more=[other])
+            ref = await cluster.add_claim("c", "w0", more=[other])
             attached = {
                 "type": "example.com/attached",
                 "status": "True",
@@ -168,7 +179,7 @@ def test_what_others_tell_stays() -> None:
                 {"driver": "x.example.com", "pool": NODE, "device": "x0", "data": {"value": 9}},
                 {"driver": DRIVER, "pool": NODE, "device": "w0", "conditions": [attached]},
             ]
-            await earth.admin.patch(
+            await cluster.admin.patch(
                 RESOURCE_CLAIMS,
                 "c",
                 {
@@ -182,55 +193,55 @@ def test_what_others_tell_stays() -> None:
                 type="apply",
                 field_manager="somebody",
             )
-            async with reporting(earth.client) as reporter:
-                reporter.want([told(ref, "w0", 1, READY)])
-                await until(lambda: reporter.in_line)
-                found = {each["device"]: each for each in await devices_of(earth, ref)}
+            async with running_writer(cluster.client) as writer:
+                writer.set_statuses([device_status(ref, "w0", 1, READY)])
+                await wait_for(lambda: writer.synced)
+                found = {each["device"]: each for each in await devices_of(cluster, ref)}
                 assert found["x0"] == entries[0]
                 assert [each["type"] for each in found["w0"]["conditions"]] == [
                     "example.com/attached",
                     "Ready",
                 ]
-                reporter.want([])
-                await until(lambda: reporter.in_line)
-                assert await devices_of(earth, ref) == entries
-                assert not reporter.problems
+                writer.set_statuses([])
+                await wait_for(lambda: writer.synced)
+                assert await devices_of(cluster, ref) == entries
+                assert not writer.problems
 
-    run(story)
+    run(scenario)
 
 
-def test_claims_that_are_gone_replaced_or_deallocated_are_let_go() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            refs = [await earth.add_claim(name, "w0") for name in ("gone", "other", "free")]
+def test_claims_that_are_gone_replaced_or_deallocated_are_dropped() -> None:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            refs = [await cluster.add_claim(name, "w0") for name in ("gone", "other", "free")]
             gone, other, free = refs
             for ref in (gone, other):
-                await earth.admin.delete(RESOURCE_CLAIMS, ref.name, ref.namespace)
-            again = await earth.add_claim("other", "w0")
-            tree = await earth.admin.get(RESOURCE_CLAIMS, "free", "default")
+                await cluster.admin.delete(RESOURCE_CLAIMS, ref.name, ref.namespace)
+            again = await cluster.add_claim("other", "w0")
+            tree = await cluster.admin.get(RESOURCE_CLAIMS, "free", "default")
             tree["status"] = {}
-            await earth.admin.update(RESOURCE_CLAIMS, tree, subresource="status")
-            async with reporting(earth.client) as reporter:
-                before = len(earth.wire.writes)
-                reporter.want([told(ref, "w0", 1) for ref in refs])
-                await until(lambda: reporter.in_line)
-                assert not reporter.problems
-                assert len(earth.wire.writes) == before
-                assert await devices_of(earth, again) == []
-                assert await devices_of(earth, free) == []
-                reporter.want([])
-                await until(lambda: reporter.in_line)
-                assert not reporter._claims, "nothing is remembered for ever"
+            await cluster.admin.update(RESOURCE_CLAIMS, tree, subresource="status")
+            async with running_writer(cluster.client) as writer:
+                before = len(cluster.transport.writes)
+                writer.set_statuses([device_status(ref, "w0", 1) for ref in refs])
+                await wait_for(lambda: writer.synced)
+                assert not writer.problems
+                assert len(cluster.transport.writes) == before
+                assert await devices_of(cluster, again) == []
+                assert await devices_of(cluster, free) == []
+                writer.set_statuses([])
+                await wait_for(lambda: writer.synced)
+                assert not writer._claims, "nothing is remembered for ever"
 
-    run(story)
+    run(scenario)
 
 
 def test_a_claim_that_is_written_meanwhile_is_read_again() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            ref = await earth.add_claim("c", "w0")
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            ref = await cluster.add_claim("c", "w0")
 
-            class Meddler(Wire):
+            class ConflictingTransport(FlakyTransport):
                 """Writes the claim between every read and write of the driver, a few times."""
 
                 times = 3
@@ -239,120 +250,120 @@ def test_a_claim_that_is_written_meanwhile_is_read_again() -> None:
                     if request.method == "PATCH" and self.times:
                         self.times -= 1
                         label = {"metadata": {"labels": {"n": f"v{self.times}"}}}
-                        await earth.admin.patch(RESOURCE_CLAIMS, "c", label, "default")
+                        await cluster.admin.patch(RESOURCE_CLAIMS, "c", label, "default")
                     return await super().send(request)
 
-            client = Client(Meddler(earth.wire.inner), attempts=1)
-            async with reporting(client) as reporter:
-                reporter.want([told(ref, "w0", 1)])
-                await until(lambda: reporter.in_line)
-                assert await values_of(earth, ref) == {"w0": 1}
-                assert reporter.counters.failures == 3
-                assert not reporter.problems
+            client = Client(ConflictingTransport(cluster.transport.inner), attempts=1)
+            async with running_writer(client) as writer:
+                writer.set_statuses([device_status(ref, "w0", 1)])
+                await wait_for(lambda: writer.synced)
+                assert await values_of(cluster, ref) == {"w0": 1}
+                assert writer.counters.failures == 3
+                assert not writer.problems
 
-    run(story)
+    run(scenario)
 
 
-def test_while_the_api_is_away_the_last_wish_is_kept() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            ref = await earth.add_claim("c", "w0")
-            async with reporting(earth.client) as reporter:
-                earth.wire.cut()
-                reporter.want([told(ref, "w0", 1)])
-                await until(lambda: reporter.counters.failures >= 3)
-                assert "connection refused" in reporter.problems[0]
-                reporter.want([told(ref, "w0", 2)])
-                await until(lambda: reporter.counters.failures >= 5)
-                earth.wire.mend()
-                await until(lambda: reporter.in_line)
-                assert await values_of(earth, ref) == {"w0": 2}
-                assert not reporter.problems
+def test_latest_status_is_written_after_an_api_outage() -> None:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            ref = await cluster.add_claim("c", "w0")
+            async with running_writer(cluster.client) as writer:
+                cluster.transport.disconnect()
+                writer.set_statuses([device_status(ref, "w0", 1)])
+                await wait_for(lambda: writer.counters.failures >= 3)
+                assert "connection refused" in writer.problems[0]
+                writer.set_statuses([device_status(ref, "w0", 2)])
+                await wait_for(lambda: writer.counters.failures >= 5)
+                cluster.transport.reconnect()
+                await wait_for(lambda: writer.synced)
+                assert await values_of(cluster, ref) == {"w0": 2}
+                assert not writer.problems
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
-    ("user", "right"),
+    ("user", "permission"),
     [
         (driver_user("x.example.com"), "arbitrary-node:patch on resourceclaims/driver widgets.example.com"),
         (User("someone", groups=(VIEWERS,)), 'cannot patch resource "resourceclaims/status"'),
     ],
 )
-def test_who_has_no_right_is_told_once_and_gives_up(
-    user: User, right: str, caplog: pytest.LogCaptureFixture
+def test_missing_permission_is_logged_once(
+    user: User, permission: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with world() as earth:
-            refs = [await earth.add_claim(f"c{n}", "w0") for n in range(3)]
-            stranger = Wire(InProcessTransport(earth.server.api.handle, user))
-            async with reporting(Client(stranger, attempts=1)) as reporter:
-                reporter.want([told(ref, "w0", 1) for ref in refs])
-                await until(lambda: reporter.counters.refused == 3 * MOST_REFUSALS)
-                assert reporter.in_line, "nothing more is tried"
-                assert len(stranger.writes) == 3 * MOST_REFUSALS
-                (problem,) = reporter.problems
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            refs = [await cluster.add_claim(f"c{n}", "w0") for n in range(3)]
+            unauthorized = FlakyTransport(InProcessTransport(cluster.server.api.handle, user))
+            async with running_writer(Client(unauthorized, attempts=1)) as writer:
+                writer.set_statuses([device_status(ref, "w0", 1) for ref in refs])
+                await wait_for(lambda: writer.counters.refused == 3 * MAX_REFUSALS)
+                assert writer.synced, "nothing more is tried"
+                assert len(unauthorized.writes) == 3 * MAX_REFUSALS
+                (problem,) = writer.problems
                 assert problem.startswith("claim default/c0 and 2 more: ")
-                assert right in problem
-                reporter.want([])
-                await until(lambda: reporter.in_line)
-                assert not reporter.problems
+                assert permission in problem
+                writer.set_statuses([])
+                await wait_for(lambda: writer.synced)
+                assert not writer.problems
 
     with caplog.at_level(logging.WARNING):
-        run(story)
-    assert len([each for each in caplog.messages if "does not tell about devices" in each]) == 1
+        run(scenario)
+    assert len([each for each in caplog.messages if "device status not written" in each]) == 1
 
 
-def test_a_server_that_keeps_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_status_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     gates = "DRAResourceClaimDeviceStatus=false,DRADeviceBindingConditions=false"
     gates += ",DRAResourceClaimGranularStatusAuthorization=false"
 
-    async def story() -> None:
-        async with world(gates) as earth:
-            refs = [await earth.add_claim(f"c{n}", "w0") for n in range(2)]
-            async with reporting(earth.client) as reporter:
-                reporter.want([told(ref, "w0", 1) for ref in refs])
-                await until(lambda: reporter.counters.refused == 2 * MOST_REFUSALS)
-                assert reporter.in_line
-                (problem,) = reporter.problems
+    async def scenario() -> None:
+        async with cluster_fixture(gates) as cluster:
+            refs = [await cluster.add_claim(f"c{n}", "w0") for n in range(2)]
+            async with running_writer(cluster.client) as writer:
+                writer.set_statuses([device_status(ref, "w0", 1) for ref in refs])
+                await wait_for(lambda: writer.counters.refused == 2 * MAX_REFUSALS)
+                assert writer.synced
+                (problem,) = writer.problems
                 assert problem.startswith("claim default/c0 and 1 more: ")
                 assert "feature gate DRAResourceClaimDeviceStatus is off" in problem
 
     with caplog.at_level(logging.WARNING):
-        run(story)
+        run(scenario)
     assert len([each for each in caplog.messages if "feature gate" in each]) == 1
 
 
-def test_what_the_server_refuses_holds_up_no_other_claim() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            bad, good = [await earth.add_claim(name, "w0") for name in ("bad", "good")]
-            async with reporting(earth.client) as reporter:
-                reporter.want(
+def test_a_rejected_status_does_not_block_other_claims() -> None:
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            bad, good = [await cluster.add_claim(name, "w0") for name in ("bad", "good")]
+            async with running_writer(cluster.client) as writer:
+                writer.set_statuses(
                     [
-                        DeviceReport(bad, NODE, "w0", data={"x": "y" * 20_000}),
-                        told(good, "w0", 1),
+                        DeviceStatus(bad, NODE, "w0", data={"x": "y" * 20_000}),
+                        device_status(good, "w0", 1),
                     ]
                 )
-                await until(lambda: reporter.counters.refused > 0 and reporter.counters.written == 1)
-                assert await values_of(earth, good) == {"w0": 1}
-                assert "bad" in reporter.problems[0]
-                reporter.want([told(bad, "w0", 2), told(good, "w0", 1)])
-                await until(lambda: reporter.in_line)
-                assert await values_of(earth, bad) == {"w0": 2}
-                assert not reporter.problems
+                await wait_for(lambda: writer.counters.refused > 0 and writer.counters.written == 1)
+                assert await values_of(cluster, good) == {"w0": 1}
+                assert "bad" in writer.problems[0]
+                writer.set_statuses([device_status(bad, "w0", 2), device_status(good, "w0", 1)])
+                await wait_for(lambda: writer.synced)
+                assert await values_of(cluster, bad) == {"w0": 2}
+                assert not writer.problems
 
-    run(story)
+    run(scenario)
 
 
-class Telling(Widgets):
+class StatusDriver(Widgets):
     """A driver that tells of the claims it has prepared."""
 
     def __init__(self) -> None:
         super().__init__()
         self.has: dict[str, tuple[ClaimRef, str]] = {}
         self.condition = READY
-        self.fault = False
+        self.error = False
 
     async def prepare(self, claim: AllocatedClaim) -> Prepared:
         self.has[claim.ref.uid] = (claim.ref, claim.results[0].device)
@@ -361,69 +372,69 @@ class Telling(Widgets):
     async def unprepare(self, claim: ClaimRef) -> None:
         self.has.pop(claim.uid, None)
 
-    def reports(self) -> Iterable[DeviceReport]:
-        if self.fault:
+    def device_statuses(self) -> Iterable[DeviceStatus]:
+        if self.error:
             raise OSError("lost")
-        return [told(ref, device, 4, self.condition) for ref, device in self.has.values()]
+        return [device_status(ref, device, 4, self.condition) for ref, device in self.has.values()]
 
 
-async def statuses(earth: World, ref: ClaimRef) -> list[str]:
-    return [each["conditions"][0]["status"] for each in await devices_of(earth, ref)]
+async def statuses_of(cluster: ClusterFixture, ref: ClaimRef) -> list[str]:
+    return [each["conditions"][0]["status"] for each in await devices_of(cluster, ref)]
 
 
-def test_a_driver_tells_from_prepare_to_unprepare() -> None:
-    async def story() -> None:
-        async with place() as here:
-            earth = here.earth
-            ref = await earth.add_claim("c", "w0")
-            driver = Telling()
-            async with here.running(driver) as station:
-                await here.prepare(ref)
-                await until(lambda: station.reported)
-                assert await statuses(earth, ref) == ["True"]
+def test_status_is_set_from_prepare_to_unprepare() -> None:
+    async def scenario() -> None:
+        async with node_fixture() as node:
+            cluster = node.cluster
+            ref = await cluster.add_claim("c", "w0")
+            driver = StatusDriver()
+            async with node.running(driver) as server:
+                await node.prepare(ref)
+                await wait_for(lambda: server.claim_status_synced)
+                assert await statuses_of(cluster, ref) == ["True"]
                 driver.condition = BROKEN
-                station.report()
-                await until(lambda: station.reported)
-                assert await statuses(earth, ref) == ["False"]
-                driver.fault = True
-                station.report()  # it is logged, and what is told stays
-                await until(lambda: station.reported)
-                driver.fault = False
-            assert await statuses(earth, ref) == ["False"], "what claims tell outlives the process"
-            async with here.running(driver) as station:
+                server.update_claim_status()
+                await wait_for(lambda: server.claim_status_synced)
+                assert await statuses_of(cluster, ref) == ["False"]
+                driver.error = True
+                server.update_claim_status()  # it is logged, and what is told stays
+                await wait_for(lambda: server.claim_status_synced)
+                driver.error = False
+            assert await statuses_of(cluster, ref) == ["False"], "what claims tell outlives the process"
+            async with node.running(driver) as server:
                 driver.condition = READY
-                station.report()
-                await until(lambda: station.reported)
-                assert await statuses(earth, ref) == ["True"]
-                await here.unprepare(ref)
+                server.update_claim_status()
+                await wait_for(lambda: server.claim_status_synced)
+                assert await statuses_of(cluster, ref) == ["True"]
+                await node.unprepare(ref)
                 # What was just released goes even if the driver ends now.
-            assert await devices_of(earth, ref) == []
+            assert await devices_of(cluster, ref) == []
 
-    run(story)
-
-
-def test_what_a_former_run_told_goes_with_unprepare() -> None:
-    async def story() -> None:
-        async with place() as here:
-            earth = here.earth
-            ref = await earth.add_claim("c", "w0")
-            async with here.running(Telling()) as station:
-                await here.prepare(ref)
-                await until(lambda: station.reported)
-                assert await statuses(earth, ref) == ["True"]
-            async with here.running(Telling()) as station:  # one that remembers nothing
-                await here.unprepare(ref)
-                await until(lambda: station.reported)
-                assert await devices_of(earth, ref) == []
-
-    run(story)
+    run(scenario)
 
 
-def test_data_of_handed_devices_is_on_record_and_told() -> None:
-    async def story() -> None:
-        async with place() as here:
-            earth = here.earth
-            ref, silent = await earth.add_claim("c", "w0"), await earth.add_claim("d", "w1")
+def test_status_of_an_earlier_process_is_removed_by_unprepare() -> None:
+    async def scenario() -> None:
+        async with node_fixture() as node:
+            cluster = node.cluster
+            ref = await cluster.add_claim("c", "w0")
+            async with node.running(StatusDriver()) as server:
+                await node.prepare(ref)
+                await wait_for(lambda: server.claim_status_synced)
+                assert await statuses_of(cluster, ref) == ["True"]
+            async with node.running(StatusDriver()) as server:  # one that remembers nothing
+                await node.unprepare(ref)
+                await wait_for(lambda: server.claim_status_synced)
+                assert await devices_of(cluster, ref) == []
+
+    run(scenario)
+
+
+def test_data_of_injected_devices_is_checkpointed_and_published() -> None:
+    async def scenario() -> None:
+        async with node_fixture() as node:
+            cluster = node.cluster
+            ref, silent = await cluster.add_claim("c", "w0"), await cluster.add_claim("d", "w1")
             driver = Widgets()
 
             def hand(claim: AllocatedClaim) -> Sequence[InjectedDevice]:
@@ -431,42 +442,44 @@ def test_data_of_handed_devices_is_on_record_and_told() -> None:
                 data = {"value": 3} if result.device == "w0" else None
                 return [InjectedDevice(["it"], NODE, result.device, data=data)]
 
-            driver.answer = hand
-            async with here.running(driver) as station:
-                await here.prepare(ref, silent)
-                await until(lambda: station.reported)
-                assert await values_of(earth, ref) == {"w0": 3}
-                assert await devices_of(earth, silent) == []
-            written = len(earth.wire.writes)
-            async with here.running(Widgets()) as station:
-                await until(lambda: station.reported)
-                assert not [path for _, path in earth.wire.writes[written:] if "resourceclaims" in path]
-                await here.unprepare(ref, silent)
-                await until_async(lambda: devices_of(earth, ref), lambda found: not found)
+            driver.response = hand
+            async with node.running(driver) as server:
+                await node.prepare(ref, silent)
+                await wait_for(lambda: server.claim_status_synced)
+                assert await values_of(cluster, ref) == {"w0": 3}
+                assert await devices_of(cluster, silent) == []
+            written = len(cluster.transport.writes)
+            async with node.running(Widgets()) as server:
+                await wait_for(lambda: server.claim_status_synced)
+                assert not [
+                    path for _, path in cluster.transport.writes[written:] if "resourceclaims" in path
+                ]
+                await node.unprepare(ref, silent)
+                await wait_for_async(lambda: devices_of(cluster, ref), lambda found: not found)
 
-    run(story)
+    run(scenario)
 
 
-def test_no_claim_waits_for_what_it_tells() -> None:
+def test_preparing_does_not_wait_for_status_writes() -> None:
     """The API server is gone between reading the claim and writing its status."""
 
-    async def story() -> None:
-        async with place() as here:
-            earth = here.earth
-            ref = await earth.add_claim("c", "w0")
+    async def scenario() -> None:
+        async with node_fixture() as node:
+            cluster = node.cluster
+            ref = await cluster.add_claim("c", "w0")
 
-            class Deaf(Wire):
+            class HangingTransport(FlakyTransport):
                 async def send(self, request: Any) -> Any:
                     if request.method == "PATCH":
                         await asyncio.sleep(3600)
                     return await super().send(request)
 
-            earth.client = Client(Deaf(earth.wire.inner))
-            async with here.running(Telling()) as station:
+            cluster.client = Client(HangingTransport(cluster.transport.inner))
+            async with node.running(StatusDriver()) as server:
                 async with asyncio.timeout(5):
-                    await here.prepare(ref)
-                    await until(lambda: station._reporter._busy == ref.uid)
-                    await here.unprepare(ref)
-                    await here.prepare(ref)
+                    await node.prepare(ref)
+                    await wait_for(lambda: server._status_writer._current_uid == ref.uid)
+                    await node.unprepare(ref)
+                    await node.prepare(ref)
 
-    run(story)
+    run(scenario)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from plimsoll import LocalCluster, node_books
-from plimsoll.drivers.plugin import Pool
+from plimsoll.drivers.plugin import DevicePool
 from plimsoll.node.process.settings import NodeSettings
 
 ROOT = Path(__file__).parents[4]
@@ -65,9 +65,9 @@ def load() -> Any:
     return module
 
 
-def until(look: Callable[[], T], seconds: float = 20.0) -> T:
+def wait_for(read: Callable[[], T], seconds: float = 20.0) -> T:
     deadline = time.monotonic() + seconds
-    while not (found := look()):
+    while not (found := read()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return found
@@ -110,10 +110,10 @@ def test_the_tests_in_the_document_pass(tmp_path: Path) -> None:
 
 
 def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "drivers.md").read_text().partition("## What a device takes of its node")[2]
+    text = (ROOT / "docs" / "drivers.md").read_text().partition("## Node resources of a device")[2]
     block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert block is not None
-    names: dict[str, Any] = {"Pool": Pool}
+    names: dict[str, Any] = {"DevicePool": DevicePool}
     exec(block[1], names)
 
     class Charging(load().Widgets):  # type: ignore[misc]
@@ -133,13 +133,13 @@ def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
 def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> None:
     widgets = load()
     node = NodeSettings(name="worker", runtime="process", cgroups="plan", listen="")
-    told = tmp_path / "told"
+    device_status = tmp_path / "told"
     make = lambda name: widgets.Widgets(folder, name)  # noqa: E731
     with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
-        cluster.apply(MANIFESTS, POD.replace("TOLD", str(told)))
+        cluster.apply(MANIFESTS, POD.replace("TOLD", str(device_status)))
         pod = cluster.wait_for("pods", "user", condition=is_running, timeout=20)
-        until(told.exists)
-        assert told.read_text() == "large\n"
+        wait_for(device_status.exists)
+        assert device_status.read_text() == "large\n"
         name = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
         claim = cluster.client.get("resourceclaims", name, "default")
         (result,) = claim["status"]["allocation"]["devices"]["results"]
@@ -150,14 +150,14 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
 
         def health() -> list[Any]:
             found = cluster.client.get("pods", "user", "default")["status"]["containerStatuses"][0]
-            told = found.get("allocatedResourcesStatus", ())
-            return [each["health"] for status in told for each in status["resources"]]
+            device_status = found.get("allocatedResourcesStatus", ())
+            return [each["health"] for status in device_status for each in status["resources"]]
 
         # The widget breaks, and its pod hears of it; another one comes and is published.
         (folder / "large").write_text("")
         (folder / "new").write_text("new one")
-        until(lambda: "Unhealthy" in health())
-        until(
+        wait_for(lambda: "Unhealthy" in health())
+        wait_for(
             lambda: (
                 [
                     device["name"]
@@ -169,7 +169,7 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
         )
         cluster.client.delete("pods", "user", "default")
         cluster.wait_for("pods", "user", gone=True, timeout=20)
-        until(lambda: not list(cdi.iterdir()))
+        wait_for(lambda: not list(cdi.iterdir()))
 
 
 def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
         command = [sys.executable, "-c", code, *flags, "--cdi", str(root / "cdi"), "--withdraw"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
-            (tree,) = until(lambda: cluster.client.list("resourceslices"))
+            (tree,) = wait_for(lambda: cluster.client.list("resourceslices"))
             assert [device["name"] for device in tree["spec"]["devices"]] == ["large", "small"]
-            until((root / "plugins_registry" / "widgets.example.com-reg.sock").exists)
+            wait_for((root / "plugins_registry" / "widgets.example.com-reg.sock").exists)
             process.send_signal(signal.SIGTERM)
             _, log = process.communicate(timeout=20)
         finally:
@@ -196,7 +196,7 @@ def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
         assert cluster.client.list("resourceslices") == []
 
 
-def test_a_program_that_cannot_start_says_why(folder: Path, tmp_path: Path, caplog: Any) -> None:
+def test_startup_failure_is_logged(folder: Path, tmp_path: Path, caplog: Any) -> None:
     widgets = load()
     flags = ["--kubeconfig", str(tmp_path / "absent")]
     assert widgets.plugin.run_driver(lambda node: widgets.Widgets(folder, node), flags) == 1

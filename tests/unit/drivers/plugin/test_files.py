@@ -12,48 +12,48 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.drivers.plugin import ClaimRef, InjectedDevice, PreparedDevice, Refusal
-from plimsoll.drivers.plugin.calls import take_lock
-from plimsoll.drivers.plugin.metadata import MetadataFiles, container_path, make_metadata
+from plimsoll.drivers.plugin import ClaimError, ClaimRef, InjectedDevice, PreparedDevice
+from plimsoll.drivers.plugin.claim_handler import acquire_lock
+from plimsoll.drivers.plugin.metadata import MetadataFiles, build_metadata, container_path
 from plimsoll.drivers.plugin.prepared_claim_store import (
-    PreparedClaim,
+    PreparedClaimRecord,
     PreparedClaimStore,
-    make_claim,
+    build_record,
     read_boot_id,
 )
 from plimsoll.protocols.cdi import CdiFolders, Edits, read_spec
-from tests.unit.drivers.plugin.test_plugin_server import place
-from tests.unit.drivers.plugin.world import DRIVER, NODE, Widgets, run, short_folder
+from tests.unit.drivers.plugin.fixtures import DRIVER, NODE, Widgets, run, short_dir
+from tests.unit.drivers.plugin.test_plugin_server import node_fixture
 
 REF = ClaimRef("ns", "claim", "11111111-2222-3333-4444-555555555555")
 OTHER = ClaimRef("ns", "other", "22222222-2222-3333-4444-555555555555")
 
 
-def hands(tmp_path: Path, boot: str = "today") -> PreparedClaimStore:
+def store(tmp_path: Path, boot: str = "today") -> PreparedClaimStore:
     found = PreparedClaimStore(DRIVER, tmp_path / "plugin", tmp_path / "cdi", boot=boot)
     assert found.open() == ()
     return found
 
 
-def handed(device: str = "w0", **more: Any) -> InjectedDevice:
+def injected(device: str = "w0", **more: Any) -> InjectedDevice:
     return InjectedDevice(["it"], NODE, device, **{"env": {"WIDGET": device}, **more})
 
 
 # -- hands
 
 
-def test_containers_get_what_was_handed(tmp_path: Path) -> None:
+def test_injected_devices_become_cdi_edits(tmp_path: Path) -> None:
     each = [
-        handed("w0", mounts=[("/dev/w0", "/widget")], device_nodes=["/dev/w0"]),
-        handed(
+        injected("w0", mounts=[("/dev/w0", "/widget")], device_nodes=["/dev/w0"]),
+        injected(
             "w1",
             mounts=[{"hostPath": "/a", "containerPath": "/b", "options": ["ro"]}],
             device_nodes=[{"path": "/dev/w1", "hostPath": "/dev/real", "permissions": "rw"}],
         ),
         InjectedDevice((), NODE, "silent"),
     ]
-    claim = hands(tmp_path).hand(REF, each)
-    assert isinstance(claim, PreparedClaim)
+    claim = store(tmp_path).add(REF, each)
+    assert isinstance(claim, PreparedClaimRecord)
     assert [device.cdi for device in claim.devices] == [
         (f"{DRIVER}/claim={REF.uid}-0",),
         (f"{DRIVER}/claim={REF.uid}-1",),
@@ -74,56 +74,56 @@ def test_containers_get_what_was_handed(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_handed_is_on_record(tmp_path: Path) -> None:
+def test_prepared_claims_are_checkpointed(tmp_path: Path) -> None:
     metadata = {"attributes": {"size": {"int": 1}}}
-    first = hands(tmp_path)
-    claim = first.hand(REF, [handed(share_id="s", metadata=metadata)])
-    first.hand(OTHER, [InjectedDevice((), NODE, "w1")])
-    again = hands(tmp_path)
+    first = store(tmp_path)
+    claim = first.add(REF, [injected(share_id="s", metadata=metadata)])
+    first.add(OTHER, [InjectedDevice((), NODE, "w1")])
+    again = store(tmp_path)
     assert again.claims == first.claims
-    assert again.known(REF.uid) == claim
+    assert again.get(REF.uid) == claim
     assert again.claims[REF.uid].devices[0].metadata == metadata
-    assert again.take_back(REF.uid) is None
-    assert list(hands(tmp_path).claims) == [OTHER.uid]
-    assert again.known(REF.uid) is None
+    assert again.remove(REF.uid) is None
+    assert list(store(tmp_path).claims) == [OTHER.uid]
+    assert again.get(REF.uid) is None
     assert not list((tmp_path / "cdi").iterdir())
 
 
 def test_after_a_start_of_the_machine_the_driver_is_asked_again(tmp_path: Path) -> None:
-    hands(tmp_path).hand(REF, [handed()])
+    store(tmp_path).add(REF, [injected()])
     (path,) = (tmp_path / "cdi").iterdir()
     path.unlink()
-    later = hands(tmp_path, boot="tomorrow")
-    assert later.known(REF.uid) is None
+    later = store(tmp_path, boot="tomorrow")
+    assert later.get(REF.uid) is None
     assert not path.exists()
-    later.hand(REF, [handed("w1")])
+    later.add(REF, [injected("w1")])
     assert "WIDGET=w1" in path.read_text()
-    assert isinstance(later.known(REF.uid), PreparedClaim)
+    assert isinstance(later.get(REF.uid), PreparedClaimRecord)
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_on_record(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("in the way")
-    found = hands(tmp_path)
-    refusal = found.hand(REF, [handed()])
-    assert isinstance(refusal, Refusal)
+    found = store(tmp_path)
+    refusal = found.add(REF, [injected()])
+    assert isinstance(refusal, ClaimError)
     assert refusal.code == "CdiNotWritten"
     assert not found.claims
-    assert not hands(tmp_path).claims
+    assert not store(tmp_path).claims
     (tmp_path / "cdi").unlink()
-    assert isinstance(found.hand(REF, [handed()]), PreparedClaim)
+    assert isinstance(found.add(REF, [injected()]), PreparedClaimRecord)
 
 
-def test_a_record_that_cannot_be_written_is_a_refusal(tmp_path: Path) -> None:
-    found = hands(tmp_path)
+def test_a_checkpoint_that_cannot_be_written_fails_the_claim(tmp_path: Path) -> None:
+    found = store(tmp_path)
     (tmp_path / "plugin").write_text("in the way")
-    refusal = found.hand(REF, [handed()])
-    assert isinstance(refusal, Refusal)
+    refusal = found.add(REF, [injected()])
+    assert isinstance(refusal, ClaimError)
     assert refusal.code == "NotSaved"
     assert not (tmp_path / "cdi").exists()
 
 
 def test_a_record_that_cannot_be_used_is_put_aside(tmp_path: Path) -> None:
-    hands(tmp_path).hand(REF, [handed()])
+    store(tmp_path).add(REF, [injected()])
     record = tmp_path / "plugin" / "handed.json"
     for damage in (b"", b"nonsense", record.read_bytes().replace(b"w0", b"w9")):
         record.write_bytes(damage)
@@ -131,7 +131,7 @@ def test_a_record_that_cannot_be_used_is_put_aside(tmp_path: Path) -> None:
         (finding,) = found.open()
         assert "cannot be used" in finding.what
         assert not found.claims
-        assert found.take_back(REF.uid) is None  # the file is found by its name
+        assert found.remove(REF.uid) is None  # the file is found by its name
     assert len(list((tmp_path / "plugin" / "quarantine").iterdir())) == 3
     assert not list((tmp_path / "cdi").iterdir())
 
@@ -142,9 +142,9 @@ def test_a_record_that_cannot_be_used_is_put_aside(tmp_path: Path) -> None:
     st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2),
     st.lists(st.text(max_size=3) | st.dictionaries(st.sampled_from(["path", "x"]), st.text()), max_size=2),
 )
-def test_whatever_an_author_hands_out_is_a_claim_or_a_refusal(env: Any, mounts: Any, nodes: Any) -> None:
-    claim = make_claim(DRIVER, REF, [InjectedDevice((), NODE, "w0", env, mounts, nodes)], "")
-    assert isinstance(claim, (PreparedClaim, Refusal))
+def test_any_injected_device_gives_a_record_or_an_error(env: Any, mounts: Any, nodes: Any) -> None:
+    claim = build_record(DRIVER, REF, [InjectedDevice((), NODE, "w0", env, mounts, nodes)], "")
+    assert isinstance(claim, (PreparedClaimRecord, ClaimError))
 
 
 def test_the_machines_boot(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_claims_of_templates_are_known_by_their_name_in_the_pod() -> None:
     assert container_path("d", REF, "a", "widget") == (
         "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/widget/a/d-metadata.json"
     )
-    tree = make_metadata("d", REF, "a", [], pod_claim="widget", generation=4)
+    tree = build_metadata("d", REF, "a", [], pod_claim="widget", generation=4)
     assert tree["podClaimName"] == "widget"
     assert tree["metadata"]["generation"] == 4
 
@@ -258,61 +258,61 @@ def test_cdi_files_of_metadata_come_back(tmp_path: Path) -> None:
 
 
 def test_metadata_reaches_the_first_device_of_each_request() -> None:
-    async def story() -> None:
-        async with place() as here:
+    async def scenario() -> None:
+        async with node_fixture() as node:
             driver = Widgets()
-            driver.answer = lambda claim: [
+            driver.response = lambda claim: [
                 InjectedDevice(["it"], NODE, "w0", env={"A": "b"}, metadata=ATTRIBUTES),
                 InjectedDevice(["it"], NODE, "w1"),
             ]
-            async with here.running(driver) as station:
+            async with node.running(driver) as server:
                 names = {"resource.kubernetes.io/pod-claim-name": "widget"}
-                ref = await here.earth.add_claim("c", "w0", annotations=names)
-                ((first, second),) = await here.prepare(ref)
+                ref = await node.cluster.add_claim("c", "w0", annotations=names)
+                ((first, second),) = await node.prepare(ref)
                 assert first.cdi == (f"{DRIVER}/claim={ref.uid}-0", f"{DRIVER}/metadata={ref.uid}_it")
                 assert second.cdi == ()
-                edits = CdiFolders([here.cdi]).edits(first.cdi)
+                edits = CdiFolders([node.cdi]).edits(first.cdi)
                 assert isinstance(edits, Edits)
                 assert "/resourceclaimtemplates/widget/it/" in edits.mounts[0].container_path
-                assert await here.prepare(ref) == [(first, second)]
+                assert await node.prepare(ref) == [(first, second)]
                 changed = replace(first, metadata={"attributes": {"model": {"string": "y"}}})
-                assert await station.update_metadata(ref, "it", [changed]) is None
+                assert await server.update_metadata(ref, "it", [changed]) is None
                 assert '"y"' in Path(edits.mounts[0].host_path).read_text()
-                assert await here.unprepare(ref) == [None]
-                assert not list(here.cdi.iterdir())
+                assert await node.unprepare(ref) == [None]
+                assert not list(node.cdi.iterdir())
 
-    run(story)
+    run(scenario)
 
 
-def test_metadata_that_cannot_be_written_is_a_refusal() -> None:
-    async def story() -> None:
-        async with place() as here:
+def test_metadata_that_cannot_be_written_fails_the_claim() -> None:
+    async def scenario() -> None:
+        async with node_fixture() as node:
             driver = Widgets()
-            driver.answer = lambda claim: [PreparedDevice(NODE, "w0", ("it",), metadata=ATTRIBUTES)]
-            async with here.running(driver) as station:
-                (station.folder / "dra-device-metadata").write_text("in the way")
-                ref = await here.earth.add_claim("c", "w0")
-                (answer,) = await here.prepare(ref)
-                assert answer.message.startswith("write metadata file: ")
-                (station.folder / "dra-device-metadata").unlink()
-                assert len((await here.prepare(ref))[0]) == 1
-                driver.answer = lambda claim: [
+            driver.response = lambda claim: [PreparedDevice(NODE, "w0", ("it",), metadata=ATTRIBUTES)]
+            async with node.running(driver) as server:
+                (server.plugin_dir / "dra-device-metadata").write_text("in the way")
+                ref = await node.cluster.add_claim("c", "w0")
+                (response,) = await node.prepare(ref)
+                assert response.message.startswith("write metadata file: ")
+                (server.plugin_dir / "dra-device-metadata").unlink()
+                assert len((await node.prepare(ref))[0]) == 1
+                driver.response = lambda claim: [
                     PreparedDevice(NODE, "w0", ("it",), metadata={"attributes": object()})
                 ]
-                (answer,) = await here.prepare(ref)
-                assert answer.message.startswith("write metadata file: ")
+                (response,) = await node.prepare(ref)
+                assert response.message.startswith("write metadata file: ")
 
-    run(story)
+    run(scenario)
 
 
 def test_the_lock_of_two_processes() -> None:
-    async def story() -> None:
-        with short_folder() as folder:
-            first = await take_lock(folder / "serialize.lock")
-            second = asyncio.create_task(take_lock(folder / "serialize.lock"))
+    async def scenario() -> None:
+        with short_dir() as folder:
+            first = await acquire_lock(folder / "serialize.lock")
+            second = asyncio.create_task(acquire_lock(folder / "serialize.lock"))
             await asyncio.sleep(0.1)
             assert not second.done()
             os.close(first)
             os.close(await second)
 
-    run(story)
+    run(scenario)

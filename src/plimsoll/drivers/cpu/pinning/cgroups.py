@@ -44,7 +44,7 @@ _log = logging.getLogger("plimsoll.cpu.pinning")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerCgroup:
     """A container and its cgroup."""
 
     view: ContainerView
@@ -82,7 +82,7 @@ class CgroupEnforcer:
         self._every = every
         self._cpusets: Cpusets | None = None
         self._folders: Folders | None = None
-        self._places: dict[str, Place] = {}
+        self._cgroups: dict[str, ContainerCgroup] = {}
         self._faults: dict[str, PinFault] = {}
         #: What was set, to tell a change by others from one that is due.
         self._set: dict[str, Wanted] = {}
@@ -116,7 +116,7 @@ class CgroupEnforcer:
             except TimeoutError:
                 pass
 
-    # -- looking
+    # -- state
 
     @property
     def linked(self) -> bool:
@@ -131,10 +131,10 @@ class CgroupEnforcer:
     @property
     def shared_in_use(self) -> bool:
         """Whether containers run on the shared pool; pause containers do not count."""
-        return any(place.known and place.view.shared for place in self._places.values())
+        return any(cgroup.known and cgroup.view.shared for cgroup in self._cgroups.values())
 
     def containers(self) -> tuple[ContainerView, ...]:
-        return tuple(place.view for place in self._places.values())
+        return tuple(cgroup.view for cgroup in self._cgroups.values())
 
     def faults(self) -> tuple[PinFault, ...]:
         return tuple(self._faults.values())
@@ -169,100 +169,102 @@ class CgroupEnforcer:
                 return hierarchy
             self._cpusets = Cpusets(hierarchy, self._files)
             self._folders = Folders(hierarchy.root, self._files)
-        places = self._look(seats, scene, self._cpusets, self._folders)
+        cgroups = self._look(seats, scene, self._cpusets, self._folders)
         owners: dict[str, str] = {}
-        for place in places.values():
-            for uid in place.view.claims:
-                owners.setdefault(uid, place.view.pod_uid)
+        for cgroup in cgroups.values():
+            for uid in cgroup.view.claims:
+                owners.setdefault(uid, cgroup.view.pod_uid)
         scene = replace(scene, owners=owners)
-        verdicts = {id: judge(place.view, scene) for id, place in places.items()}
+        verdicts = {id: judge(cgroup.view, scene) for id, cgroup in cgroups.items()}
         faults = {id: verdict.fault for id, verdict in verdicts.items() if verdict.fault is not None}
-        faults |= self._drifts(places, verdicts)
-        for id in sorted(places, key=lambda id: _gains(places[id].view, verdicts[id])):
-            place, wish = places[id], verdicts[id].wanted
+        faults |= self._drifts(cgroups, verdicts)
+        for id in sorted(cgroups, key=lambda id: _gains(cgroups[id].view, verdicts[id])):
+            cgroup, wish = cgroups[id], verdicts[id].wanted
             if wish is None or not wish.cpus:
                 continue
-            problem = self._write(place, wish, self._cpusets)
+            problem = self._write(cgroup, wish, self._cpusets)
             if problem:
                 self.counters.failed += 1
                 self._set.pop(id, None)
-                faults[id] = refuse(place.view, wish.cpus, problem)
+                faults[id] = refuse(cgroup.view, wish.cpus, problem)
             else:
                 self._set[id] = wish
-        self._lift_pods(places, verdicts, self._cpusets)
-        self._set = {id: wish for id, wish in self._set.items() if id in places}
-        self._places = {id: self._again(place, self._cpusets) for id, place in places.items()}
+        self._lift_pods(cgroups, verdicts, self._cpusets)
+        self._set = {id: wish for id, wish in self._set.items() if id in cgroups}
+        self._cgroups = {id: self._again(cgroup, self._cpusets) for id, cgroup in cgroups.items()}
         self._faults = faults
         return ""
 
     def _look(
         self, seats: Iterable[Seat], scene: Scene, cpusets: Cpusets, folders: Folders
-    ) -> dict[str, Place]:
+    ) -> dict[str, ContainerCgroup]:
         """All containers of these pods that have a cgroup, with what they have now."""
         nameless = frozenset(uid for uid, holding in scene.holdings.items() if not holding.ref.name)
         by_uid = {one.cgroup: one for one in seats}
-        places = {}
+        cgroups = {}
         for uid, pod in folders.pods(by_uid).items():
             one = by_uid[uid]
             for id, folder in folders.containers(pod, one.containers).items():
                 view = one.containers.get(id)
-                place = Place(view or one.stranger(id), folder, pod, view is not None)
-                if nameless and one.claims and place.known:
-                    place = replace(place, view=self._ask_process(place, nameless))
-                places[id] = self._again(place, cpusets)
-        return places
+                cgroup = ContainerCgroup(view or one.stranger(id), folder, pod, view is not None)
+                if nameless and one.claims and cgroup.known:
+                    cgroup = replace(cgroup, view=self._ask_process(cgroup, nameless))
+                cgroups[id] = self._again(cgroup, cpusets)
+        return cgroups
 
-    def _ask_process(self, place: Place, nameless: frozenset[str]) -> ContainerView:
+    def _ask_process(self, cgroup: ContainerCgroup, nameless: frozenset[str]) -> ContainerView:
         """Claims that are known by their UID alone (adopted from CDI files): whether a process was told."""
-        pid = (self._files.read(place.folder / "cgroup.procs") or "").partition("\n")[0]
+        pid = (self._files.read(cgroup.folder / "cgroup.procs") or "").partition("\n")[0]
         text = self._files.read(self._proc / pid / "environ") if pid.isdecimal() else None
         told = read_env((text or "").split("\0"))
         if isinstance(told, PinFault):
-            return place.view
+            return cgroup.view
         more = {uid: cpus for uid, cpus in told.claims.items() if uid in nameless}
-        return replace(place.view, claims={**place.view.claims, **more})
+        return replace(cgroup.view, claims={**cgroup.view.claims, **more})
 
-    def _again(self, place: Place, cpusets: Cpusets) -> Place:
+    def _again(self, cgroup: ContainerCgroup, cpusets: Cpusets) -> ContainerCgroup:
         view = replace(
-            place.view,
-            cpus=cpusets.cpus(place.folder),
-            mems=cpusets.mems(place.folder),
-            quota=cpusets.quota(place.folder),
+            cgroup.view,
+            cpus=cpusets.cpus(cgroup.folder),
+            mems=cpusets.mems(cgroup.folder),
+            quota=cpusets.quota(cgroup.folder),
         )
-        return replace(place, view=view)
+        return replace(cgroup, view=view)
 
-    def _drifts(self, places: Mapping[str, Place], verdicts: Mapping[str, Verdict]) -> dict[str, PinFault]:
+    def _drifts(
+        self, cgroups: Mapping[str, ContainerCgroup], verdicts: Mapping[str, Verdict]
+    ) -> dict[str, PinFault]:
         """Containers that had what they should, and have something else now."""
         found = {}
-        for id, place in places.items():
+        for id, cgroup in cgroups.items():
             wish = self._set.get(id)
-            if wish is None or verdicts[id].wanted != wish or agrees(place.view, wish):
+            if wish is None or verdicts[id].wanted != wish or agrees(cgroup.view, wish):
                 continue
             self.counters.drifted += 1
-            found[id] = drift(place.view, wish.cpus, read_cpus(place.view.cpus) or wish.cpus)
+            found[id] = drift(cgroup.view, wish.cpus, read_cpus(cgroup.view.cpus) or wish.cpus)
         return found
 
-    def _write(self, place: Place, wish: Wanted, cpusets: Cpusets) -> str:
-        if agrees(place.view, wish):
+    def _write(self, cgroup: ContainerCgroup, wish: Wanted, cpusets: Cpusets) -> str:
+        if agrees(cgroup.view, wish):
             return ""
-        problem = cpusets.set(place.folder, wish.cpus, wish.mems)
+        problem = cpusets.set(cgroup.folder, wish.cpus, wish.mems)
         if not problem and wish.lift_quota:
-            problem = cpusets.lift_quota(place.folder)
-        if problem and not self._files.read(place.folder / "cgroup.procs"):
+            problem = cpusets.lift_quota(cgroup.folder)
+        if problem and not self._files.read(cgroup.folder / "cgroup.procs"):
             return ""  # it has just ended, and there is nothing left to pin
         if not problem:
             self.counters.changed += 1
         return problem
 
     def _lift_pods(
-        self, places: Mapping[str, Place], verdicts: Mapping[str, Verdict], cpusets: Cpusets
+        self, cgroups: Mapping[str, ContainerCgroup], verdicts: Mapping[str, Verdict], cpusets: Cpusets
     ) -> None:
         """The quota of a pod holds its containers back too: lifted where all of them have it lifted."""
         pods: dict[Path, bool] = {}
-        for id, place in places.items():
-            if place.known:
+        for id, cgroup in cgroups.items():
+            if cgroup.known:
                 wish = verdicts[id].wanted
-                pods[place.pod] = pods.get(place.pod, True) and wish is not None and wish.lift_quota
+                pods[cgroup.pod] = pods.get(cgroup.pod, True) and wish is not None and wish.lift_quota
         for pod, lift in pods.items():
             if lift and (problem := cpusets.lift_quota(pod)):
                 _log.warning("the quota of a pod is not lifted: %s", problem)

@@ -73,7 +73,7 @@ class Cpusets:
         self.hierarchy = hierarchy
         self._files = files
 
-    # -- looking
+    # -- state
 
     def cpus(self, folder: Path) -> str:
         """What is in force, else what is set."""

@@ -145,7 +145,7 @@ class NriEnforcer:
         self.link_error = "stopped"
         self._release_waiting()
 
-    # -- looking
+    # -- state
 
     @property
     def linked(self) -> bool:

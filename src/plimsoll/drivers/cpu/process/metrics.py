@@ -170,7 +170,7 @@ class CpuMetrics(Collector, Observer):
     def topology_changed(self) -> None:
         self._topology.add()
 
-    # -- telling
+    # -- updates
 
     def collect(self) -> Iterator[Metric]:
         state = self._state()

@@ -53,7 +53,7 @@ def read_state(driver: CpuDriver, *, healthy: bool) -> CpuState:
             **{f"pin_{field.name}": getattr(counted, field.name) for field in fields(counted)},
             "registrations": station.metrics.registrations,
             "registrations_rejected": station.metrics.rejections,
-            "sockets_made": station.metrics.sockets_made,
+            "sockets_made": station.metrics.sockets_created,
             "slices_created": slices.created,
             "slices_updated": slices.updated,
             "slices_deleted": slices.deleted,

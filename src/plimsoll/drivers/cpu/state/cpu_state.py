@@ -43,7 +43,7 @@ from plimsoll.drivers.cpu.state.reconcile import (
 )
 from plimsoll.drivers.cpu.state.refusals import PrepareFault, Why, quote
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.plugin.driver import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
@@ -192,7 +192,7 @@ class CpuBook:
     @_alone
     def prepare(
         self, claim: AllocatedClaim, *, near: Mapping[str, CpuSet] | None = None
-    ) -> Holding | Refusal:
+    ) -> Holding | ClaimError:
         """Give a claim its CPUs. `near` are CPUs to prefer, by request.
 
         A claim without CPUs for this driver gets a holding without grants, of which nothing is kept.
@@ -222,7 +222,7 @@ class CpuBook:
         return known
 
     @_alone
-    def release(self, ref: ClaimRef) -> Refusal | None:
+    def release(self, ref: ClaimRef) -> ClaimError | None:
         """Take the CPUs of a claim back. One that has none is released already."""
         uid = ref.uid
         if cdi.check_uid(uid):
@@ -343,7 +343,7 @@ class CpuBook:
         held = union(h.cpus for uid, h in self._holdings.items() if uid != without)
         return Scene(self.settings, self._topology, self._arrangement, held)
 
-    def _settle(self, claim: AllocatedClaim, planned: Plan | PrepareFault) -> Holding | Refusal:
+    def _settle(self, claim: AllocatedClaim, planned: Plan | PrepareFault) -> Holding | ClaimError:
         """Make a decision lasting: record, then CDI file; neither if one of them fails."""
         if isinstance(planned, PrepareFault):
             return planned.refusal()
@@ -399,7 +399,7 @@ class CpuBook:
         shared = self._arrangement.floor if mix else EMPTY
         return cdi.write_file(self.settings.cdi, holding, shared)
 
-    def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> Refusal:
+    def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> ClaimError:
         text = f"failed to {verb} CDI spec {quote(cdi.file_name(uid))}: {fault.message}{more}"
         return PrepareFault(Why.CDI, text=text).refusal()
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.settings import GroupBy
-from plimsoll.drivers.plugin.driver import Refusal
+from plimsoll.drivers.plugin.driver import ClaimError
 
 #: The capacity of a device of many CPUs.
 CAPACITY = "dra.cpu/cpu"
@@ -65,8 +65,8 @@ class PrepareFault:
     def message(self) -> str:
         return _TEXTS[self.why](self)
 
-    def refusal(self) -> Refusal:
-        return Refusal(self.message, self.why.value)
+    def refusal(self) -> ClaimError:
+        return ClaimError(self.message, self.why.value)
 
 
 def quote(text: str) -> str:

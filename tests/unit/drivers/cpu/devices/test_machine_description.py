@@ -13,11 +13,11 @@ from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.cpu.devices import arrange, make_annotations
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.plugin import Pool
-from plimsoll.drivers.plugin.slices import Wanted, plan, see_tree
+from plimsoll.drivers.plugin import DevicePool
+from plimsoll.drivers.plugin.slices import DesiredSlice, parse_slice, plan_slices
 from tests.unit.drivers.cpu.machines import machines, make_machine
+from tests.unit.drivers.plugin.fixtures import cluster_fixture, wait_for
 from tests.unit.drivers.plugin.test_slice_publisher import devices, publisher, running
-from tests.unit.drivers.plugin.world import until, world
 
 SETTINGS = CpuSettings("n")
 
@@ -68,24 +68,24 @@ def test_one_slice_describes_the_machine() -> None:
     """It is there, comes back when somebody takes it off, and what others say beside it stays."""
 
     async def story() -> None:
-        async with world() as earth, running(publisher(earth)) as kit:
-            kit.want([Pool("a", devices(200), annotations={ANNOTATION: "one"})])
-            await until(lambda: kit.published)
-            first, second = await earth.slices()
+        async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
+            slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "one"})])
+            await wait_for(lambda: slices_publisher.published)
+            first, second = await cluster.slices()
             assert first["metadata"]["annotations"] == {ANNOTATION: "one"}
             assert "annotations" not in second["metadata"]
 
             first["metadata"]["annotations"] = {"theirs": "x"}
-            await earth.admin.update(RESOURCE_SLICES, first)
-            await until(lambda: kit.counters.updated >= 1)
-            first, second = await earth.slices()
+            await cluster.admin.update(RESOURCE_SLICES, first)
+            await wait_for(lambda: slices_publisher.counters.updated >= 1)
+            first, second = await cluster.slices()
             assert first["metadata"]["annotations"] == {"theirs": "x", ANNOTATION: "one"}
             # The devices are the same: nobody has to look at the pool anew.
             assert first["spec"]["pool"]["generation"] == second["spec"]["pool"]["generation"] == 1
 
-            kit.want([Pool("a", devices(200), annotations={ANNOTATION: "two"})])
-            await until(lambda: kit.published)
-            first, _ = await earth.slices()
+            slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "two"})])
+            await wait_for(lambda: slices_publisher.published)
+            first, _ = await cluster.slices()
             assert first["metadata"]["annotations"][ANNOTATION] == "two"
 
     asyncio.run(story())
@@ -93,7 +93,7 @@ def test_one_slice_describes_the_machine() -> None:
 
 def test_annotations_that_are_not_kept_are_not_fought_for() -> None:
     """A webhook may take them off: the slice is as good as it gets, until something else is to be said."""
-    wanted = Wanted(0, {"devices": []}, {ANNOTATION: "one"})
+    desired = DesiredSlice(0, {"devices": []}, {ANNOTATION: "one"})
     tree = {
         "metadata": {"name": "00000-d-n-x", "uid": "u", "resourceVersion": "3"},
         "spec": {
@@ -102,7 +102,7 @@ def test_annotations_that_are_not_kept_are_not_fought_for() -> None:
             "devices": [],
         },
     }
-    there = see_tree(tree)
-    assert [slice_.name for slice_, _ in plan([wanted], [there]).update] == ["00000-d-n-x"]
-    assert not plan([wanted], [there], unkept={0: {ANNOTATION: "one"}})
-    assert plan([wanted], [there], unkept={0: {ANNOTATION: "other"}})
+    there = parse_slice(tree)
+    assert [slice_.name for slice_, _ in plan_slices([desired], [there]).update] == ["00000-d-n-x"]
+    assert not plan_slices([desired], [there], dropped_annotations={0: {ANNOTATION: "one"}})
+    assert plan_slices([desired], [there], dropped_annotations={0: {ANNOTATION: "other"}})

@@ -11,7 +11,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.devices.groups import arrange
 from plimsoll.drivers.cpu.state import CpuBook, Holding
 from plimsoll.drivers.cpu.topology.topology import Skipped
-from plimsoll.drivers.plugin.driver import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.state.desk import MACHINE, Asked, Container, Desk, make_claim, opaque, uid_of
@@ -34,7 +34,7 @@ def prepared(book: CpuBook, claim: AllocatedClaim) -> Holding:
 
 def refusal(book: CpuBook, claim: AllocatedClaim) -> str:
     found = book.prepare(claim)
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, ClaimError), found
     return found.message
 
 

@@ -52,14 +52,14 @@ def test_issues_285_and_286_control_planes_see_the_cpus(ward: Ward) -> None:
             await until(lambda: len(seen(ward)) == 2)
             running = {name.partition("/")[0]: CpuSet.parse(cpus) for name, cpus in ward.cpus().items()}
             assert seen(ward) == {name: pinned(cpus) for name, cpus in running.items()}
-            await until(lambda: driver.station.reported)
+            await until(lambda: driver.station.claim_status_synced)
         before = ward.cluster.client.list(RESOURCE_CLAIMS)
         async with ward.driver() as driver:
-            await until(lambda: driver.station.reported)
+            await until(lambda: driver.station.claim_status_synced)
             assert ward.cluster.client.list(RESOURCE_CLAIMS) == before, "nothing is written twice"
             await ward.end("a")
             await until(lambda: set(seen(ward)) == {"b"})
-            assert not driver.station.report_errors
+            assert not driver.station.claim_status_errors
 
     play(story())
 
@@ -114,7 +114,7 @@ def test_disputed_claims_are_not_ready(ward: Ward) -> None:
             disputed = {**pinned(holding.granted), "Ready": ("False", "Disputed")}
             await until(lambda: seen(ward) == {"a": disputed})
         async with ward.driver() as driver:
-            await until(lambda: driver.station.reported)
+            await until(lambda: driver.station.claim_status_synced)
             assert seen(ward) == {"a": disputed}
             await ward.end("a")
             await until(lambda: not seen(ward))
@@ -141,10 +141,10 @@ def test_nothing_is_told_if_that_is_set(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver(replace(ward.settings, report_cpus=False)) as driver:
             await ward.run(pod("a", "two"))
-            await until(lambda: driver.station.reported)
-            assert driver.reports() is None
+            await until(lambda: driver.station.claim_status_synced)
+            assert driver.device_statuses() is None
             await ward.end("a")
-            assert driver.station.metrics.reports.written == 0
+            assert driver.station.metrics.claim_status.written == 0
 
     play(story())
 
@@ -161,7 +161,7 @@ def test_without_the_right_pods_run_and_it_is_found(ward: Ward) -> None:
             await driver.start()
             try:
                 await ward.run(pod("a", "two"))
-                await until(lambda: bool(driver.station.report_errors))
+                await until(lambda: bool(driver.station.claim_status_errors))
                 (finding,) = [each for each in driver.findings if "no right to patch" in each.what]
                 assert "reportCPUs: false" in finding.fix
                 assert driver.ready, "it does all its work"

@@ -19,8 +19,8 @@ from plimsoll.cli.main import main
 from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.process import FakeDriverProcess, find_places, find_plans
-from plimsoll.drivers.plugin import AllocatedClaim, Driver, InjectedDevice, Pool, Prepared
-from plimsoll.drivers.plugin.multi_node import Place
+from plimsoll.drivers.plugin import AllocatedClaim, DevicePool, Driver, InjectedDevice, Prepared
+from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.tools.device_file_check import refuse_unusable
 from plimsoll.up.local_cluster import LocalCluster
@@ -71,7 +71,7 @@ class Started:
 
     def __enter__(self) -> FakeDriverProcess:
         self.cluster._wait(self.process.start())
-        self.cluster._wait(self.process.ready(10))
+        self.cluster._wait(self.process.wait_ready(10))
         return self.process
 
     def __exit__(self, *_: object) -> None:
@@ -83,7 +83,7 @@ def started(cluster: LocalCluster, tree: Tree, **more: Any) -> Started:
     process = FakeDriverProcess(
         server.client(),
         parse_drivers(tree),
-        [Place("n", cluster.node_root("n"))],
+        [NodePaths("n", cluster.node_root("n"))],
         client_for=lambda name: server.client(driver_user(name)),
         validate=refuse_unusable,
         **more,
@@ -236,8 +236,8 @@ class OneDevice(Driver):
     def __init__(self, node: str) -> None:
         self.node = node
 
-    def pools(self) -> list[Pool]:
-        return [Pool(self.node, [{"name": "it"}])]
+    def pools(self) -> list[DevicePool]:
+        return [DevicePool(self.node, [{"name": "it"}])]
 
     async def prepare(self, claim: AllocatedClaim) -> Prepared:
         return [InjectedDevice((result.request,), self.node, result.device) for result in claim.results]
@@ -303,14 +303,14 @@ def test_files_and_places_of_the_command() -> None:
     with pytest.raises(ConfigError, match=r"gpu\.example\.com is there twice"):
         find_plans(["gpus", "gpus"])
     one = find_places(["a"])
-    assert one == (Place("a", Path("/var/lib/kubelet")),)
-    assert one[0].cdi_folder == Path("/var/run/cdi")
+    assert one == (NodePaths("a", Path("/var/lib/kubelet")),)
+    assert one[0].cdi_dir == Path("/var/run/cdi")
     two = find_places(["a", "b"], Path("/r"))
-    assert [(place.root, place.cdi_folder) for place in two] == [
+    assert [(place.root, place.cdi_dir) for place in two] == [
         (Path("/r/a"), Path("/r/a/cdi")),
         (Path("/r/b"), Path("/r/b/cdi")),
     ]
-    assert find_places(["a"], sockets=False) == (Place("a", None),)
+    assert find_places(["a"], sockets=False) == (NodePaths("a", None),)
     assert find_places([])[0].node
 
 
@@ -329,7 +329,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
 )
 def test_a_root_that_cannot_be_used(root: str, told: str) -> None:
     with LocalCluster(nodes=["n"]) as cluster:
-        places = [Place("n", Path(root))]
+        places = [NodePaths("n", Path(root))]
         process = FakeDriverProcess(
             cluster._running().client(), parse_drivers(small()), places, validate=refuse_unusable
         )

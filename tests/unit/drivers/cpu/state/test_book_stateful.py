@@ -16,7 +16,7 @@ from plimsoll.drivers.cpu.devices.groups import arrange
 from plimsoll.drivers.cpu.settings import Mode, PinSettings
 from plimsoll.drivers.cpu.state import CpuBook, Holding
 from plimsoll.drivers.cpu.state.cdi import read_files
-from plimsoll.drivers.plugin.driver import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.desk import INDIVIDUAL, MACHINE, Asked, Container, Desk, make_claim, uid_of
@@ -126,7 +126,7 @@ class Books(RuleBasedStateMachine):
         answer = self.book.prepare(claim)
         uid = claim.ref.uid
         if not fits or left < least:
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, ClaimError)
             assert uid not in self.book.holdings
             return
         assert isinstance(answer, Holding), answer
@@ -143,7 +143,7 @@ class Books(RuleBasedStateMachine):
         adopted = uid in self.book.holdings and self.book.holdings[uid].adopted
         answer = self.book.prepare(self.asked[uid])
         if uid in self.model.disputed:
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, ClaimError)
         elif isinstance(answer, Holding):
             assert set(answer.cpus) == self.model.granted[uid]
         else:

@@ -17,7 +17,7 @@ from plimsoll.drivers.cpu.devices.groups import arrange
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import CpuBook, Holding, held_before, union
 from plimsoll.drivers.cpu.state.cdi import read_files
-from plimsoll.drivers.plugin.driver import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.desk import INDIVIDUAL, NODE, Asked, Container, Desk, make_claim, uid_of
@@ -39,7 +39,7 @@ def prepared(book: CpuBook, claim: AllocatedClaim, **more: Any) -> Holding:
 
 def refusal(book: CpuBook, claim: AllocatedClaim) -> str:
     found = book.prepare(claim)
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, ClaimError), found
     return found.message
 
 
@@ -402,7 +402,7 @@ def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool)
             else:
                 assert (uid, name) == (uid_of(1), "release")
         # Whoever was interrupted asks again.
-        assert not isinstance(OPERATIONS[name](again), Refusal)
+        assert not isinstance(OPERATIONS[name](again), ClaimError)
         check(desk, desk.open())
     raise AssertionError("no end")
 
@@ -419,7 +419,7 @@ def test_a_disk_that_fails_at_any_step(tmp_path: Path, name: str, after: bool) -
         if count[0] <= at:
             assert at > 2
             return
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ClaimError):
             # Refused is as if it had never been, now and after a restart (for a release: it can be repeated).
             assert book.holdings == before
             again = desk.open()
@@ -428,7 +428,7 @@ def test_a_disk_that_fails_at_any_step(tmp_path: Path, name: str, after: bool) -
             assert not missing or name == "release"
             assert not again.holdings.keys() - before.keys()
         check(desk, desk.open())
-        assert not isinstance(OPERATIONS[name](book), Refusal)
+        assert not isinstance(OPERATIONS[name](book), ClaimError)
         check(desk, desk.open())
     raise AssertionError("no end")
 
@@ -467,7 +467,7 @@ def test_a_file_that_cannot_be_removed_keeps_the_cpus(desk: Desk) -> None:
     desk.file(1).unlink()
     desk.file(1).mkdir()
     refused = book.release(ref_of(1))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, ClaimError)
     assert refused.message.startswith("failed to remove CDI spec")
     assert book.holdings == {uid_of(1): holding}
     desk.file(1).rmdir()

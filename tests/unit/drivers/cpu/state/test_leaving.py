@@ -15,7 +15,7 @@ from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.cpu.state.cpu_state import CpuBook, unfiled
 from plimsoll.drivers.cpu.state.holdings import Grant, Holding
 from plimsoll.drivers.cpu.state.reconcile import reconcile
-from plimsoll.drivers.plugin import Refusal
+from plimsoll.drivers.plugin import ClaimError
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.state.desk import NODE, Asked, make_claim
@@ -91,6 +91,6 @@ def test_a_claim_that_is_prepared_again_stays(settings: CpuSettings) -> None:
     leave(settings)
     assert cdi.remove_file(settings.cdi, OTHER) is None
     book = open_book(settings, leaving=[UID])
-    assert not isinstance(book.prepare(CLAIM), Refusal)
+    assert not isinstance(book.prepare(CLAIM), ClaimError)
     assert book.leaving == frozenset()
     assert cdi.read_file(settings.cdi, UID).cpus == book.holdings[UID].granted

@@ -435,7 +435,7 @@ class Runtime:
                 self.pods.discard(pod)
                 await self._news(Event.REMOVE_POD_SANDBOX, pod)
 
-    # -- looking
+    # -- state
 
     def is_stubborn(self, id: str) -> bool:
         """Whether changes of a container may not come to pass, or not in time."""

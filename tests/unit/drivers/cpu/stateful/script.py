@@ -31,7 +31,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
-from plimsoll.drivers.plugin import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.stateful.runtime import Age
 from tests.unit.drivers.cpu.stateful.world import Asked, World, uid_of
@@ -176,9 +176,9 @@ async def _leave(driver: CpuDriver) -> None:
 async def _prepare(stage: Stage, name: str, count: str, device: str | None, refusal: str | None) -> None:
     answer = await stage.world.prepare(stage.claim(name, count, device))
     if refusal is None:
-        assert not isinstance(answer, Refusal), answer
+        assert not isinstance(answer, ClaimError), answer
     else:
-        assert isinstance(answer, Refusal), answer
+        assert isinstance(answer, ClaimError), answer
         assert refusal in answer.message, answer.message
 
 
@@ -275,7 +275,7 @@ async def _another_prepares(stage: Stage, name: str, count: str) -> None:
     assert stage.other is not None
     claim = stage.claim(name, count, None)
     answer = await stage.other.prepare(claim)
-    assert not isinstance(answer, Refusal), answer
+    assert not isinstance(answer, ClaimError), answer
     cpus = stage.world.file(claim.ref.uid)
     assert cpus
     assert not cpus & stage.world.model.held

@@ -20,7 +20,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.checkpoint import RecordFile
 from plimsoll.drivers.cpu.settings import GroupBy, Mode, PinSettings
 from plimsoll.drivers.cpu.state import cdi
-from plimsoll.drivers.plugin import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
 from tests.unit.drivers.cpu.stateful.world import WHOLE, Age, Asked, World, uid_of
@@ -210,15 +210,15 @@ class Node:
         fits = self.world.fits(claim)
         answer = self.run(self.world.prepare(claim))
         if not linked:
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, ClaimError)
         elif linked and self.linked:
-            assert isinstance(answer, Refusal) != fits, answer
+            assert isinstance(answer, ClaimError) != fits, answer
 
     @happens(1, when=lambda self: self.up, device=some, amount=of("0", "-1", "1500m", "100", ""))
     def prepare_nonsense(self, device: int, amount: str) -> None:
         asked = Asked(f"cpudevnuma{device % 3:03d}", amount or None)
         answer = self.run(self.world.prepare(self.world.ask(self.next(), asked)))
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, ClaimError)
 
     @happens(2, when=lambda self: self.up and self.world.claims, number=some)
     def prepare_again(self, number: int) -> None:
@@ -231,10 +231,10 @@ class Node:
         adopted = self.world.driver.book.holdings[uid].adopted
         answer = self.run(self.world.prepare(claim))
         if uid in self.model.in_dispute:
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, ClaimError)
         else:
             # What was taken over is measured against the devices of today.
-            assert not isinstance(answer, Refusal) or adopted, answer
+            assert not isinstance(answer, ClaimError) or adopted, answer
 
     @happens(8, when=lambda self: self.up and self.model.granted, number=some, twice=maybe)
     def unprepare(self, number: int, twice: bool) -> None:
@@ -432,7 +432,7 @@ class Node:
         recorded = self.world.settings.record.exists() and not self.model.amnesia  # else it is written anew
         if claim is not None and recorded and not self.model.strangers:
             with failing(what, "disk full"):
-                assert isinstance(self.run(self.world.prepare(claim)), Refusal)
+                assert isinstance(self.run(self.world.prepare(claim)), ClaimError)
 
     @happens(2, when=lambda self: self.linked, at=of(*DEATHS), device=some, amount=of(1, 2, 3))
     def die_while_preparing(self, at: str, device: int, amount: int) -> None:
@@ -503,7 +503,7 @@ class Node:
         world.spoken = world.runtime.answers
         for claim, answer in zip(claims, answers, strict=True):
             cpus = world.file(claim.ref.uid)
-            if isinstance(answer, Refusal):
+            if isinstance(answer, ClaimError):
                 assert cpus is None
             else:
                 assert cpus is not None

@@ -13,24 +13,23 @@ import pytest
 
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
-from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
 from tests.unit.drivers.cpu.state.desk import NODE, make_claim
 from tests.unit.drivers.cpu.stateful.world import Age, Asked, World
-from tests.unit.drivers.plugin.world import World as Earth
-from tests.unit.drivers.plugin.world import world as earth
+from tests.unit.drivers.plugin.fixtures import ClusterFixture, cluster_fixture
 from tests.unit.node.plugins.peers import QUICK
 
 
 class Wired(World):
     """A node whose driver is asked over sockets."""
 
-    def __init__(self, sky: Earth, age: Age) -> None:
+    def __init__(self, cluster: ClusterFixture, age: Age) -> None:
         super().__init__(age)
-        self.sky = sky
-        self.api = cast(Any, sky.client)
+        self.cluster = cluster
+        self.api = cast(Any, cluster.client)
         self.plugins = Plugins(Layout(self.settings.kubelet_root), times=QUICK)
         self.count = 0
 
@@ -71,17 +70,17 @@ class Wired(World):
         self.count += 1
         name = f"claim-{self.count}"
         results = [replace(each, request="it").tree() | {"pool": NODE} for each in asked]
-        ref = await self.sky.add_claim(name, more=results)
+        ref = await self.cluster.add_claim(name, more=results)
         claim = make_claim(ref.uid, *(replace(each, request="it") for each in asked))
         return replace(claim, ref=ref)
 
-    async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
+    async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | ClaimError:
         answer: Any = (await self.plugins.prepare(DRIVER_NAME, [claim.ref]))[claim.ref.uid]
-        return Refusal(answer.message) if isinstance(answer, DriverFault) else answer
+        return ClaimError(answer.message) if isinstance(answer, DriverFault) else answer
 
-    async def call_unprepare(self, ref: ClaimRef) -> Refusal | None:
+    async def call_unprepare(self, ref: ClaimRef) -> ClaimError | None:
         answer: Any = (await self.plugins.unprepare(DRIVER_NAME, [ref]))[ref.uid]
-        return Refusal(answer.message) if isinstance(answer, DriverFault) else None
+        return ClaimError(answer.message) if isinstance(answer, DriverFault) else None
 
 
 async def _live(world: Wired, dice: Random, steps: int) -> None:
@@ -110,7 +109,7 @@ async def _live(world: Wired, dice: Random, steps: int) -> None:
             claim = await world.add_claim(asked)
             fits = world.fits(claim)
             answer = await world.prepare(claim)
-            assert isinstance(answer, Refusal) != fits, answer
+            assert isinstance(answer, ClaimError) != fits, answer
         elif what == "again" and uids:
             uid = dice.choice(uids)
             assert await world.prepare(world.claims[uid]) == world.model.granted[uid]
@@ -146,10 +145,10 @@ async def _live(world: Wired, dice: Random, steps: int) -> None:
 def _play(seed: int, steps: int) -> None:
     async def story() -> None:
         dice = Random(seed)
-        async with earth() as sky:
-            node = await sky.add_node(NODE)
+        async with cluster_fixture() as cluster:
+            node = await cluster.add_node(NODE)
             assert node
-            world = Wired(sky, dice.choice(list(Age)))
+            world = Wired(cluster, dice.choice(list(Age)))
             try:
                 await world.open()
                 await _live(world, dice, steps)

@@ -16,7 +16,7 @@ from plimsoll.drivers.cpu.pinning.container_table import Roll
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, take_scene
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import Holding
-from plimsoll.drivers.plugin import AllocatedClaim, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.desk import Asked, Container, Desk, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.world import Age, World
@@ -123,7 +123,7 @@ def test_many_claims_and_containers_at_once() -> None:
 
                 async def pod(name: str, claim: AllocatedClaim) -> None:
                     answer = await driver.prepare(claim)
-                    assert not isinstance(answer, Refusal), answer
+                    assert not isinstance(answer, ClaimError), answer
                     env = world.env([claim.ref.uid])
                     assert env is not None
                     assert await world.runtime.create(f"{name}/x", name, env) == ""

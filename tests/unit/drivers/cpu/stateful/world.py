@@ -39,7 +39,7 @@ from plimsoll.drivers.cpu.stale_claims import StaleClaims
 from plimsoll.drivers.cpu.state import Holding
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.errors import ApiError
 from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
@@ -81,7 +81,7 @@ class PluginServer:
     registered, published, watched = True, True, True
     registration_error = ""
     publish_errors: tuple[str, ...] = ()
-    report_errors: tuple[str, ...] = ()
+    claim_status_errors: tuple[str, ...] = ()
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -91,10 +91,10 @@ class PluginServer:
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def publish(self) -> None: ...
-    def tell_health(self) -> None: ...
-    def report(self) -> None: ...
+    def publish_health(self) -> None: ...
+    def update_claim_status(self) -> None: ...
 
-    async def release(self, ref: ClaimRef) -> Refusal | None:
+    async def release(self, ref: ClaimRef) -> ClaimError | None:
         return await self.world.unprepare(ref.uid)
 
     async def restore_metadata(self, wanted: object) -> tuple[str, ...]:
@@ -251,16 +251,16 @@ class World:
         self.api.claims[claim.ref.name] = claim.tree
         return claim
 
-    async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
+    async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | ClaimError:
         """As the node asks; directly."""
         assert self.driver is not None
         return await self.driver.prepare(claim)
 
-    async def call_unprepare(self, ref: ClaimRef) -> Refusal | None:
+    async def call_unprepare(self, ref: ClaimRef) -> ClaimError | None:
         assert self.driver is not None
         return await self.driver.unprepare(ref)
 
-    async def prepare(self, claim: AllocatedClaim) -> Refusal | set[int]:
+    async def prepare(self, claim: AllocatedClaim) -> ClaimError | set[int]:
         """Ask the driver; the CPUs of the claim as its CDI file has them."""
         assert self.driver is not None
         uid = claim.ref.uid
@@ -272,7 +272,7 @@ class World:
         failed, began = self.driver.enforcer.counters.failed, time.monotonic()
         answer = await self.call_prepare(claim)
         in_time = time.monotonic() - began < LEAVING and self.driver.enforcer.counters.failed == failed
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ClaimError):
             if uid not in self.model.granted and not strangers:
                 assert self.snapshot() == before, "a refused claim leaves a trace"
             return answer
@@ -359,7 +359,7 @@ class World:
         """Whether containers share CPUs, as far as can be known."""
         return any(not box.told and not box.unseen for box in self.runtime.boxes.values())
 
-    async def unprepare(self, uid: str) -> Refusal | None:
+    async def unprepare(self, uid: str) -> ClaimError | None:
         assert self.driver is not None
         ref = self.claims[uid].ref if uid in self.claims else ClaimRef("default", "any", uid)
         answer = await self.call_unprepare(ref)

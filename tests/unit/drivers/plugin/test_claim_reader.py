@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, DeviceHealth, PreparedDevice, Refusal
-from plimsoll.drivers.plugin.claims import check_ref, look, read_claim
-from plimsoll.drivers.plugin.services import clean, write_health, write_prepared
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, DeviceHealth, PreparedDevice
+from plimsoll.drivers.plugin.claim_reader import check_ref, decode_claim, read_claim
+from plimsoll.drivers.plugin.services import encode_health, encode_prepared, to_valid_utf8
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1
-from tests.unit.drivers.plugin.world import DRIVER, run, world
+from tests.unit.drivers.plugin.fixtures import DRIVER, cluster_fixture, run
 
 REF = ClaimRef("ns", "c", "u1")
 MEMBERS = st.sampled_from(
@@ -27,35 +27,35 @@ JSON = st.recursive(
 
 
 @given(JSON | st.fixed_dictionaries({"metadata": st.just({"uid": "u1"}), "status": JSON}))
-def test_whatever_an_api_server_says_is_a_claim_or_a_refusal(tree: Any) -> None:
-    found = look(json.dumps(tree).encode(), REF, DRIVER)
-    assert isinstance(found, (AllocatedClaim, Refusal))
+def test_any_api_response_is_a_claim_or_an_error(tree: Any) -> None:
+    found = decode_claim(json.dumps(tree).encode(), REF, DRIVER)
+    assert isinstance(found, (AllocatedClaim, ClaimError))
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xff", b"[" * 100_000, b'{"a":' * 100_000])
 def test_what_is_no_json(raw: bytes) -> None:
-    found = look(raw, REF, DRIVER)
-    assert isinstance(found, Refusal)
+    found = decode_claim(raw, REF, DRIVER)
+    assert isinstance(found, ClaimError)
     assert found.message.startswith("retrieve claim ns/c: ")
 
 
 def test_an_api_server_that_does_not_answer() -> None:
-    async def story() -> None:
-        async with world() as earth:
-            ref = await earth.add_claim("c", "w0")
+    async def scenario() -> None:
+        async with cluster_fixture() as cluster:
+            ref = await cluster.add_claim("c", "w0")
 
             async def wait(request: Any) -> Any:
                 await asyncio.sleep(60)
 
-            earth.wire.send = wait  # type: ignore[method-assign]
-            found = await read_claim(earth.client, ref, DRIVER, timeout=0.05)
-            assert found == Refusal("retrieve claim default/c: no answer in 0.05 s", "Unreachable")
+            cluster.transport.send = wait  # type: ignore[method-assign]
+            found = await read_claim(cluster.client, ref, DRIVER, timeout=0.05)
+            assert found == ClaimError("retrieve claim default/c: no response within 0.05 s", "Unreachable")
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
-    ("ref", "fine"),
+    ("ref", "accept"),
     [
         (ClaimRef("default", "c", "11111111-2222-3333-4444-555555555555"), True),
         (ClaimRef("default", "a.b-c", "u"), True),
@@ -69,21 +69,21 @@ def test_an_api_server_that_does_not_answer() -> None:
         (ClaimRef("default", "x" * 254, "u"), False),
     ],
 )
-def test_names_that_become_parts_of_paths(ref: ClaimRef, fine: bool) -> None:
-    assert (check_ref(ref) is None) is fine
+def test_names_that_become_parts_of_paths(ref: ClaimRef, accept: bool) -> None:
+    assert (check_ref(ref) is None) is accept
 
 
 @given(st.text(), st.text())
-def test_any_text_goes_over_the_wire(message: str, name: str) -> None:
+def test_any_text_can_be_encoded(message: str, name: str) -> None:
     odd = "\ud800" + message
-    assert clean(odd).encode()
+    assert to_valid_utf8(odd).encode()
     for messages in (dra_v1, dra_v1beta1):
-        answer = write_prepared(messages, {"u": Refusal(odd), "v": (PreparedDevice("p", "d"),)})
+        answer = encode_prepared(messages, {"u": ClaimError(odd), "v": (PreparedDevice("p", "d"),)})
         assert answer.SerializeToString()
         assert answer.claims["u"].error
-    report = write_health(health_v1, [DeviceHealth("p", "d", "bogus", odd, -5)], 1)  # type: ignore[arg-type]
+    report = encode_health(health_v1, [DeviceHealth("p", "d", "bogus", odd, -5)], 1)  # type: ignore[arg-type]
     assert (report.devices[0].health, report.devices[0].health_check_timeout_seconds) == (0, 0)
 
 
-def test_a_refusal_without_words_is_still_one() -> None:
-    assert write_prepared(dra_v1, {"u": Refusal("", "Full")}).claims["u"].error == "Full"
+def test_an_error_without_message_uses_its_code() -> None:
+    assert encode_prepared(dra_v1, {"u": ClaimError("", "Full")}).claims["u"].error == "Full"

@@ -19,7 +19,15 @@ from plimsoll.apiserver.process import RunningServer, ServerSettings, start_serv
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.client.transport import Reply, Request, Stream, Transport
-from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, Driver, InjectedDevice, Pool, Prepared, Refusal
+from plimsoll.drivers.plugin import (
+    AllocatedClaim,
+    ClaimError,
+    ClaimRef,
+    DevicePool,
+    Driver,
+    InjectedDevice,
+    Prepared,
+)
 from plimsoll.errors import UnreachableError
 
 T = TypeVar("T")
@@ -27,7 +35,7 @@ DRIVER, NODE = "widgets.example.com", "node-1"
 Tree = dict[str, Any]
 
 
-class Wire:
+class FlakyTransport:
     """A connection that can be cut, and that remembers what was written over it."""
 
     def __init__(self, inner: Transport) -> None:
@@ -36,11 +44,11 @@ class Wire:
         self.writes: list[tuple[str, str]] = []
         self._ended = asyncio.Event()
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         self.down = True
         self._ended.set()
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         self.down = False
         self._ended = asyncio.Event()
 
@@ -88,13 +96,13 @@ class Wire:
         await self.inner.close()
 
 
-class World:
+class ClusterFixture:
     """The server, the driver's client with its wire, and an administrator's."""
 
     def __init__(self, server: RunningServer) -> None:
         self.server = server
-        self.wire = Wire(InProcessTransport(server.api.handle, ADMIN))
-        self.client = Client(self.wire, attempts=1)
+        self.transport = FlakyTransport(InProcessTransport(server.api.handle, ADMIN))
+        self.client = Client(self.transport, attempts=1)
         self.admin = server.client()
 
     async def add_node(self, name: str = NODE) -> str:
@@ -137,12 +145,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(gates: str = "") -> AsyncIterator[World]:
+async def cluster_fixture(gates: str = "") -> AsyncIterator[ClusterFixture]:
     server = await start_server(
         ServerSettings(controllers=False, gates=Gates.parse(gates) if gates else Gates.all_on())
     )
     try:
-        found = World(server)
+        found = ClusterFixture(server)
         await found.add_node()
         yield found
     finally:
@@ -154,31 +162,31 @@ class Widgets(Driver):
 
     name = DRIVER
 
-    def __init__(self, *pools: Pool) -> None:
-        self.offer: Sequence[Pool] = pools or (Pool(NODE, [{"name": f"w{n}"} for n in range(3)]),)
+    def __init__(self, *pools: DevicePool) -> None:
+        self.offer: Sequence[DevicePool] = pools or (DevicePool(NODE, [{"name": f"w{n}"} for n in range(3)]),)
         self.calls: list[tuple[str, str]] = []
-        self.answer: Callable[[AllocatedClaim], Prepared] | None = None
-        self.refuse: Refusal | None = None
+        self.response: Callable[[AllocatedClaim], Prepared] | None = None
+        self.refuse: ClaimError | None = None
 
-    def pools(self) -> Sequence[Pool]:
+    def pools(self) -> Sequence[DevicePool]:
         return self.offer
 
     async def prepare(self, claim: AllocatedClaim) -> Prepared:
         self.calls.append(("prepare", claim.ref.name))
-        if self.answer is not None:
-            return self.answer(claim)
+        if self.response is not None:
+            return self.response(claim)
         return [
             InjectedDevice([result.request], result.pool, result.device, env={"WIDGET": result.device})
             for result in claim.results
         ]
 
-    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+    async def unprepare(self, claim: ClaimRef) -> ClaimError | None:
         self.calls.append(("unprepare", claim.name))
         return self.refuse
 
 
 @contextmanager
-def short_folder() -> Iterator[Path]:
+def short_dir() -> Iterator[Path]:
     folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
     try:
         yield Path(folder)
@@ -186,31 +194,31 @@ def short_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:
+async def wait_for(read: Callable[[], T], accept: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:
     """Look until it is fine; what was seen then."""
     deadline = time.monotonic() + seconds
-    while not fine(found := look()):
+    while not accept(found := read()):
         assert time.monotonic() < deadline, found
         await asyncio.sleep(0.01)
     return found
 
 
-async def until_async(
-    look: Callable[[], Coroutine[Any, Any, T]], fine: Callable[[T], bool] = bool, seconds: float = 10.0
+async def wait_for_async(
+    read: Callable[[], Coroutine[Any, Any, T]], accept: Callable[[T], bool] = bool, seconds: float = 10.0
 ) -> T:
     deadline = time.monotonic() + seconds
-    while not fine(found := await look()):
+    while not accept(found := await read()):
         assert time.monotonic() < deadline, found
         await asyncio.sleep(0.02)
     return found
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0) -> None:
+def run(scenario: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0) -> None:
     """A story that may not hang and leaves no task of the kit behind."""
 
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
-            await story()
+            await scenario()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not [task for task in left if "drivers/kit" in str(task.get_coro())], left
 
