@@ -17,7 +17,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
 )
-from plimsoll.controllers import Controllers
+from plimsoll.controllers import ControllerManager
 from plimsoll.errors import ApiError
 from tests.cluster.stories import claim, config_map, names, pod
 from tests.cluster.target import Target
@@ -27,7 +27,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 @asynccontextmanager
 async def running(client: Client, *only: str) -> AsyncIterator[None]:
-    controllers = Controllers(client, only=only)
+    controllers = ControllerManager(client, only=only)
     task = asyncio.create_task(controllers.run())
     try:
         await asyncio.wait_for(controllers.ready(), 30)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plimsoll.apiserver.auth.users import CONTROLLERS
 from plimsoll.apiserver.in_process import connect_in_process
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
-from plimsoll.controllers import Controllers
+from plimsoll.controllers import ControllerManager
 from tests.fuzz.calls import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
 from tests.fuzz.templates import TEMPLATES
 from tests.fuzz.trees import WORDS
@@ -68,7 +68,7 @@ def fire_at_controllers(seed: int, count: int) -> None:
         world = World(seed)
         await world.begin()
         async with connect_in_process(world.api.handle, CONTROLLERS) as client:
-            running = asyncio.create_task(Controllers(client).run())
+            running = asyncio.create_task(ControllerManager(client).run())
             for _ in range(count // 20):
                 await world.strike(20)
                 await asyncio.sleep(0.001)

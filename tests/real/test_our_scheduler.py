@@ -23,8 +23,8 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from plimsoll.controllers import Controllers
-from plimsoll.controllers.resource_claims import ClaimController
+from plimsoll.controllers import ControllerManager
+from plimsoll.controllers.resource_claim.controller import ResourceClaimController
 from plimsoll.scheduler.process.api_writer import Charging
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
@@ -164,7 +164,9 @@ def _now(look: Callable[[], Any]) -> Callable[[], Awaitable[Any]]:
 def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
     async def story(client: Client) -> None:
         await furnish(client, stock=not gates)
-        controllers = asyncio.create_task(Controllers(client, only=[ClaimController.name]).run())
+        controllers = asyncio.create_task(
+            ControllerManager(client, only=[ResourceClaimController.name]).run()
+        )
         process = SchedulerProcess(client, SchedulerSettings())
         scheduling = asyncio.create_task(process.run())
         try:

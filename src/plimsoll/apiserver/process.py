@@ -42,7 +42,7 @@ from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
-from plimsoll.controllers import Controllers
+from plimsoll.controllers import ControllerManager
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ConfigError
 
@@ -168,7 +168,7 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
     server.keep(context.authorizer.warm(), "node relations")
     server.keep(run_event_expiry(context), "old events")
     if settings.controllers:
-        server.keep(Controllers(server.client(CONTROLLERS)).run(), "controllers")
+        server.keep(ControllerManager(server.client(CONTROLLERS)).run(), "controllers")
     return server
 
 

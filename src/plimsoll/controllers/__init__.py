@@ -1,11 +1,12 @@
-"""What keeps a cluster in order: claims made and given back, garbage collected, namespaces emptied.
+"""Controllers of kube-controller-manager that a cluster with dynamic resource allocation needs.
 
-Start at `controllers.py`. Each concern is a plan (`plans/`), which decides from objects alone, and a thin
-loop of the same name here, which watches, asks and carries out.
+START HERE: `manager.py`. Each controller is one module, or one package, named after its counterpart upstream:
+pure `plan_*` functions decide from objects alone which actions to take, and a controller class watches,
+queues keys and executes the plans.
 """
 
 from plimsoll.common.clock import Clock, SystemClock
-from plimsoll.controllers.common import Settings
-from plimsoll.controllers.controllers import NAMES, Controllers
+from plimsoll.controllers.context import ControllerSettings
+from plimsoll.controllers.manager import NAMES, ControllerManager
 
-__all__ = ["NAMES", "Clock", "Controllers", "Settings", "SystemClock"]
+__all__ = ["NAMES", "Clock", "ControllerManager", "ControllerSettings", "SystemClock"]

@@ -1,8 +1,7 @@
-"""What a controller means to do, as values: writes to the API, events, and when to look again.
+"""Actions that controllers plan: API writes and events, as values.
 
-Owns the vocabulary between the plans, which only decide, and `perform.py`, which only carries out. A plan
-is a list of actions in order. Promises: performing a plan again after any part of it was performed does no
-harm, because every action either says which object and revision it is for, or has the same outcome twice.
+Pure `plan_*` functions return them and `action_executor.py` executes them. Executing a plan again after any
+part of it ran is safe: every action either names the object and revision it is for or is idempotent.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
-    """Make an object; that one with its name is there already is as good."""
+class CreateAction:
+    """Create an object; succeeds if an object of that name already exists."""
 
     endpoint: Endpoint
     tree: Mapping[str, Any]
@@ -28,8 +27,8 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
-    """Change an object; if it is gone, the rest of the plan is moot."""
+class PatchAction:
+    """Patch an object; if it no longer exists, the rest of the plan is skipped."""
 
     endpoint: Endpoint
     name: str
@@ -37,16 +36,16 @@ class Patch:
     namespace: str = ""
     subresource: str = ""
     type: PatchType = "merge"
-    manager: str = ""  #: who owns the fields that are applied
-    #: Only if nobody else changed the object since the action before this one.
+    field_manager: str = ""  #: for server-side apply
+    #: Require the resourceVersion that the previous action returned.
     chained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
-    """Replace an object by what a subresource takes in full (`namespaces/finalize`).
+class UpdateAction:
+    """Replace an object through a subresource that takes the full object (`namespaces/finalize`).
 
-    If the action before changed the object, its new revision is the one that must still be there.
+    If the previous action changed the object, its new resourceVersion is the precondition.
     """
 
     endpoint: Endpoint
@@ -55,8 +54,8 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete an object; that it, or the one with this UID, is gone already is as good."""
+class DeleteAction:
+    """Delete an object; succeeds if it, or the object with this UID, no longer exists."""
 
     endpoint: Endpoint
     name: str
@@ -67,19 +66,19 @@ class Delete:
     propagation: Propagation | None = None
 
 
-Action: TypeAlias = Create | Patch | Update | Delete | Report
+Action: TypeAlias = CreateAction | PatchAction | UpdateAction | DeleteAction | Report
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Actions in order, and what comes after them."""
+class ActionPlan:
+    """Actions in order, and when to reconcile the key again."""
 
     actions: tuple[Action, ...] = ()
-    again: float | None = None  #: seconds after which to look again though nothing changed
-    trouble: str = ""  #: why this is not finished; looked at again with growing delay
+    requeue_after: float | None = None  #: seconds after which to reconcile again
+    error: str = ""  #: reason for a retry with backoff
 
     def __bool__(self) -> bool:
         return bool(self.actions)
 
 
-NOTHING = Plan()
+EMPTY_PLAN = ActionPlan()

@@ -1,6 +1,6 @@
-"""What every cluster begins with: its namespaces, the priority classes of the system, the age of its tokens.
+"""Objects that every cluster starts with: namespaces, system priority classes, legacy token tracking.
 
-Owns making them where they are missing; running it again changes nothing.
+Idempotent: only missing objects are created.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, PRIORITY_CLASSES, Endpoint
-from plimsoll.controllers.plans.namespaces import DEFAULTS
+from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError
 
 _TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
@@ -27,8 +27,8 @@ _PRIORITIES = {
 
 
 async def bootstrap(client: Client) -> None:
-    """Create what is missing."""
-    for name in DEFAULTS:
+    """Create the objects that are missing."""
+    for name in DEFAULT_NAMESPACES:
         await _ensure(
             client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         )
@@ -41,7 +41,7 @@ async def bootstrap(client: Client) -> None:
             "description": text,
         }
         await _ensure(client, PRIORITY_CLASSES, tree)
-    # kube-controller-manager deletes tokens that nobody has used, and asks since when that is known.
+    # kube-controller-manager deletes unused legacy tokens and reads since when their use is tracked.
     since = datetime.now(UTC).date().isoformat()
     metadata = {"name": _TRACKING, "namespace": "kube-system"}
     tracking = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": since}}

@@ -40,8 +40,8 @@ from plimsoll.client.endpoints import (
     SERVICES,
     Endpoint,
 )
-from plimsoll.controllers import Controllers, Settings
-from plimsoll.controllers.loop import process
+from plimsoll.controllers import ControllerManager, ControllerSettings
+from plimsoll.controllers.controller import process_key
 from plimsoll.errors import ApiError
 
 T = TypeVar("T")
@@ -112,7 +112,9 @@ class Fragile(InProcessTransport):
 class Cluster:
     """See the module."""
 
-    def __init__(self, *, only: Iterable[str] | None = None, settings: Settings | None = None) -> None:
+    def __init__(
+        self, *, only: Iterable[str] | None = None, settings: ControllerSettings | None = None
+    ) -> None:
         self.clock = ManualClock()
         self.store = Store.open(None)
         numbers = itertools.count(1)
@@ -126,7 +128,7 @@ class Cluster:
         self.transport = Fragile(self.api.handle, ADMIN)
         self._only = None if only is None else list(only)
         self._settings = settings
-        self.controllers: Controllers | None = None
+        self.controllers: ControllerManager | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- the controllers
@@ -134,7 +136,7 @@ class Cluster:
     async def start(self) -> None:
         """Start the controllers' process."""
         client = Client(self.transport, attempts=1, sleep=self.clock.sleep)
-        self.controllers = Controllers(
+        self.controllers = ControllerManager(
             client,
             clock=self.clock,
             only=self._only,
@@ -142,7 +144,7 @@ class Cluster:
             served=[Served(endpoint, ALL) for endpoint in KINDS],
         )
         await self.controllers.start()
-        informers = self.controllers.caches.informers()
+        informers = self.controllers.informers.all()
         self._tasks = [asyncio.create_task(informer.run()) for informer in informers]
         for informer in informers:
             await informer.synced(10)
@@ -161,7 +163,7 @@ class Cluster:
     async def catch_up(self) -> None:
         """Let the caches see what the store has."""
         assert self.controllers is not None
-        for informer in self.controllers.caches.informers():
+        for informer in self.controllers.informers.all():
             endpoint = informer.endpoint
             key = f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
             async with asyncio.timeout(10):
@@ -190,18 +192,18 @@ class Cluster:
         if not ready:
             return False
         controller = dice.choice(ready) if dice else ready[0]
-        await process(controller, controller.queue.take())
+        await process_key(controller, controller.queue.take())
         return True
 
-    async def settle(self, dice: Random | None = None, *, patience: float = 1.0) -> None:
-        """Work until nothing is left to do but what waits for longer than `patience` seconds."""
+    async def settle(self, dice: Random | None = None, *, max_wait: float = 1.0) -> None:
+        """Work until nothing is left to do but what waits for longer than `max_wait` seconds."""
         for _ in range(2000):
             if await self.step(dice):
                 continue
             assert self.controllers is not None
             due = [controller.queue.next_due for controller in self.controllers.controllers]
             soon = min((when for when in due if when is not None), default=None)
-            if soon is None or soon - self.clock.now() > patience:
+            if soon is None or soon - self.clock.now() > max_wait:
                 return
             self.clock.advance(max(0.0, soon - self.clock.now()))
         raise AssertionError("the controllers do not come to rest")
@@ -209,15 +211,15 @@ class Cluster:
     async def advance(self, seconds: float) -> None:
         """Let time pass, with the controllers at work."""
         until = self.clock.now() + seconds
-        await self.settle(patience=0)
+        await self.settle(max_wait=0)
         while self.clock.now() < until:
             assert self.controllers is not None
             due = [controller.queue.next_due for controller in self.controllers.controllers]
             soon = min((when for when in due if when is not None), default=until)
             self.clock.advance(max(0.001, min(soon, until) - self.clock.now()))
-            await self.settle(patience=0)
+            await self.settle(max_wait=0)
 
-    # -- what there is
+    # -- actions there is
 
     async def get(self, endpoint: Endpoint, name: str, namespace: str = "n") -> Tree | None:
         try:
@@ -240,7 +242,7 @@ class Cluster:
             (tree["type"], tree["reason"], tree["message"]) for tree in await self.trees(EVENTS, namespace)
         ]
 
-    # -- what others do
+    # -- actions others do
 
     async def finish(self, pod: str, phase: str = "Succeeded") -> None:
         await self.client.patch(PODS, pod, {"status": {"phase": phase}}, "n", subresource="status")

@@ -9,8 +9,8 @@ from plimsoll.api import codec
 from plimsoll.api.meta import Wire
 from plimsoll.api.quota import CountedPod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.controllers.plans.reservations import FINALIZER
-from plimsoll.controllers.plans.views import Template
+from plimsoll.controllers.object_views import ClaimTemplateView
+from plimsoll.controllers.resource_claim.claim_plan import FINALIZER
 
 W = TypeVar("W", bound=Wire)
 Tree = dict[str, Any]
@@ -120,5 +120,5 @@ def template_tree(name: str = "t", **fields: Any) -> Tree:
     }
 
 
-def template(name: str = "t", **fields: Any) -> Template:
-    return view(template_tree(name, **fields), Template)
+def template(name: str = "t", **fields: Any) -> ClaimTemplateView:
+    return view(template_tree(name, **fields), ClaimTemplateView)

@@ -22,8 +22,8 @@ from plimsoll.client.endpoints import (
     RESOURCE_SLICES,
 )
 from tests.unit.controllers.cluster import KINDS, Cluster, Crash, cluster
-from tests.unit.controllers.test_claim_controller import claim, pod, template
-from tests.unit.controllers.test_device_taints import published
+from tests.unit.controllers.device_taint_eviction.test_controller import published
+from tests.unit.controllers.resource_claim.test_controller import claim, pod, template
 
 GENERATED = {"a": {"resourceClaimTemplateName": "t"}, "b": {"resourceClaimTemplateName": "t"}}
 MINE = {"a": {"resourceClaimTemplateName": "t"}, "s": {"resourceClaimName": "shared"}}
@@ -112,7 +112,7 @@ async def rest(world: Cluster, dice: Random | None) -> None:
         if crashes and dice:
             world.transport.fatal = (world.transport.writes + dice.randint(1, 6), dice.random() < 0.5)
         try:
-            await world.settle(dice, patience=0)
+            await world.settle(dice, max_wait=0)
             if world.clock.now() >= until:
                 break
             await world.advance(until - world.clock.now())

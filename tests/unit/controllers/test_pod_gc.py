@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Node
 from plimsoll.client.endpoints import NODES, PODS
-from plimsoll.controllers import Settings
-from plimsoll.controllers.actions import Delete, Patch
-from plimsoll.controllers.plans.pod_garbage import plan_pod_garbage
+from plimsoll.controllers import ControllerSettings
+from plimsoll.controllers.actions import DeleteAction, PatchAction
+from plimsoll.controllers.pod_gc import plan_pod_garbage
 from tests.unit.controllers.cluster import Cluster, play
 from tests.unit.controllers.makers import metadata, pod, view
 
@@ -32,7 +32,7 @@ def node(ready: str = "True", taint: str = "") -> Node:
 
 def removed(*pods: Any, nodes: Any = None, gone: Any = (), kept: int = 0) -> list[str]:
     plans = plan_pod_garbage(pods, {"w": node()} if nodes is None else nodes, gone, kept, 0.0)
-    return [action.name for plan in plans for action in plan if isinstance(action, Delete)]
+    return [action.name for plan in plans for action in plan if isinstance(action, DeleteAction)]
 
 
 # -- plans
@@ -42,7 +42,7 @@ def test_a_pod_of_a_node_that_is_gone_is_marked_failed_and_deleted() -> None:
     ((mark, delete),) = plan_pod_garbage(
         [pod("p", node="lost", phase="Running", generation=3)], {}, {"lost"}, 0, 0.0
     )
-    assert isinstance(mark, Patch)
+    assert isinstance(mark, PatchAction)
     assert (mark.type, mark.subresource) == ("strategic", "status")
     assert mark.patch == {
         "metadata": {"uid": "uid-p"},
@@ -62,12 +62,12 @@ def test_a_pod_of_a_node_that_is_gone_is_marked_failed_and_deleted() -> None:
             "observedGeneration": 3,
         },
     }
-    assert delete == Delete(PODS, "p", "n", uid="uid-p", grace=0)
+    assert delete == DeleteAction(PODS, "p", "n", uid="uid-p", grace=0)
 
 
 def test_a_finished_pod_is_deleted_as_it_is() -> None:
     ((delete,),) = plan_pod_garbage([pod("p", node="lost", phase="Succeeded")], {}, {"lost"}, 0, 0.0)
-    assert isinstance(delete, Delete)
+    assert isinstance(delete, DeleteAction)
 
 
 def test_pods_deleted_before_they_had_a_node_go() -> None:
@@ -167,7 +167,7 @@ def test_finished_pods_are_kept_up_to_a_number() -> None:
         await world.advance(21)
         assert await world.names(PODS) == ["q", "r"]
 
-    play(story, only=ONLY, settings=Settings(finished_pods_kept=2))
+    play(story, only=ONLY, settings=ControllerSettings(finished_pods_kept=2))
 
 
 def test_a_pod_that_was_ending_when_its_node_went_is_removed() -> None:

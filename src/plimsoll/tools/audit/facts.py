@@ -23,7 +23,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from plimsoll.controllers.plans.pods import is_finished
+from plimsoll.controllers.pod_utils import is_finished
 from plimsoll.ledger.claims import claim_names
 from plimsoll.tools.cluster_state import ClusterState
 

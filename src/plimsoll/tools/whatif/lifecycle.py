@@ -21,8 +21,8 @@ from plimsoll.api.resource import (
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
-from plimsoll.controllers.plans.claims import base_name
-from plimsoll.controllers.plans.pods import POD_CLAIM_ANNOTATION, claim_of, is_made_for
+from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, claim_for_entry, is_owned_by
+from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.status import with_charges
 from plimsoll.scheduler.result import Placement
@@ -39,7 +39,7 @@ def make_claims(
     made: list[ResourceClaim] = []
     statuses = {status.name: status for status in pod.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
-        if entry.resource_claim_template_name is None or claim_of(pod, entry).known:
+        if entry.resource_claim_template_name is None or claim_for_entry(pod, entry).known:
             continue
         template = find(entry.resource_claim_template_name)
         if template is None:
@@ -53,7 +53,7 @@ def make_claims(
 
 
 def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
-    name = base_name(pod.metadata.name, entry).rstrip("-") + "-whatif"
+    name = generate_name_prefix(pod.metadata.name, entry).rstrip("-") + "-whatif"
     given = template.spec.metadata
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
@@ -132,11 +132,11 @@ def uses_of(pod: Pod, find: Callable[[str], ResourceClaim | None]) -> Iterator[t
     """The claims of a pod, and whether each was made for it; `find` knows those of its namespace."""
     seen: set[str] = set()
     for entry in pod.spec.resource_claims:
-        named = claim_of(pod, entry)
+        named = claim_for_entry(pod, entry)
         claim = find(named.name) if named.name else None
         if claim is not None and claim.metadata.name not in seen:
             seen.add(claim.metadata.name)
-            yield claim, named.generated and is_made_for(claim, pod)
+            yield claim, named.generated and is_owned_by(claim, pod)
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:

@@ -20,8 +20,8 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.api.timestamps import parse_time
-from plimsoll.controllers.plans.device_taints import pod_eviction, published_taints, rule_taints
-from plimsoll.controllers.plans.evictions import eviction_time
+from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
+from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement

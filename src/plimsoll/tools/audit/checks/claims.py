@@ -12,14 +12,14 @@ from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.resource import ALL, RESULTS_MAX, ClaimConsumer, DeviceRequest, ResourceClaim
 from plimsoll.api.timestamps import parse_time
-from plimsoll.controllers.plans.pods import (
+from plimsoll.controllers.pod_utils import (
     find_condition,
     is_done,
     is_finished,
-    is_made_for,
+    is_owned_by,
     is_pod,
     is_reserved_for,
-    owning_pod,
+    owner_pod,
 )
 from plimsoll.ledger.claims import claim_names
 from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
@@ -75,7 +75,7 @@ def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
             continue
         held = len(results_of(claim))
         holds = f"; it holds {_count(held, 'device')}" if held else ""
-        owner = owning_pod(claim)
+        owner = owner_pod(claim)
         delete = f"kubectl delete resourceclaim -n {claim.metadata.namespace} {claim.metadata.name}"
         if owner is not None:
             pod = facts.pods.get((claim.metadata.namespace, owner[0]))
@@ -177,7 +177,7 @@ def find_pods_without_claims(facts: Facts) -> Iterator[Trouble]:
 def _claim_problem(facts: Facts, pod: Pod, claim: ResourceClaim | None, name: str, generated: bool) -> str:
     if claim is None:
         return f"runs with claim {name}, which does not exist"
-    if generated and not is_made_for(claim, pod):
+    if generated and not is_owned_by(claim, pod):
         return f"uses claim {name}, which was made for another pod"
     if claim.status.allocation is None:
         return f"is bound, but its claim {name} is not allocated"

@@ -1,0 +1,78 @@
+"""Context and settings shared by all controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from plimsoll.client.client import Client
+from plimsoll.client.discovery import Served
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.client.event_recorder import Recorder
+from plimsoll.common.clock import Clock
+from plimsoll.controllers.action_executor import ActionExecutor
+from plimsoll.controllers.shared_informers import SharedInformers
+
+#: Verbs that a kind must support to be collected.
+_REQUIRED_VERBS = frozenset({"delete", "list", "watch"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Settings of all controllers.
+
+    Times are in seconds; the defaults are those of kube-controller-manager, except `namespace_grace`.
+    """
+
+    #: Delay before the content of a deleted namespace is removed, so that all API servers observe the
+    #: deletion.
+    namespace_grace: float = 0.0
+    #: Period of the pod garbage collector, and how long a node must be missing before its pods are deleted.
+    pod_garbage_period: float = 20.0
+    node_quarantine: float = 40.0
+    #: Number of terminated pods to keep; 0 keeps all.
+    finished_pods_kept: int = 12500
+    #: Time without heartbeats after which a node becomes Unknown; the second is for new nodes.
+    node_grace: float = 50.0
+    node_startup_grace: float = 60.0
+    #: Resync period of quotas.
+    quota_period: float = 300.0
+    #: Timeout for the first list of a kind; the garbage collector then continues without it.
+    sync_timeout: float = 30.0
+    #: Workers per controller.
+    workers: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerContext:
+    """Dependencies of a controller: client, clock, shared informers, executor and settings."""
+
+    client: Client
+    clock: Clock
+    informers: SharedInformers
+    settings: ControllerSettings
+    served: tuple[Served, ...] = ()
+    #: API discovery, repeated: the server may serve more kinds than at the start.
+    rediscover: Callable[[], Awaitable[Sequence[Served]]]
+    watches_all: bool = False  #: whether some controller watches every kind
+    recorder: Recorder = field(init=False)
+    executor: ActionExecutor = field(init=False)
+
+    def serves(self, endpoint: Endpoint) -> bool:
+        """Return whether the API serves a kind in the version that the controllers read."""
+        return any(
+            (item.endpoint.group, item.endpoint.plural) == (endpoint.group, endpoint.plural)
+            and endpoint.version in (item.versions or (item.endpoint.version,))
+            for item in self.served
+        )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recorder", Recorder(self.client, self.clock))
+        object.__setattr__(self, "executor", ActionExecutor(self.client, self.recorder))
+
+
+def deletable_endpoints(served: tuple[Served, ...]) -> list[Endpoint]:
+    """Return the kinds that can be listed, watched and deleted, except events, which own nothing."""
+    return [
+        item.endpoint for item in served if item.verbs >= _REQUIRED_VERBS and item.endpoint.plural != "events"
+    ]

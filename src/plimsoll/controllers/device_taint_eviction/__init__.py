@@ -1,0 +1,1 @@
+"""Device taint eviction controller: evicts pods that use tainted devices."""

@@ -1,0 +1,1 @@
+"""Garbage collector controller: deletes objects whose owners are gone."""

@@ -1,0 +1,174 @@
+"""Controller manager: all controllers in one process.
+
+No controller acts before the caches of all of them have synced. Stopping at any time and starting again ends
+in the same state as never having stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from plimsoll.client.client import Client
+from plimsoll.client.discovery import Served, discover
+from plimsoll.client.endpoints import (
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    Endpoint,
+)
+from plimsoll.client.informer import Informer
+from plimsoll.client.leader_election import Election
+from plimsoll.common.clock import Clock, SystemClock
+from plimsoll.controllers.context import ControllerContext, ControllerSettings
+from plimsoll.controllers.controller import Controller, run_controller
+from plimsoll.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
+from plimsoll.controllers.garbage_collector.controller import GarbageCollector
+from plimsoll.controllers.namespace import NamespaceController
+from plimsoll.controllers.node_lifecycle import NodeLifecycleController
+from plimsoll.controllers.pod_gc import PodGCController
+from plimsoll.controllers.resource_claim.controller import ResourceClaimController
+from plimsoll.controllers.resource_quota import ResourceQuotaController
+from plimsoll.controllers.shared_informers import VIEWS, SharedInformers
+from plimsoll.controllers.taint_eviction import TaintEvictionController
+from plimsoll.errors import ApiError, InputError
+
+_log = logging.getLogger("plimsoll.controllers")
+#: Longest delay between two attempts at API discovery.
+_LONGEST_DELAY = 30.0
+
+
+#: Controllers by their names in kube-controller-manager, with the kinds they require.
+KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpoint, ...]]] = {
+    ResourceClaimController.name: (
+        ResourceClaimController,
+        (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES),
+    ),
+    DeviceTaintEvictionController.name: (
+        DeviceTaintEvictionController,
+        (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES),
+    ),
+    GarbageCollector.name: (GarbageCollector, ()),
+    NamespaceController.name: (NamespaceController, (NAMESPACES,)),
+    NodeLifecycleController.name: (NodeLifecycleController, (NODES, PODS, LEASES)),
+    PodGCController.name: (PodGCController, (NODES, PODS)),
+    ResourceQuotaController.name: (ResourceQuotaController, (RESOURCE_QUOTAS,)),
+    TaintEvictionController.name: (TaintEvictionController, (NODES, PODS)),
+}
+NAMES: tuple[str, ...] = tuple(KINDS)
+
+
+class ControllerManager:
+    """Runner of controllers against one API server, embedded or kube-apiserver.
+
+    With an `election` the controllers run only while it is won, so that several processes can stand by.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock | None = None,
+        only: Iterable[str] | None = None,
+        settings: ControllerSettings | None = None,
+        served: Iterable[Served] | None = None,
+        election: Election | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._settings = settings or ControllerSettings()
+        self._served = None if served is None else tuple(served)
+        self._names = _choose(only)
+        self._election = election
+        self._ready = asyncio.Event()
+        #: Running controllers, once started.
+        self.controllers: list[Controller] = []
+        self.informers = SharedInformers(client, self._clock.sleep)
+
+    async def start(self) -> None:
+        """Create the controllers with empty caches; `run` calls this first."""
+        served = self._served if self._served is not None else tuple(await self._discover())
+        self.informers = SharedInformers(self._client, self._clock.sleep)
+        context = ControllerContext(
+            client=self._client,
+            clock=self._clock,
+            informers=self.informers,
+            settings=self._settings,
+            served=served,
+            rediscover=self._rediscover,
+            watches_all=GarbageCollector.name in self._names or ResourceQuotaController.name in self._names,
+        )
+        self.controllers = []
+        for name in self._names:
+            make, needs = KINDS[name]
+            missing = [endpoint.plural for endpoint in needs if not context.serves(endpoint)]
+            if missing:
+                _log.warning("%s is disabled: the API server does not serve %s", name, ", ".join(missing))
+            else:
+                self.controllers.append(make(context))
+
+    async def run(self) -> None:
+        """Run all controllers until cancelled."""
+        if self._election is None:
+            await self._lead()
+        else:
+            await self._election.run(self._lead)
+
+    async def ready(self) -> None:
+        """Wait until all caches have synced and all controllers run."""
+        await self._ready.wait()
+
+    async def _lead(self) -> None:
+        await self.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in self.informers.all():
+                    group.create_task(informer.run())
+                await asyncio.gather(*map(self._await_synced, self.informers.all()))
+                for controller in self.controllers:
+                    group.create_task(run_controller(controller))
+                self._ready.set()
+        finally:
+            self._ready.clear()
+
+    async def _await_synced(self, informer: Informer[Any]) -> None:
+        """Wait for a cache to sync; for kinds that are only counted and collected, with a timeout."""
+        endpoint = informer.endpoint
+        if (endpoint.group, endpoint.plural) in VIEWS:
+            await informer.synced()
+            return
+        try:
+            await informer.synced(self._settings.sync_timeout)
+        except ApiError as error:
+            _log.warning("continuing without %s, which cannot be listed: %s", endpoint.plural, error)
+
+    async def _rediscover(self) -> Sequence[Served]:
+        return await discover(self._client) if self._served is None else self._served
+
+    async def _discover(self) -> list[Served]:
+        failures = 0
+        while True:
+            try:
+                return await discover(self._client)
+            except ApiError as error:
+                failures += 1
+                delay = min(_LONGEST_DELAY, 0.1 * 2 ** min(failures, 16))
+                _log.warning("API discovery failed: %s; retrying in %.1f s", error, delay)
+                await self._clock.sleep(delay)
+
+
+def _choose(only: Iterable[str] | None) -> list[str]:
+    if only is None:
+        return list(NAMES)
+    chosen = list(dict.fromkeys(only))
+    for name in chosen:
+        if name not in KINDS:
+            raise InputError(f"unknown controller {name!r}; valid controllers: {', '.join(NAMES)}")
+    return chosen

@@ -1,0 +1,53 @@
+"""Read-only views of kinds that only controllers read: namespaces, leases and claim templates.
+
+Objects are changed by patches, so that fields missing in a view are never lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.meta import Condition, ObjectMeta, Wire
+
+
+class ClaimTemplateSpecView(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Any = None  #: copied into claims unchanged
+
+
+class ClaimTemplateView(Wire, frozen=True):
+    """View of a ResourceClaimTemplate."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimTemplateSpecView = ClaimTemplateSpecView()
+
+
+class NamespaceSpecView(Wire, frozen=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatusView(Wire, frozen=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class NamespaceView(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpecView = NamespaceSpecView()
+    status: NamespaceStatusView = NamespaceStatusView()
+
+
+class LeaseSpecView(Wire, frozen=True):
+    holder_identity: str = ""
+    renew_time: str | None = None
+
+
+class LeaseView(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpecView = LeaseSpecView()

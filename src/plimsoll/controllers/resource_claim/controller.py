@@ -1,0 +1,243 @@
+"""ResourceClaim controller: watches pods, claims and templates.
+
+An entry of a pod never gets two claims, even if the API's response was lost or the cache lags behind. No
+reservation is removed without asking the API whether the pod is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, CreateAction
+from plimsoll.controllers.context import ControllerContext
+from plimsoll.controllers.object_views import ClaimTemplateView
+from plimsoll.controllers.pod_utils import ObjectName, claim_names, is_done, object_name, owner_pod
+from plimsoll.controllers.resource_claim.claim_plan import FINALIZER, find_uncertain_consumers, plan_claim
+from plimsoll.controllers.resource_claim.pod_plan import creation_failed_event, plan_pod
+from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
+from plimsoll.controllers.work_queue import WorkQueue
+from plimsoll.errors import ApiError
+
+#: Size of the cache of deleted pods, which saves an API call per consumer.
+_MAX_REMEMBERED = 500
+
+
+class WorkKey(NamedTuple):
+    kind: Literal["pod", "claim"]
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class ResourceClaimController:
+    """Controller around the plans of `pod_plan.py` and `claim_plan.py`."""
+
+    name = "resourceclaim-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self.workers = context.settings.workers
+        self.queue: WorkQueue[WorkKey] = WorkQueue(context.clock)
+        self._pods = context.informers.get(PODS)
+        self._claims = context.informers.get(RESOURCE_CLAIMS)
+        self._templates = context.informers.get(RESOURCE_CLAIM_TEMPLATES)
+        self._pods_by_claim: ObjectIndex[Pod, ObjectName] = ObjectIndex(_claims_of)
+        self._pods_by_template: ObjectIndex[Pod, ObjectName] = ObjectIndex(_templates_of)
+        self._claims_by_owner: ObjectIndex[ResourceClaim, str] = ObjectIndex(_owners_of)
+        self._claims_by_consumer: ObjectIndex[ResourceClaim, ObjectName] = ObjectIndex(_consumers_of)
+        self._created: dict[str, dict[str, ResourceClaim]] = {}  # by pod UID, until the cache has them
+        self._unconfirmed: set[str] = set()  # UIDs of pods with a create request of unknown outcome
+        self._deleted: dict[str, None] = {}
+        self._unchanged_since: dict[ObjectName, tuple[str, float]] = {}
+        self._pods.add_handler(self._pods_by_claim)
+        self._pods.add_handler(self._pods_by_template)
+        self._claims.add_handler(self._claims_by_owner)
+        self._claims.add_handler(self._claims_by_consumer)
+        self._pods.add_handler(CallbackHandler(self._on_pod))
+        self._claims.add_handler(CallbackHandler(self._on_claim))
+        self._templates.add_handler(CallbackHandler(self._on_template))
+
+    # -- event handlers
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        key = object_name(pod.metadata)
+        names = claim_names(pod)
+        if not names and not pod.spec.resource_claims and key not in self._claims_by_consumer:
+            return
+        if new is None:
+            self._created.pop(pod.metadata.uid, None)
+            self._unconfirmed.discard(pod.metadata.uid)
+            self._deleted[pod.metadata.uid] = None
+            while len(self._deleted) > _MAX_REMEMBERED:
+                self._deleted.pop(next(iter(self._deleted)))
+        if new is None or is_done(new):
+            names += [claim.metadata.name for claim in self._claims_by_consumer.find(key)]
+            for name in names:
+                self.queue.add(WorkKey("claim", pod.metadata.namespace, name))
+        else:
+            self.queue.add(WorkKey("pod", *key))
+
+    def _on_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new or old
+        assert claim is not None
+        owner = owner_pod(claim)
+        if new is not None:
+            self.queue.add(WorkKey("claim", *object_name(new.metadata)))
+        else:
+            self._unchanged_since.pop(object_name(claim.metadata), None)
+        if owner is not None:
+            self._created.get(owner[1], {}).pop(claim.metadata.name, None)
+            self.queue.add(WorkKey("pod", claim.metadata.namespace, owner[0]))
+        for pod in self._pods_by_claim.find(object_name(claim.metadata)):
+            self._on_pod(pod, pod)
+
+    def _on_template(self, old: ClaimTemplateView | None, new: ClaimTemplateView | None) -> None:
+        if new is not None:
+            for pod in self._pods_by_template.find(object_name(new.metadata)):
+                self.queue.add(WorkKey("pod", *object_name(pod.metadata)))
+
+    # -- reconcile
+
+    async def reconcile(self, key: WorkKey) -> ActionPlan:
+        if key.kind == "pod":
+            return await self._reconcile_pod(key.namespace, key.name)
+        return await self._reconcile_claim(key.namespace, key.name)
+
+    async def _reconcile_pod(self, namespace: str, name: str) -> ActionPlan:
+        pod: Pod | None = self._pods.get(namespace, name)
+        if pod is None:
+            return EMPTY_PLAN
+        await self._confirm_created(pod)
+        plan = self._plan_pod(pod)
+        creates = [action for action in plan.actions if isinstance(action, CreateAction)]
+        for create in creates:
+            await self._create(pod, create)
+        if creates and not plan.error:
+            plan = self._plan_pod(pod)
+            if any(isinstance(action, CreateAction) for action in plan.actions):
+                return ActionPlan(error="created claims lack their owner reference or annotation")
+        await self._context.executor.execute(
+            action for action in plan.actions if not isinstance(action, CreateAction)
+        )
+        return plan
+
+    def _plan_pod(self, pod: Pod) -> ActionPlan:
+        namespace, uid = pod.metadata.namespace, pod.metadata.uid
+        owned: dict[str, ResourceClaim] = {
+            **self._created.get(uid, {}),
+            **{claim.metadata.name: claim for claim in self._claims_by_owner.find(uid)},
+        }
+        claims = {
+            name: claim
+            for name in claim_names(pod)
+            if (claim := self._claims.get(namespace, name)) is not None
+        }
+        names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
+        templates = {
+            name: template
+            for name in names
+            if name is not None and (template := self._templates.get(namespace, name)) is not None
+        }
+        mine = [claim for claim in owned.values() if claim.metadata.namespace == namespace]
+        return plan_pod(pod, {**owned, **claims}, mine, templates)
+
+    async def _create(self, pod: Pod, create: CreateAction) -> None:
+        uid = pod.metadata.uid
+        self._unconfirmed.add(uid)
+        try:
+            tree = await self._context.client.create(create.endpoint, create.tree, create.namespace)
+        except ApiError as error:
+            if 400 <= error.code < 500:
+                self._unconfirmed.discard(uid)
+                report = creation_failed_event(pod, create, error.message)
+                await self._context.recorder.record(report)
+            raise
+        self._unconfirmed.discard(uid)
+        claim = codec.look(tree, ResourceClaim)
+        self._created.setdefault(uid, {})[claim.metadata.name] = claim
+
+    async def _confirm_created(self, pod: Pod) -> None:
+        """Ask the API for claims that were created and are not in the cache yet."""
+        uid, namespace = pod.metadata.uid, pod.metadata.namespace
+        client = self._context.client
+        if uid in self._unconfirmed:
+            listing = await client.list(RESOURCE_CLAIMS, namespace)
+            found = (codec.decode(raw, ResourceClaim) for raw in listing.items)
+            owned = {claim.metadata.name: claim for claim in found if uid in _owners_of(claim)}
+            self._created[uid] = owned
+            self._unconfirmed.discard(uid)
+            return
+        for name in list(self._created.get(uid, ())):
+            try:
+                await client.get_raw(RESOURCE_CLAIMS, name, namespace)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                self._created.get(uid, {}).pop(name, None)
+        if not self._created.get(uid):
+            self._created.pop(uid, None)
+
+    async def _reconcile_claim(self, namespace: str, name: str) -> ActionPlan:
+        claim: ResourceClaim | None = self._claims.get(namespace, name)
+        if claim is None:
+            return EMPTY_PLAN
+        owner = owner_pod(claim)
+        names = {consumer.name for consumer in claim.status.reserved_for} | ({owner[0]} if owner else set())
+        pods = {name: pod for name in names if (pod := self._pods.get(namespace, name)) is not None}
+        deleted = frozenset(self._deleted)
+        live = {
+            uncertain: await self._find_uid(namespace, uncertain)
+            for uncertain in find_uncertain_consumers(claim, pods, deleted)
+        }
+        plan = plan_claim(claim, pods, live, deleted, unchanged_for=self._seconds_unchanged(claim))
+        await self._context.executor.execute(plan.actions)
+        return plan
+
+    async def _find_uid(self, namespace: str, name: str) -> str:
+        try:
+            raw = await self._context.client.get_raw(PODS, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return ""
+        return codec.decode(raw, Pod).metadata.uid
+
+    def _seconds_unchanged(self, claim: ResourceClaim) -> float:
+        """Return for how long a finalizer without an allocation has been observed unchanged."""
+        key, revision = object_name(claim.metadata), claim.metadata.resource_version
+        if FINALIZER not in claim.metadata.finalizers or claim.status.allocation is not None:
+            self._unchanged_since.pop(key, None)
+            return 0.0
+        now = self._context.clock.now()
+        known = self._unchanged_since.get(key)
+        if known is None or known[0] != revision:
+            known = self._unchanged_since[key] = (revision, now)
+        return now - known[1]
+
+
+def _claims_of(pod: Pod) -> Iterable[ObjectName]:
+    return (ObjectName(pod.metadata.namespace, name) for name in claim_names(pod))
+
+
+def _templates_of(pod: Pod) -> Iterable[ObjectName]:
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_template_name is not None:
+            yield ObjectName(pod.metadata.namespace, entry.resource_claim_template_name)
+
+
+def _consumers_of(claim: ResourceClaim) -> Iterable[ObjectName]:
+    return (ObjectName(claim.metadata.namespace, consumer.name) for consumer in claim.status.reserved_for)
+
+
+def _owners_of(claim: ResourceClaim) -> list[str]:
+    owner = owner_pod(claim)
+    return [owner[1]] if owner is not None else []

@@ -1,0 +1,259 @@
+"""ResourceQuota controller: keeps the status of quotas up to date.
+
+A quota is recomputed when it changes, when an object it counts is added, deleted or changes its usage, and
+periodically, because terminating pods stop counting with time. Usage per object is defined in
+`ledger.quota_usage`, scopes in `ledger.quota_scopes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from plimsoll.api.meta import Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.client.endpoints import (
+    DEVICE_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    Endpoint,
+)
+from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, PatchAction
+from plimsoll.controllers.context import ControllerContext, deletable_endpoints
+from plimsoll.controllers.pod_utils import ObjectName, object_name
+from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
+from plimsoll.controllers.work_queue import WorkQueue
+from plimsoll.ledger import quota_usage
+from plimsoll.ledger.amounts import add_to
+from plimsoll.ledger.quota_scopes import booked, concerned, in_scopes, is_terminating, requirements_of
+from plimsoll.ledger.quota_usage import (
+    MEASURED,
+    NONE,
+    ExtendedNames,
+    Surroundings,
+    asking_pod,
+    count_usage,
+    pod_usage,
+    usage_of,
+)
+
+#: Seconds for which a quota must be unchanged before its usage is lowered.
+SETTLED_AFTER = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceObjects:
+    """Objects of a namespace, as counted by quotas."""
+
+    pods: Sequence[CountedPod] = ()
+    claims: Sequence[ResourceClaim] = ()
+    volume_claims: Sequence[VolumeClaim] = ()
+    services: Sequence[Service] = ()
+    counts: Mapping[str, int] = field(
+        default_factory=dict
+    )  #: `plural.group` -> number of objects, for every kind
+    extended: ExtendedNames = field(default_factory=ExtendedNames)
+
+    def measured(self) -> Iterator[tuple[str, Sequence[Wire]]]:
+        """Yield the objects that count for more than their number, by kind."""
+        yield quota_usage.PODS, self.pods
+        yield quota_usage.CLAIMS, self.claims
+        yield quota_usage.VOLUME_CLAIMS, self.volume_claims
+        yield quota_usage.SERVICES, self.services
+
+    def usage_context(self, now: float) -> Surroundings:
+        pods = {pod.metadata.name: pod for pod in self.pods}
+        made: dict[str, list[ResourceClaim]] = {}
+        for claim in self.claims:
+            owner = asking_pod(claim)
+            if owner is not None:
+                made.setdefault(owner.uid, []).append(claim)
+        return Surroundings(
+            datetime.fromtimestamp(now, UTC),
+            extended=self.extended,
+            find_pod=pods.get,
+            find_claims=lambda uid: made.get(uid, ()),
+        )
+
+
+def plan_quota(
+    quota: ResourceQuota, contents: NamespaceObjects, now: float, *, unchanged_for: float = SETTLED_AFTER
+) -> ActionPlan:
+    """Plan the update of a quota's status; `unchanged_for` is the number of seconds since it last changed.
+
+    Admission charges a quota before the object exists: a quota that was just charged is not lowered, because
+    the object may not be in the cache yet.
+    """
+    hard = quota.spec.hard
+    before = quota.status.used or {}
+    used = {name: amount for name, amount in before.items() if name in hard}
+    used.update(measure(quota, contents, now))
+    if quota.status.hard is not None and quota.status.used is not None:
+        same = _as_strings(quota.status.hard) == _as_strings(hard) and quota.status.used == used
+        if same:
+            return EMPTY_PLAN
+        if unchanged_for < SETTLED_AFTER and any(
+            used[name] < before[name] for name in used if name in before
+        ):
+            return ActionPlan(requeue_after=SETTLED_AFTER - unchanged_for)
+    patch = {
+        "metadata": {"resourceVersion": quota.metadata.resource_version},
+        "status": {
+            "hard": _replacement(quota.status.hard, hard),
+            "used": _replacement(quota.status.used, used),
+        },
+    }
+    metadata = quota.metadata
+    return ActionPlan(
+        (
+            PatchAction(
+                RESOURCE_QUOTAS, metadata.name, patch, namespace=metadata.namespace, subresource="status"
+            ),
+        )
+    )
+
+
+def measure(quota: ResourceQuota, contents: NamespaceObjects, now: float) -> dict[str, Quantity]:
+    """Sum the usage of those resources of a quota that can be measured."""
+    hard, scopes = quota.spec.hard, requirements_of(quota.spec)
+    around = contents.usage_context(now)
+    usage: dict[str, Quantity] = {}
+    for resource, items in contents.measured():
+        names = concerned(resource, hard, around)
+        add_to(usage, dict.fromkeys(names, NONE))
+        for item in items if names else ():
+            if in_scopes(item, scopes, around.gates):
+                add_to(usage, booked(usage_of(resource, item, around), hard))
+    for resource, number in contents.counts.items():
+        if resource not in MEASURED:
+            names = concerned(resource, hard, around)
+            add_to(usage, dict.fromkeys(names, NONE))
+            if names and not scopes:  # scopes do not apply to objects that are only counted
+                add_to(usage, booked(count_usage(resource, number), hard))
+    return usage
+
+
+# -- patches
+
+
+def _as_strings(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def _replacement(old: Mapping[str, Quantity] | None, new: Mapping[str, Quantity]) -> dict[str, Any]:
+    """Build a merge patch that leaves exactly the new amounts."""
+    return {**dict.fromkeys(old or (), None), **_as_strings(new)}
+
+
+#: Batching of changes before a quota is recomputed: at least so many seconds, and so many times the duration
+#: of the last computation.
+_MIN_BATCH_SECONDS, _BATCH_FACTOR = 0.1, 10
+
+
+class ResourceQuotaController:
+    """Controller of quotas; keys are namespace and name."""
+
+    name = "resourcequota-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self.workers = context.settings.workers
+        self.queue: WorkQueue[ObjectName] = WorkQueue(context.clock)
+        informers = context.informers
+        self._quotas = informers.get(RESOURCE_QUOTAS)
+        self._classes = informers.get(DEVICE_CLASSES) if context.serves(DEVICE_CLASSES) else None
+        self._by_namespace: dict[str, ObjectIndex[Any, str]] = {}
+        self._extended: ExtendedNames | None = None
+        self._batch_seconds = _MIN_BATCH_SECONDS
+        self._changed_at: dict[ObjectName, float] = {}  # time of the last observed change of each quota
+        for endpoint in deletable_endpoints(context.served):
+            if endpoint.namespaced:
+                index = self._by_namespace[_key(endpoint)] = ObjectIndex(_namespace)
+                informer = informers.get(endpoint)
+                informer.add_handler(index)
+                informer.add_handler(CallbackHandler(partial(self._on_content, _key(endpoint) in MEASURED)))
+        self._quotas.add_handler(CallbackHandler(self._on_quota))
+        if self._classes is not None:
+            self._classes.add_handler(CallbackHandler(self._on_class))
+
+    def _on_quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
+        if new is None:
+            assert old is not None
+            self._changed_at.pop(object_name(old.metadata), None)
+            return
+        self._changed_at[object_name(new.metadata)] = self._context.clock.now()
+        if old is None or old.spec != new.spec or new.status.used is None:
+            self.queue.add(object_name(new.metadata))
+
+    def _on_content(self, measured: bool, old: Any, new: Any) -> None:
+        if old is not None and new is not None and not measured:
+            return
+        index = self._by_namespace.get(_key(RESOURCE_QUOTAS))
+        quotas = [] if index is None else index.find((new or old).metadata.namespace)
+        if quotas and not self._has_same_usage(old, new):
+            for quota in quotas:
+                self.queue.add_after(object_name(quota.metadata), self._batch_seconds)
+
+    def _has_same_usage(self, old: Any, new: Any) -> bool:
+        """Return whether a change does not affect usage, as most pod updates."""
+        if not isinstance(old, CountedPod) or not isinstance(new, CountedPod):
+            return False
+        if is_terminating(old) != is_terminating(new):
+            return False
+        if old.status.extended_resource_claim_status != new.status.extended_resource_claim_status:
+            return False
+        now = datetime.fromtimestamp(self._context.clock.now(), UTC)
+        return pod_usage(old, now) == pod_usage(new, now)
+
+    def _on_class(self, old: Any, new: Any) -> None:
+        self._extended = None
+        for quota in self._quotas.items():
+            self.queue.add(object_name(quota.metadata))
+
+    async def reconcile(self, key: ObjectName) -> ActionPlan:
+        quota: ResourceQuota | None = self._quotas.get(key.namespace, key.name)
+        if quota is None:
+            return EMPTY_PLAN
+        now = self._context.clock.now()
+        unchanged_for = now - self._changed_at.get(key, now)
+        plan = plan_quota(quota, self._namespace_objects(key.namespace), now, unchanged_for=unchanged_for)
+        self._batch_seconds = max(_MIN_BATCH_SECONDS, _BATCH_FACTOR * (self._context.clock.now() - now))
+        await self._context.executor.execute(plan.actions)
+        return ActionPlan(
+            requeue_after=self._context.settings.quota_period
+            if plan.requeue_after is None
+            else plan.requeue_after
+        )
+
+    def _namespace_objects(self, namespace: str) -> NamespaceObjects:
+        if self._extended is None:
+            self._extended = ExtendedNames.of(self._classes.items() if self._classes is not None else ())
+
+        def find(endpoint: Endpoint) -> list[Any]:
+            index = self._by_namespace.get(_key(endpoint))
+            return index.find(namespace) if index is not None else []
+
+        return NamespaceObjects(
+            pods=find(PODS),
+            claims=find(RESOURCE_CLAIMS),
+            volume_claims=find(PERSISTENT_VOLUME_CLAIMS),
+            services=find(SERVICES),
+            counts={kind: len(index.find(namespace)) for kind, index in self._by_namespace.items()},
+            extended=self._extended,
+        )
+
+
+def _key(endpoint: Endpoint) -> str:
+    return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+
+
+def _namespace(item: Any) -> list[str]:
+    return [item.metadata.namespace]

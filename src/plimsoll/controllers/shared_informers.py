@@ -1,0 +1,135 @@
+"""Shared informers of all controllers: one per kind, with indexes over them.
+
+Every cached view has `metadata`. An index always matches the state of its informer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node
+from plimsoll.api.meta import Object, ObjectMeta, Wire
+from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
+from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    SERVICES,
+    Endpoint,
+)
+from plimsoll.client.informer import Handler, Informer
+from plimsoll.controllers import object_views as views
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+
+#: Cached views of the kinds whose content controllers read; of all others only the metadata is cached.
+VIEWS: Mapping[tuple[str, str], type[Wire]] = {
+    (endpoint.group, endpoint.plural): view
+    for endpoint, view in (
+        (PODS, CountedPod),
+        (NODES, Node),
+        (NAMESPACES, views.NamespaceView),
+        (RESOURCE_CLAIMS, ResourceClaim),
+        (RESOURCE_CLAIM_TEMPLATES, views.ClaimTemplateView),
+        (RESOURCE_SLICES, ResourceSlice),
+        (DEVICE_CLASSES, DeviceClass),
+        (DEVICE_TAINT_RULES, DeviceTaintRule),
+        (RESOURCE_QUOTAS, ResourceQuota),
+        (LEASES, views.LeaseView),
+        (PERSISTENT_VOLUME_CLAIMS, VolumeClaim),
+        (SERVICES, Service),
+    )
+}
+
+
+class SharedInformers:
+    """Informers of all controllers, created on first use."""
+
+    def __init__(self, client: Client, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._client = client
+        self._sleep = sleep
+        self._informers: dict[tuple[str, str], Informer[Any]] = {}
+
+    def get(self, endpoint: Endpoint) -> Informer[Any]:
+        """Return the informer of a kind."""
+        key = (endpoint.group, endpoint.plural)
+        informer = self._informers.get(key)
+        if informer is None:
+            view: Any = VIEWS.get(key, Object)
+            decode = partial(codec.decode, view=view)
+            informer = Informer[Any](self._client, endpoint, decode, sleep=self._sleep)
+            self._informers[key] = informer
+        return informer
+
+    def all(self) -> list[Informer[Any]]:
+        return list(self._informers.values())
+
+
+class CallbackHandler(Handler[T]):
+    """Event handler that calls one function with (None, new), (old, new) or (old, None)."""
+
+    def __init__(self, callback: Callable[[T | None, T | None], None]) -> None:
+        self._callback = callback
+
+    def on_added(self, new: T) -> None:
+        self._callback(None, new)
+
+    def on_changed(self, old: T, new: T) -> None:
+        self._callback(old, new)
+
+    def on_removed(self, old: T) -> None:
+        self._callback(old, None)
+
+
+class ObjectIndex(Handler[T], Generic[T, H]):
+    """Index over the objects of an informer."""
+
+    def __init__(self, values_of: Callable[[T], Iterable[H]]) -> None:
+        self._values_of = values_of
+        self._objects: dict[H, dict[tuple[str, str], T]] = {}
+
+    def find(self, value: H) -> list[T]:
+        """Return the objects with an index value."""
+        return list(self._objects.get(value, {}).values())
+
+    def by_name(self, value: H) -> dict[str, T]:
+        """Return the same objects by name, for index values that imply a namespace."""
+        return {name: item for (_, name), item in self._objects.get(value, {}).items()}
+
+    def __contains__(self, value: H) -> bool:
+        return value in self._objects
+
+    def on_added(self, new: T) -> None:
+        for value in set(self._values_of(new)):
+            self._objects.setdefault(value, {})[_key(new)] = new
+
+    def on_changed(self, old: T, new: T) -> None:
+        self.on_removed(old)
+        self.on_added(new)
+
+    def on_removed(self, old: T) -> None:
+        for value in set(self._values_of(old)):
+            found = self._objects.get(value)
+            if found is not None:
+                found.pop(_key(old), None)
+                if not found:
+                    del self._objects[value]
+
+
+def _key(item: Any) -> tuple[str, str]:
+    metadata: ObjectMeta = item.metadata
+    return metadata.namespace, metadata.name

@@ -1,0 +1,214 @@
+"""All controllers in one process: choosing them, starting them, standing by for each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from plimsoll.apiserver.auth.users import CONTROLLERS
+from plimsoll.apiserver.in_process import InProcessTransport, connect_in_process
+from plimsoll.apiserver.registry.resources import RESOURCES
+from plimsoll.client import Client
+from plimsoll.client.discovery import discover
+from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from plimsoll.client.leader_election import Election, Timing
+from plimsoll.controllers import NAMES, ControllerManager
+from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
+from plimsoll.errors import ApiError, InputError
+from tests.unit.controllers.cluster import ADMIN, Cluster
+from tests.unit.controllers.resource_claim.test_controller import pod, template
+
+
+@asynccontextmanager
+async def running(*controllers: ControllerManager) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(each.run()) for each in controllers]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(check: Any, seconds: float = 10.0) -> Any:
+    async with asyncio.timeout(seconds):
+        while not (found := await check()):
+            await asyncio.sleep(0.002)
+        return found
+
+
+async def make_pod(world: Cluster) -> None:
+    await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+    await world.client.create(PODS, pod("p", {"a": {"resourceClaimTemplateName": "t"}}), "n")
+
+
+def test_there_is_a_controller_for_each_concern() -> None:
+    assert NAMES == (
+        "resourceclaim-controller",
+        "device-taint-eviction-controller",
+        "garbage-collector-controller",
+        "namespace-controller",
+        "node-lifecycle-controller",
+        "pod-garbage-collector-controller",
+        "resourcequota-controller",
+        "taint-eviction-controller",
+    )
+
+
+def test_a_controller_that_does_not_exist_is_named() -> None:
+    async def story() -> None:
+        world = Cluster()
+        with pytest.raises(
+            InputError, match="unknown controller 'janitor'; valid controllers: resourceclaim"
+        ):
+            ControllerManager(world.client, only=["janitor"])
+        await world.store.close()
+
+    asyncio.run(story())
+
+
+def test_discovery_names_every_resource_once() -> None:
+    async def story() -> None:
+        world = Cluster()
+        served = await discover(world.client)
+        found = {(item.endpoint.group, item.endpoint.plural): item for item in served}
+        assert len(found) == len(served)
+        for resource in RESOURCES:
+            item = found[resource.group, resource.plural]
+            assert item.endpoint.version == resource.versions[0]
+            assert item.endpoint.kind == resource.kind
+            assert item.endpoint.namespaced == resource.namespaced
+            assert item.versions == resource.versions
+            assert item.verbs == set(resource.verbs)
+        await world.store.close()
+
+    asyncio.run(story())
+
+
+def test_servers_that_answer_group_by_group_are_understood() -> None:
+    class Plain(InProcessTransport):
+        async def send(self, request: Any) -> Any:
+            headers = {**request.headers, "Accept": "application/json"}
+            return await super().send(request._replace(headers=headers))
+
+    async def story() -> None:
+        world = Cluster()
+        at_once = await discover(world.client)
+        one_by_one = await discover(Client(Plain(world.api.handle, ADMIN)))
+        assert {item.endpoint: item for item in at_once} == {item.endpoint: item for item in one_by_one}
+        await world.store.close()
+
+    asyncio.run(story())
+
+
+def test_all_of_them_run_as_their_own_user() -> None:
+    """Over everything the embedded API serves, with the rights of the controllers and no more."""
+
+    async def story() -> None:
+        world = Cluster()
+        for name in (*DEFAULT_NAMESPACES, "n"):
+            await world.client.create(NAMESPACES, {"metadata": {"name": name}})
+        controllers = ControllerManager(connect_in_process(world.api.handle, CONTROLLERS))
+        async with running(controllers):
+            await asyncio.wait_for(controllers.ready(), 10)
+            await make_pod(world)
+            await until(lambda: world.names(RESOURCE_CLAIMS))
+            await world.client.delete(NAMESPACES, "n")
+
+            async def gone() -> bool:
+                return "n" not in await world.names(NAMESPACES, "")
+
+            await until(gone)
+            faults = [informer for informer in controllers.informers.all() if informer.faults]
+            assert not faults
+        await world.store.close()
+
+    asyncio.run(story())
+
+
+def test_controllers_without_their_kinds_are_left_out() -> None:
+    async def story() -> None:
+        world = Cluster()
+        served = [item for item in await discover(world.client) if item.endpoint.group != "resource.k8s.io"]
+        controllers = ControllerManager(world.client, served=served)
+        await controllers.start()
+        assert [each.name for each in controllers.controllers] == [
+            name
+            for name in NAMES
+            if name not in ("resourceclaim-controller", "device-taint-eviction-controller")
+        ]
+        older = [
+            item._replace(endpoint=item.endpoint.at("v1beta1"), versions=("v1beta1",))
+            if item.endpoint.group == "resource.k8s.io"
+            else item
+            for item in await discover(world.client)
+        ]
+        controllers = ControllerManager(world.client, served=older, only=["resourceclaim-controller"])
+        await controllers.start()
+        assert not controllers.controllers
+        await world.store.close()
+
+    asyncio.run(story())
+
+
+def test_an_api_that_is_not_there_yet_is_waited_for() -> None:
+    async def story() -> None:
+        world = Cluster()
+        await world.client.create(NAMESPACES, {"metadata": {"name": "n"}})
+        refusals = [ApiError(503, "ServiceUnavailable", "not yet")] * 3
+
+        class Late(InProcessTransport):
+            async def send(self, request: Any) -> Any:
+                if refusals:
+                    raise refusals.pop()
+                return await super().send(request)
+
+        class Hasty:
+            def now(self) -> float:
+                return world.clock.now()
+
+            async def sleep(self, seconds: float) -> None:
+                await asyncio.sleep(0)
+
+        client = Client(Late(world.api.handle, ADMIN), attempts=1)
+        controllers = ControllerManager(client, clock=Hasty(), only=["resourceclaim-controller"])
+        async with running(controllers):
+            await asyncio.wait_for(controllers.ready(), 10)
+        await world.store.close()
+
+    asyncio.run(story())
+
+
+def test_one_of_two_works_and_the_other_takes_over() -> None:
+    async def story() -> None:
+        world = Cluster()
+        for name in ("n", "kube-system"):
+            await world.client.create(NAMESPACES, {"metadata": {"name": name}})
+        pair = []
+        for identity in ("one", "two"):
+            election = Election(
+                world.client,
+                "kube-system",
+                "plimsoll-controllers",
+                identity,
+                timing=Timing(lease=1.0, renew=0.5, retry=0.02),
+            )
+            client = connect_in_process(world.api.handle, ADMIN, user_agent=identity)
+            pair.append(ControllerManager(client, only=["resourceclaim-controller"], election=election))
+        async with running(*pair) as tasks:
+            first = [asyncio.create_task(each.ready()) for each in pair]
+            done, waiting = await asyncio.wait(first, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            assert len(done) == 1, "only one of them leads"
+            (winner,) = [number for number, task in enumerate(first) if task in done]
+            tasks[winner].cancel()
+            await asyncio.wait(waiting, timeout=10)
+            assert first[1 - winner].done(), "the other has taken over"
+            await make_pod(world)
+            await until(lambda: world.names(RESOURCE_CLAIMS))
+        await world.store.close()
+
+    asyncio.run(story())

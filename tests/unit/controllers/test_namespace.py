@@ -1,0 +1,250 @@
+"""Namespaces: what is planned, and the controller at work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, PODS, RESOURCE_CLAIMS
+from plimsoll.controllers import ControllerSettings
+from plimsoll.controllers.actions import EMPTY_PLAN, CreateAction, PatchAction, UpdateAction
+from plimsoll.controllers.namespace import (
+    NamespaceContent,
+    estimate_pod_termination,
+    plan_default_namespaces,
+    plan_finalization,
+    plan_phase,
+)
+from plimsoll.controllers.object_views import NamespaceView
+from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.makers import metadata, pod, view
+
+ONLY = ["namespace-controller"]
+WITH_CLAIMS = ["namespace-controller", "resourceclaim-controller", "garbage-collector-controller"]
+DELETED: dict[str, Any] = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
+
+
+def tree(phase: str = "Terminating", conditions: Any = (), **fields: Any) -> dict[str, Any]:
+    return {
+        "metadata": metadata("x", "", **(DELETED | fields)),
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": phase, "conditions": list(conditions)},
+    }
+
+
+def conditions(actions: Any) -> dict[str, tuple[str, str, str]]:
+    (patch,) = [action for action in actions if isinstance(action, PatchAction)]
+    return {
+        condition["type"]: (condition["status"], condition["reason"], condition["message"])
+        for condition in patch.patch["status"]["conditions"]
+    }
+
+
+# -- plans
+
+
+def test_a_deleted_namespace_is_terminating() -> None:
+    (patch,) = plan_phase(view(tree("Active"), NamespaceView)).actions
+    assert isinstance(patch, PatchAction)
+    assert patch.patch["status"] == {"phase": "Terminating"}
+    assert plan_phase(view(tree(), NamespaceView)) == EMPTY_PLAN
+    assert plan_phase(view(tree("Active", deletionTimestamp=None), NamespaceView)) == EMPTY_PLAN
+
+
+def test_an_empty_namespace_is_let_go() -> None:
+    whole = tree()
+    whole["spec"]["finalizers"].append("example.com/mine")
+    plan = plan_finalization(view(whole, NamespaceView), whole, NamespaceContent(), 0.0)
+    told = conditions(plan.actions)
+    assert set(told) == {
+        "NamespaceDeletionDiscoveryFailure",
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "NamespaceDeletionContentFailure",
+        "NamespaceContentRemaining",
+        "NamespaceFinalizersRemaining",
+    }
+    assert {status for status, _, _ in told.values()} == {"False"}
+    final = plan.actions[-1]
+    assert isinstance(final, UpdateAction)
+    assert final.subresource == "finalize"
+    assert final.tree["spec"] == {"finalizers": ["example.com/mine"]}
+    assert final.tree["metadata"] == whole["metadata"]
+
+
+def test_conditions_tell_of_pods_that_are_left() -> None:
+    content = NamespaceContent({"pods.": 2, "widgets.example.com": 1}, {"example.com/hold": 1}, (), 15)
+    plan = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
+    told = conditions(plan.actions)
+    assert told["NamespaceContentRemaining"] == (
+        "True",
+        "SomeResourcesRemain",
+        "Some resources are remaining: pods. has 2 resource instances, "
+        "widgets.example.com has 1 resource instances",
+    )
+    assert told["NamespaceFinalizersRemaining"] == (
+        "True",
+        "SomeFinalizersRemain",
+        "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+    )
+    assert plan.requeue_after == 8
+    assert not plan.error
+
+
+def test_failures_are_told_and_tried_again() -> None:
+    content = NamespaceContent(failures=["b is broken", "a is broken"])
+    plan = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
+    assert conditions(plan.actions)["NamespaceDeletionContentFailure"] == (
+        "True",
+        "ContentDeletionFailed",
+        "Failed to delete all resource types, 2 remaining: a is broken, b is broken",
+    )
+    assert plan.error
+
+
+def test_a_namespace_stays_while_it_is_not_known_what_is_in_it() -> None:
+    plan = plan_finalization(
+        view(tree(), NamespaceView), tree(), NamespaceContent(discovery_error="no answer"), 0.0
+    )
+    told = conditions(plan.actions)["NamespaceDeletionDiscoveryFailure"]
+    assert told == ("True", "DiscoveryFailed", "no answer")
+    assert plan.error
+    assert not any(isinstance(action, UpdateAction) for action in plan.actions)
+
+
+def test_conditions_that_hold_are_not_told_again() -> None:
+    content = NamespaceContent({"pods.": 1}, {}, (), 30)
+    first = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
+    (patch,) = first.actions
+    assert isinstance(patch, PatchAction)
+    told = patch.patch["status"]["conditions"]
+    assert plan_finalization(view(tree(conditions=told), NamespaceView), tree(), content, 99.0).actions == ()
+    more = plan_finalization(
+        view(tree(conditions=told), NamespaceView), tree(), NamespaceContent({"pods.": 2}, {}, (), 30), 99.0
+    )
+    (patch,) = more.actions
+    assert isinstance(patch, PatchAction)
+    (changed,) = patch.patch["status"]["conditions"]
+    assert changed["type"] == "NamespaceContentRemaining"
+    assert changed["lastTransitionTime"] == "1970-01-01T00:00:00Z", "still the same status"
+
+
+def test_pods_get_the_time_they_ask_for() -> None:
+    pods = [
+        pod("p", spec={"terminationGracePeriodSeconds": 30}),
+        pod("q", spec={"terminationGracePeriodSeconds": 90}, phase="Failed"),
+    ]
+    assert estimate_pod_termination(pods, 100.0, 110.0) == 30
+    assert estimate_pod_termination(pods, 100.0, 130.0) == 0
+    assert estimate_pod_termination([], 100.0, 100.0) == 0
+
+
+def test_every_cluster_has_its_namespaces() -> None:
+    names = [
+        action.tree["metadata"]["name"]
+        for action in plan_default_namespaces(["default"]).actions
+        if isinstance(action, CreateAction)
+    ]
+    assert names == ["kube-node-lease", "kube-public", "kube-system"]
+    assert not plan_default_namespaces(["default", *names])
+
+
+# -- the controller
+
+
+async def fill(world: Cluster) -> None:
+    await world.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
+    tree = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "w"},
+    }
+    await world.client.create(PODS, tree, "n")
+
+
+def test_defaults_are_made_and_come_back() -> None:
+    async def story(world: Cluster) -> None:
+        await world.settle()
+        defaults = ["default", "kube-node-lease", "kube-public", "kube-system"]
+        assert await world.names(NAMESPACES, "") == [*defaults, "n"]
+        await world.client.delete(NAMESPACES, "kube-node-lease")
+        await world.settle()
+        assert await world.names(NAMESPACES, "") == [*defaults, "n"]
+
+    play(story, only=ONLY)
+
+
+def test_a_namespace_is_emptied_pods_first() -> None:
+    async def story(world: Cluster) -> None:
+        await fill(world)
+        await world.client.delete(NAMESPACES, "n")
+        await world.settle()
+        assert await world.names(CONFIG_MAPS) == ["c"], "the pod still runs"
+        namespace = await world.get(NAMESPACES, "n")
+        assert namespace is not None
+        assert namespace["status"]["phase"] == "Terminating"
+        remaining = {
+            c["type"]: c["message"] for c in namespace["status"]["conditions"] if c["status"] == "True"
+        }
+        assert remaining == {
+            "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
+        }
+        await world.client.delete(PODS, "p", "n", grace=0)
+        await world.advance(20)
+        assert await world.get(NAMESPACES, "n") is None
+        assert await world.names(CONFIG_MAPS) == []
+
+    play(story, only=ONLY)
+
+
+def test_a_pod_without_a_node_agent_is_waited_for() -> None:
+    """Nobody ends the pod: after its time it counts as stuck, and the namespace stays."""
+
+    async def story(world: Cluster) -> None:
+        await fill(world)
+        await world.client.delete(NAMESPACES, "n")
+        await world.advance(300)
+        assert await world.get(NAMESPACES, "n") is not None
+
+    play(story, only=ONLY)
+
+
+def test_finalizers_are_waited_for_and_noticed_at_once() -> None:
+    async def story(world: Cluster) -> None:
+        tree = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+        await world.client.create(CONFIG_MAPS, tree, "n")
+        await world.client.delete(NAMESPACES, "n")
+        await world.settle()
+        assert await world.get(NAMESPACES, "n") is not None
+        await world.client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "n")
+        await world.settle()
+        assert await world.get(NAMESPACES, "n") is None
+
+    play(story, only=WITH_CLAIMS)
+
+
+def test_claims_in_use_go_with_their_namespace() -> None:
+    async def story(world: Cluster) -> None:
+        devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
+        await world.client.create(
+            RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
+        )
+        container = {"name": "c", "image": "i"}
+        spec = {"containers": [container], "resourceClaims": [{"name": "a", "resourceClaimName": "c"}]}
+        await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
+        await world.allocate("c", "p")
+        await world.settle()
+        await world.client.delete(NAMESPACES, "n")
+        await world.settle()
+        assert await world.get(NAMESPACES, "n") is None
+
+    play(story, only=WITH_CLAIMS)
+
+
+def test_the_grace_of_a_namespace_is_kept() -> None:
+    async def story(world: Cluster) -> None:
+        await world.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
+        await world.client.delete(NAMESPACES, "n")
+        await world.advance(4)
+        assert await world.names(CONFIG_MAPS) == ["c"]
+        await world.advance(2)
+        assert await world.get(NAMESPACES, "n") is None
+
+    play(story, only=ONLY, settings=ControllerSettings(namespace_grace=5.0))
