@@ -1,8 +1,8 @@
-"""How long a container that ended, or a step that failed, is left alone before the next try.
+"""Back-off of crashed containers and failed steps.
 
-Owns the arithmetic of CrashLoopBackOff as the kubelet has it: the first restart comes at once, the second
-after `first` seconds counted from the end of the container, and each further one after twice the wait, up to
-`most`; a container that ran for longer than `reset` begins anew. Pure: time is an argument.
+CrashLoopBackOff as in the kubelet: the first restart is immediate, the second waits `crash_first` seconds
+from the exit of the container, and each further one twice as long, up to `crash_most`; a container that ran
+for longer than `crash_reset` starts over. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Every span of time in a pod's life, in seconds. Tests make them short."""
+    """Durations of a pod's lifecycle, in seconds. Tests shorten them."""
 
     crash_first: float = 10.0
     crash_most: float = 300.0
     crash_reset: float = 600.0
-    #: Between two tries of a step that failed: preparing, making the sandbox or a container, releasing.
+    #: Back-off of a failed step: preparing claims, creating the sandbox or a container, releasing.
     retry_first: float = 1.0
     retry_most: float = 60.0
-    #: The least a container is given to end by itself, and what it gets if its pod vanished from the API.
+    #: Minimum grace period of a container, and the grace period after its pod was removed from the API.
     grace_least: float = 2.0
     grace_vanished: float = 2.0
-    #: Grace where a pod names none.
+    #: Grace period of a pod that specifies none.
     grace_default: float = 30.0
-    #: How long a second of a probe's or a hook's settings is.
+    #: Length of one second of a probe's or hook's settings.
     second: float = 1.0
-    #: How long values for the environment of a container may take to be read.
+    #: Timeout for reading the objects that a container's environment refers to.
     reading: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long a container waits after its next end; `since` is when it was last started."""
+    """Back-off of a container after its next exit; `since` is its last start."""
 
     seconds: float
     since: float
 
 
 def next_wait(known: Wait | None, finished_at: float, now: float, timing: Timing) -> Wait:
-    """The wait that counts from a restart made now, of a container that ended at `finished_at`."""
+    """Return the back-off after a restart at `now` of a container that exited at `finished_at`."""
     if known is None or finished_at - known.since > timing.crash_reset:
         return Wait(timing.crash_first, now)
     return Wait(min(known.seconds * 2, timing.crash_most), now)
 
 
 def restart_at(known: Wait | None, finished_at: float, timing: Timing) -> float:
-    """When a container that ended at `finished_at` may be restarted."""
+    """Return the time at which a container that exited at `finished_at` may be restarted."""
     if known is None or finished_at - known.since > timing.crash_reset:
         return finished_at
     return finished_at + known.seconds
@@ -55,7 +55,7 @@ def restart_at(known: Wait | None, finished_at: float, timing: Timing) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A step that failed: why, how often in a row, and when last.
+    """Failed step: the reason, the number of consecutive failures, and the time of the last.
 
     `waits_for` are the UIDs of the claims whose release ends the back-off.
     """
@@ -78,5 +78,5 @@ def fail(
     now: float,
     waits_for: frozenset[str] = frozenset(),
 ) -> Failure:
-    """A failure that comes after `known`."""
+    """Return a failure that follows `known`."""
     return Failure(reason, message, 1 if known is None else known.count + 1, now, waits_for)

@@ -1,6 +1,6 @@
-"""What probes and hooks do: a command in a container, an HTTP request, a TCP connection, a gRPC health check.
+"""Handlers of probes and lifecycle hooks: exec, HTTP, TCP and gRPC health checks.
 
-Owns `run_check`. It never raises for what it meets: the outcome says whether it went well and what was seen.
+`run_handler` never raises for what a handler encounters; the result holds success and the observed output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grpc import aio
 from plimsoll.api.containers import Grpc, Handler, HttpGet, Probe
 from plimsoll.api.core import Container
 
-#: As much of an answer as is read, and told.
+#: Maximum number of bytes of a response that is read and reported.
 _LONGEST = 10 * 1024
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"
@@ -24,14 +24,14 @@ _SERVING = b"\x08\x01"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether a check went well, and what it saw if not."""
+    """Result of a handler: whether it succeeded, and its output if not."""
 
     ok: bool
     text: str = ""
 
 
 class Commands(Protocol):
-    """Where commands run: in a container that runs. Never raises for what a command does."""
+    """Runner of commands in a running container. Never raises for what a command does."""
 
     async def execute(self, id: str, command: Sequence[str], seconds: float) -> Outcome: ...
 
@@ -44,10 +44,10 @@ async def run_check(
     commands: Commands | None,
     seconds: float,
 ) -> Outcome:
-    """Do what a probe or a hook says, within a time."""
-    if action.exec is not None:  # who runs commands sees to their end
+    """Run the handler of a probe or a hook, within a timeout."""
+    if action.exec is not None:  # the command runner enforces the timeout
         if commands is None:
-            return Outcome(False, "this runtime runs no commands in containers")
+            return Outcome(False, "this runtime cannot run commands in containers")
         return await commands.execute(id, action.exec.command, seconds)
     try:
         async with asyncio.timeout(seconds):
@@ -72,7 +72,7 @@ async def _ask(action: Handler, container: Container, host: str) -> Outcome:
 
 
 def find_port(port: Any, container: Container) -> int:
-    """A port by its number or by its name in the container; ValueError if it is neither."""
+    """Resolve a port by number or by name in the container; raise ValueError if it is neither."""
     if isinstance(port, str) and not port.isdigit():
         for own in container.ports:
             if own.name == port:
@@ -88,7 +88,7 @@ async def _get(target: HttpGet, container: Container, host: str) -> Outcome:
     port = find_port(target.port, container)
     secure = target.scheme.upper() == "HTTPS"
     context = ssl.create_default_context() if secure else None
-    if context is not None:  # a probe asks whether someone answers, not who
+    if context is not None:  # a probe does not verify certificates
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     host = target.host or host
@@ -98,7 +98,7 @@ async def _get(target: HttpGet, container: Container, host: str) -> Outcome:
         headers |= {header.name: header.value for header in target.http_headers}
         lines = [f"GET {target.path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
         if any("\r" in line or "\n" in line for line in lines):
-            return Outcome(False, "a header or the path holds the end of a line")
+            return Outcome(False, "a header or the path contains a line break")
         writer.write("\r\n".join((*lines, "Connection: close", "", "")).encode())
         await writer.drain()
         first = (await reader.readline()).split()
@@ -107,7 +107,7 @@ async def _get(target: HttpGet, container: Container, host: str) -> Outcome:
             return Outcome(True)
         return Outcome(False, f"HTTP probe failed with statuscode: {code}")
     finally:
-        writer.transport.abort()  # who answers slowly is not waited for
+        writer.transport.abort()  # do not wait for a slow server
 
 
 async def _ask_health(target: Grpc, container: Container, host: str) -> Outcome:

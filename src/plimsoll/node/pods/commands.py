@@ -1,8 +1,7 @@
-"""Commands in containers that are processes of this machine: for exec probes and hooks.
+"""Commands in containers that are processes of this machine, for exec probes and hooks.
 
-Owns `HostCommands`. A command runs as the container's own processes do: with its user, groups,
-capabilities and other credentials, its environment, working directory, mounts and cgroups, so that it is
-limited and killed with it.
+A command runs like the container's own processes: with its user, groups, capabilities and other credentials,
+its environment, working directory, mounts and cgroups, so that it is limited and killed with it.
 """
 
 from __future__ import annotations
@@ -23,20 +22,21 @@ _LONGEST = 10 * 1024
 
 
 class HostCommands:
-    """Runs commands beside the process of a container."""
+    """Runner of commands in the context of a container's process."""
 
     def __init__(self, find: Callable[[str], Mapping[str, Any] | None], program: Callable[[], Path]) -> None:
-        """`find`: what a command in a container starts with, by the container's id; `program`:
-        what becomes the command."""
+        """Create a runner; `find` returns the exec specification of a container by ID, `program` the path of
+        the program that executes it.
+        """
         self._find = find
         self._program = program
 
     async def execute(self, id: str, command: Sequence[str], seconds: float) -> Outcome:
         spec = self._find(id)
         if spec is None:
-            return Outcome(False, f"container {id} does not run")
+            return Outcome(False, f"container {id} is not running")
         if not command:
-            return Outcome(False, "there is no command")
+            return Outcome(False, "no command specified")
         try:
             process = await self._start({**spec, "argv": list(command)})
         except (OSError, ValueError) as error:
@@ -44,7 +44,8 @@ class HostCommands:
         return await _finish(process, seconds)
 
     async def _start(self, spec: Mapping[str, Any]) -> asyncio.subprocess.Process:
-        # The spec holds the environment, which others must not see: neither arguments nor files are for it.
+        # The specification holds the environment, which must not leak: it is passed in neither arguments nor
+        # files.
         held = os.memfd_create("spec", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(held), "wb") as file:
@@ -80,7 +81,7 @@ async def _finish(process: asyncio.subprocess.Process, seconds: float) -> Outcom
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with suppress(TimeoutError):  # whoever got away with the pipe is not waited for
+            with suppress(TimeoutError):  # a descendant that keeps the pipe open is not waited for
                 async with asyncio.timeout(1.0):
                     await process.communicate()
     text = output.decode(errors="replace").strip()

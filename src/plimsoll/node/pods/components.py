@@ -1,4 +1,4 @@
-"""What a worker works with: the other parts of an agent, behind small protocols."""
+"""Dependencies of the pod workers: the other components of an agent, behind small protocols."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plimsoll.node.security.policy import SecurityPolicy
 
 
 class Book(Protocol):
-    """The claims of this node: `claims.claim_cache.ClaimInfoCache`."""
+    """Claims of this node: `claims.claim_info_cache.ClaimInfoCache`."""
 
     async def prepare(self, pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ClaimFault, ...]: ...
 
@@ -38,13 +38,13 @@ class Book(Protocol):
 
 
 class Plans(Protocol):
-    """What is set for pods: `enforcement.CgroupPlanner`."""
+    """Cgroup plans of pods: `cgroup_planner.CgroupPlanner`."""
 
     def plan(self, pod: Pod) -> PodCgroupPlans: ...
 
 
 class DeviceHealth(Protocol):
-    """How a device is."""
+    """Health of a device."""
 
     @property
     def status(self) -> str: ...
@@ -54,20 +54,21 @@ class DeviceHealth(Protocol):
 
 
 class Resizes(Protocol):
-    """What pods were given, and whether they may have what they ask for now."""
+    """Allocated resources of pods, and their resizes: `admission.resize_manager.ResizeManager`."""
 
     def allocated(self, pod: Pod) -> Pod:
-        """The pod as if its spec asked for what it was given."""
+        """Return the pod with its allocated resources in place of those of its spec."""
         ...
 
     async def check(self, pod: Pod) -> ResizeDecision | None:
-        """Whether a pod may have what its spec asks for; None: it has it. What is accepted is given from
-        then on, and that is on the disk."""
+        """Check whether a pod can be allocated what its spec asks for; None if it already is. An accepted
+        resize is allocated and on disk when this returns.
+        """
         ...
 
 
 def new_id() -> str:
-    """An id no container had before."""
+    """Return a new container ID."""
     return secrets.token_hex(32)
 
 
@@ -85,7 +86,7 @@ def _unmeasured(uid: str) -> PodUsage | None:
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """The parts of an agent that the life of a pod needs."""
+    """Components of an agent that pod workers use."""
 
     runtime: Runtime
     claim_cache: Book
@@ -98,14 +99,15 @@ class Parts:
     facts: Callable[[], NodeFacts] = NodeFacts
     health: Callable[[str, str, str], DeviceHealth | None] = _nothing
     resizes: Resizes | None = None
-    #: Runs the commands of probes and hooks in containers; None: they fail.
+    #: Runner of the commands of probes and hooks; None: they fail.
     commands: Commands | None = None
-    #: Judges security contexts; None: nothing runs in the containers, and everything is accepted.
+    #: Check of security contexts; None: nothing runs in the containers, and everything is accepted.
     security: SecurityPolicy | None = None
-    #: Nothing runs in the containers: every probe is taken for passed, every hook for done.
+    #: Nothing runs in the containers: every probe passes and every hook succeeds.
     unprobed: bool = False
-    #: What a pod uses, by UID, so that no limit is set below it.
+    #: Resource usage of a pod, by UID, so that no limit is set below it.
     usage: Callable[[str], PodUsage | None] = _unmeasured
     new_id: Callable[[], str] = new_id
-    #: Told of every PrepareResources and UnprepareResources: the seconds it took, and whether it failed.
+    #: Called after every PrepareResources and UnprepareResources with its duration in seconds and whether it
+    #: failed.
     observe: Callable[[str, float, bool], None] = _unobserved

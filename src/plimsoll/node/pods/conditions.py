@@ -1,7 +1,7 @@
-"""The conditions of a pod that a node agent owns.
+"""Pod conditions that a node agent owns.
 
-Pure. Their reasons and messages are the kubelet's. A condition's transition time moves only when its status
-does; conditions of others are not ours to name, so they are left out here.
+Pure. Their reasons and messages are the kubelet's. A condition's transition time changes only with its
+status; conditions of other owners are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMPLETED, _FAILED = "PodCompleted", "PodFailed"
 
 
 def conditions_of(seen: Seen, phase: str, inits: Sequence[Tree], regular: Sequence[Tree]) -> list[Tree]:
-    """Our conditions, in the kubelet's order."""
+    """Return the agent's conditions, in the kubelet's order."""
     statuses = {text(status, "name"): status for status in (*inits, *regular)}
     ready = _containers_ready(seen.pod, phase, statuses)
     sandboxed = seen.sandbox is not None and seen.sandbox.running

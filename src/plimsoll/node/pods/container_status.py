@@ -1,7 +1,8 @@
-"""Container statuses: what each container does, did before, and was given.
+"""Container statuses: current state, last state and allocated resources.
 
-Pure. The last attempt a runtime knows is the container's state, the one before it its last state. A container
-the runtime has lost keeps what was told of it; one that was told to run and cannot be found ended with 137.
+Pure. The last attempt the runtime knows is the container's state, the one before it its last state. A
+container the runtime has lost keeps its reported status; one that was reported running and cannot be found
+exited with 137.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LOST_AT_END = "The container could not be located when the pod was terminated"
 
 
 def container_statuses(seen: Seen) -> tuple[list[Tree], list[Tree]]:
-    """The statuses of init containers in their order, and of regular ones by name."""
+    """Return the statuses of init containers in spec order, and of regular ones by name."""
     spec = seen.pod.spec
     before = (*items(seen.before, "initContainerStatuses"), *items(seen.before, "containerStatuses"))
     told = {text(status, "name"): status for status in before}
@@ -57,8 +58,9 @@ def _status(seen: Seen, container: Container, told: Tree | None, *, init: bool) 
 
 
 def _is_final(seen: Seen, container: Container, told: Tree | None, *, init: bool) -> bool:
-    """Whether a container was told to have ended for good: the API lets nobody take that back, though init
-    containers run again in a new sandbox."""
+    """Return whether a container was reported terminated for good: the API does not allow to revert that,
+    though init containers run again in a new sandbox.
+    """
     ended = branch(told, "state", "terminated")
     restarts = should_restart_init if init else should_restart
     return bool(ended) and not restarts(seen.pod, container, number(ended, "exitCode"))
@@ -114,7 +116,7 @@ def _state(seen: Seen, state: ContainerInfo) -> Tree:
 
 
 def _lost(seen: Seen, container: Container, told: Tree | None) -> Tree:
-    """A container the runtime does not know: not yet, or not any more."""
+    """Return the status of a container the runtime does not know yet, or no longer."""
     if told is not None and branch(told, "state", "terminated"):
         return told
     status: Tree = {
@@ -132,12 +134,12 @@ def _lost(seen: Seen, container: Container, told: Tree | None) -> Tree:
 
 
 def _unknown(message: str) -> Tree:
-    # The API wants both times; a container that cannot be found has none.
+    # The API requires both times; a container that cannot be found has none.
     return {"reason": UNKNOWN, "message": message, "exitCode": 137, "startedAt": None, "finishedAt": None}
 
 
 def _rate(seen: Seen, container: Container, status: Tree, id: str, *, init: bool) -> None:
-    """Whether a container has started and is ready."""
+    """Set whether a container has started and is ready."""
     running = "running" in status["state"]
     default = Probed(started=container.startup_probe is None, ready=container.readiness_probe is None)
     probed = seen.probes.get(id, default)
@@ -153,11 +155,11 @@ def _name_container(seen: Seen, state: ContainerInfo) -> str:
     return f"{seen.runtime}://{state.id}"
 
 
-# -- the end
+# -- termination
 
 
 def _close(inits: list[Tree], regular: list[Tree], *, initialized: bool) -> None:
-    """When a pod has ended every container that may have run is shown as ended."""
+    """Report every container that may have run as terminated once the pod has."""
     if initialized:
         for status in regular:
             _end(status)

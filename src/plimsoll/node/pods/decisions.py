@@ -1,10 +1,10 @@
-"""What is to be done about a pod now: which containers to create, start, stop and forget, in which order.
+"""Actions of a pod: which containers to create, start, stop and remove, in which order.
 
-Owns `decide`, a function of a Situation. Promises: init containers run one after the other, each once the one
-before it is done; sidecars are started in their place among them and kept running; regular containers come
-after all of them; no container has two attempts at once; restarts follow restart policies and
-CrashLoopBackOff exactly; a pod that ends starts nothing, and its containers end within the grace it has,
-sidecars last.
+`compute_pod_actions` is a function of a `PodState`. Guarantees that init containers run one after the other,
+each once the previous one is done; that sidecars start in their position among them and keep running; that
+regular containers follow all of them; that no container has two attempts at once; that restarts follow
+restart policies and CrashLoopBackOff exactly; and that a terminating pod starts nothing and its containers
+stop within the grace period, sidecars last.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from plimsoll.node.pods.restarts import ALWAYS, NEVER, should_restart, should_re
 from plimsoll.node.pods.termination import deadline_of, judge_end, pod_grace, stop_once, stops_of
 
 CRASH_LOOP = "CrashLoopBackOff"
-#: How many attempts of a container are kept: the one that counts and the one before it.
+#: Number of attempts of a container that are kept: the current and the previous one.
 _KEPT = 2
 
 
 def decide(at: Situation) -> Decision:
-    """What to do about a pod, as things stand."""
+    """Compute the actions for a pod in its current state."""
     latest = latest_states(at)
     ending = judge_end(at, latest)
     if ending is not None:
@@ -50,7 +50,7 @@ def decide(at: Situation) -> Decision:
 
 
 def latest_states(at: Situation) -> dict[str, ContainerInfo]:
-    """The last attempt of each container."""
+    """Return the last attempt of each container."""
     latest: dict[str, ContainerInfo] = {}
     for state in at.states:
         known = latest.get(state.name)
@@ -60,7 +60,7 @@ def latest_states(at: Situation) -> dict[str, ContainerInfo]:
 
 
 def _forgotten(at: Situation) -> tuple[Remove, ...]:
-    """Attempts that nobody needs any more."""
+    """Return the removals of attempts that are no longer needed."""
     attempts: dict[str, list[ContainerInfo]] = {}
     for state in at.states:
         attempts.setdefault(state.name, []).append(state)
@@ -72,13 +72,13 @@ def _forgotten(at: Situation) -> tuple[Remove, ...]:
 
 
 def name_pod(pod: Pod) -> str:
-    """A pod as the kubelet's messages name it."""
+    """Format a pod as the kubelet's messages do."""
     return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
 
 
 @dataclass(slots=True)
 class _Plan:
-    """The plan for a pod that goes on, while it is made."""
+    """Plan of a pod that keeps running, under construction."""
 
     at: Situation
     latest: dict[str, ContainerInfo]
@@ -95,17 +95,17 @@ class _Plan:
         if sandbox is None or not sandbox.running:
             self._renew_sandbox(stale=sandbox is not None)
             return
-        # What was made in an older sandbox counts for restarts, not for how far this one has come.
+        # Containers of an older sandbox count for restarts, not for the progress of this one.
         since = sandbox.created_at
         current = {name: state for name, state in self.latest.items() if state.created_at >= since}
         if self._initialise(current):
             for container in self.at.pod.spec.containers:
                 self._keep(container, current.get(container.name))
 
-    # -- before containers
+    # -- sandbox and init containers
 
     def _stop_strays(self) -> None:
-        """Stop what must not run: an attempt that was replaced, a container the pod does not have."""
+        """Stop containers that must not run: replaced attempts, and containers the pod does not have."""
         spec = self.at.pod.spec
         names = {c.name for c in (*spec.init_containers, *spec.containers)}
         for state in self.at.states:
@@ -124,7 +124,7 @@ class _Plan:
             self.actions.append(RunSandbox(stale))
 
     def _initialise(self, current: dict[str, ContainerInfo]) -> bool:
-        """Go on with init containers; True once regular containers may run."""
+        """Continue with init containers; return True once regular containers may run."""
         spec = self.at.pod.spec
         inits = spec.init_containers
         if any(container.name in current for container in spec.containers):
@@ -147,15 +147,15 @@ class _Plan:
         return False
 
     def _is_done(self, container: Container, state: ContainerInfo) -> bool:
-        """Whether the container after this init container may start."""
+        """Return whether the container after this init container may start."""
         if is_sidecar(container):
             return state.phase is ContainerPhase.RUNNING and self._probed(container, state).started
         return state.phase is ContainerPhase.EXITED and state.exit_code == 0
 
-    # -- one container
+    # -- single containers
 
     def _keep(self, container: Container, state: ContainerInfo | None) -> None:
-        """Have a container run, unless it has ended for good."""
+        """Keep a container running, unless it has terminated for good."""
         known = state or self.latest.get(container.name)
         if known is not None and known.phase is ContainerPhase.RUNNING:
             failed = self._probed(container, known).failed
@@ -164,7 +164,7 @@ class _Plan:
         elif known is not None and any(
             s.name == container.name and s.phase is ContainerPhase.RUNNING for s in self.at.states
         ):
-            pass  # an older attempt still runs: it is being stopped
+            pass  # an older attempt is still being stopped
         elif state is None and known is None:
             self._begin(container, None)
         elif state is not None and state.phase is ContainerPhase.CREATED:
@@ -176,7 +176,9 @@ class _Plan:
             self._restart(container, known)
 
     def _restarts(self, container: Container, known: ContainerInfo, *, renewed: bool) -> bool:
-        """In a new sandbox init containers run again, whatever they did in the one before."""
+        """Return whether a container restarts; in a new sandbox init containers run again, however they
+        exited.
+        """
         if container.name in self.at.forced:
             return True
         if container in self.at.pod.spec.init_containers:
@@ -205,7 +207,7 @@ class _Plan:
         if known is not None:
             attempt = max(attempt, known.attempt + 1)
         if container.name in self.at.forced and known is not None:
-            # Told as ended, a container that was to run once could not be told to run again.
+            # Reported as terminated, a container that runs only once could not be reported as running again.
             self.waiting.setdefault(container.name, Waiting("ContainerCreating"))
         ended = known.finished_at if known is not None and known.phase is ContainerPhase.EXITED else None
         replaces = known.id if known is not None and known.phase is ContainerPhase.CREATED else ""
@@ -238,7 +240,7 @@ class _Plan:
 
 
 def _span(seconds: float) -> str:
-    """A span of time as Go writes it: 10s, 1m20s, 5m0s."""
+    """Format a duration as Go does: 10s, 1m20s, 5m0s."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     text = f"{rest:g}s"

@@ -1,7 +1,7 @@
-"""The environment and the command of a container.
+"""Environment and command of a container.
 
-Owns `$(VAR)` expansion, the downward API, and values from ConfigMaps and Secrets. What cannot be had is a
-fault with the kubelet's reason and text. Not here: files (volumes, tokens).
+Expands `$(VAR)` and resolves the downward API, ConfigMaps and Secrets. Failures carry the kubelet's reason
+and message. Files (volumes, tokens) are not handled here.
 
 DIFF: no variables for services (test_no_variables_for_services).
 """
@@ -27,14 +27,14 @@ _ONE = Quantity.parse("1")
 
 
 class Objects(Protocol):
-    """Where objects are read from: the client."""
+    """Reader of API objects: the client."""
 
     async def get(self, endpoint: Endpoint, name: str, namespace: str = "") -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What containers may ask about their node."""
+    """Node information available through the downward API."""
 
     name: str = ""
     host_ips: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container is started with."""
+    """Environment and command line of a container."""
 
     env: Mapping[str, str]
     command: tuple[str, ...]
@@ -52,13 +52,13 @@ class Surroundings:
 async def build_surroundings(
     pod: Pod, container: Container, objects: Objects, facts: NodeFacts, pod_ips: Sequence[str] = ()
 ) -> Surroundings | RuntimeFault:
-    """The environment and the command of a container, or why they cannot be made."""
+    """Build the environment and the command of a container, or return why that failed."""
     try:
         env = await _Reader(pod, container, objects, facts, tuple(pod_ips)).read()
         command = tuple(expand(part, env) for part in (*container.command, *container.args))
         for name, value in (*env.items(), *(("command", part) for part in command)):
             if "\0" in name or "\0" in value:
-                raise InputError(f"{name!r} holds a NUL character, which no process can be given")
+                raise InputError(f"{name!r} contains a NUL character, which a process cannot receive")
     except ApiError as error:
         return RuntimeFault(CONFIG_ERROR, error.message)
     except InputError as error:
@@ -67,7 +67,7 @@ async def build_surroundings(
 
 
 def expand(value: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` where the name is known; `$$` stands for one `$`."""
+    """Replace `$(NAME)` where the variable is defined; `$$` stands for one `$`."""
     parts: list[str] = []
     at = 0
     while True:
@@ -140,7 +140,7 @@ class _Reader:
         return data[reference.key]
 
     async def _data(self, endpoint: Endpoint, reference: KeySelector) -> dict[str, str] | None:
-        """What an object holds; None if it is not there and need not be."""
+        """Return the data of an object; None if it does not exist and is optional."""
         place = (endpoint.kind, reference.name)
         if place not in self.known:
             try:
@@ -190,7 +190,7 @@ class _Reader:
             container = named[0]
         kind, _, name = reference.resource.partition(".")
         if kind == "limits":
-            # Who has no limit may use the whole node.
+            # Without a limit the container may use the entire node.
             amount = container.resources.limits.get(name) or self.facts.allocatable.get(name, ZERO)
         elif kind == "requests":
             amount = container.resources.requests.get(name, ZERO)
@@ -215,13 +215,13 @@ def _texts(data: dict[str, Any], *, secret: bool) -> dict[str, str]:
             try:
                 value = base64.b64decode(value, validate=True).decode(errors="surrogateescape")
             except (binascii.Error, ValueError):
-                raise InputError(f"the value of {key} is no base64") from None
+                raise InputError(f"the value of {key} is not valid base64") from None
         found[key] = value
     return found
 
 
 def _lines(values: Mapping[str, str]) -> str:
-    """Labels or annotations as lines of key="value"."""
+    """Format labels or annotations as lines of key="value"."""
     return "\n".join(f'{key}="{_escape(value)}"' for key, value in sorted(values.items()))
 
 

@@ -1,7 +1,7 @@
-"""What the API knows of containers that the runtime has lost, with the machine's memory or its disk.
+"""Containers that the API knows and the runtime has lost, after a reboot or with its disk.
 
-Pure. A container that was told to run and cannot be found has ended, with 137: so its restart policy holds,
-and what is to run once does not run twice.
+Pure. A container that was reported running and cannot be found counts as exited with 137: its restart policy
+applies, and a container that runs only once does not run twice.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ LOST_CODE = 137
 
 
 def restarts_of(pod: Pod) -> dict[str, int]:
-    """How often containers were restarted that are known to have run."""
+    """Return the restart counts of containers that are known to have run."""
     return {status.name: status.restart_count for status in _statuses(pod) if _has_run(status)}
 
 
 def lost_states(pod: Pod, known: Sequence[ContainerInfo], now: float) -> tuple[ContainerInfo, ...]:
-    """The containers that ran by what the API says, and that the runtime knows nothing of."""
+    """Return the containers that ran according to the API and that the runtime does not know."""
     names = {state.name for state in known}
     lost = []
     for status in _statuses(pod):

@@ -1,7 +1,6 @@
-"""What containers ask to be done after they start and before they stop.
+"""PostStart and preStop hooks of containers.
 
-Owns `run_hook`. A hook is done within a time or it has failed; what it does is a check like a probe's, or a
-sleep.
+A hook fails if it does not finish within its timeout; its handler is that of a probe, or a sleep.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from plimsoll.node.pods.checks import Outcome, run_check
 from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.probes import pod_address
 
-#: A hook after the start may take as long as it likes; nobody waits for longer than this.
+#: Timeout of a postStart hook, which may take long.
 POST_START_SECONDS = 24 * 3600.0
 
 
@@ -23,7 +22,7 @@ def post_start_of(container: Container) -> Hook | None:
 
 
 def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Hook] | None:
-    """The container of a pod and its hook before it stops, if it has one."""
+    """Return a container of a pod and its preStop hook, if it has one."""
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         if container.name == name and container.lifecycle is not None:
             handler = container.lifecycle.pre_stop
@@ -34,7 +33,7 @@ def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Hook] | None:
 async def run_hook(
     handler: Hook, container: Container, id: str, pod: Pod, parts: Parts, seconds: float
 ) -> Outcome:
-    """Run a hook of a container that runs."""
+    """Run a hook of a running container."""
     if parts.unprobed:
         return Outcome(True)
     if handler.sleep is not None:

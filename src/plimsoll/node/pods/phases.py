@@ -1,8 +1,8 @@
-"""The phase of a pod, from the statuses of its containers.
+"""Phase of a pod, from the statuses of its containers.
 
 Pure. Pending until every container was started once; Running while one runs or will be restarted; then
-Succeeded if all regular containers ended with 0, else Failed. Sidecars that ended count for nothing. A phase
-that is final is never left.
+Succeeded if all regular containers exited with 0, else Failed. Terminated sidecars do not count. A terminal
+phase is never left.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ TERMINAL = (SUCCEEDED, FAILED)
 
 @dataclass(slots=True)
 class _Count:
-    """What the containers do, counted."""
+    """Container counts by state."""
 
     initializing: int = 0
     starting_sidecars: int = 0
-    failed: int = 0  #: init containers that failed for good
+    failed: int = 0  #: init containers that failed and are not restarted
     unknown: int = 0
     running: int = 0
     waiting: int = 0
     stopped: int = 0
-    final: int = 0  #: those of the stopped that are not started again
+    final: int = 0  #: stopped containers that are not restarted
     succeeded: int = 0
 
 
@@ -42,7 +42,9 @@ def phase_of(
     terminal: bool,
     initialized: bool,
 ) -> str:
-    """The phase; `terminal`: nothing will be started again; `initialized`: a regular container exists."""
+    """Return the phase; `terminal`: nothing will be started again; `initialized`: a regular
+    container exists.
+    """
     statuses = {text(status, "name"): dict(status) for status in (*inits, *regular)}
     count = _Count()
     for container in pod.spec.init_containers:
@@ -67,7 +69,7 @@ def phase_of(
 
 
 def _ended(status: Tree) -> Tree:
-    """How a container that waits to be restarted, or stays as it is, has ended."""
+    """Return the terminated state of a container that awaits its restart, or stays terminated."""
     state = branch(status, "state")
     if "terminated" in state:
         return branch(state, "terminated")

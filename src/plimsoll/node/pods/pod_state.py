@@ -1,7 +1,7 @@
-"""What is known of a pod at one moment, and what is decided about it: the values of `decisions.py`.
+"""Observed state of a pod, and the actions computed from it: the values of `pod_actions.py`.
 
-A Situation holds everything a decision depends on, so that deciding is a function. Times are seconds since
-1970.
+A `PodState` holds everything the computation depends on, so that it is a pure function. Times are seconds
+since the epoch.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from plimsoll.node.pods.backoff import Failure, Timing, Wait
 
 
 class Cause(StrEnum):
-    """Why a pod ends."""
+    """Cause of a pod's termination."""
 
-    VANISHED = "vanished"  #: it is gone from the API
-    ORDERED = "ordered"  #: someone on the node wants it to fail: eviction
+    VANISHED = "vanished"  #: it was removed from the API
+    ORDERED = "ordered"  #: the node requested that it fails: eviction
     DELETED = "deleted"  #: it is being deleted
-    TERMINAL = "terminal"  #: the API has it as Succeeded or Failed
-    DEADLINE = "deadline"  #: it was active for too long
-    FAILED = "failed"  #: an init container failed for good
-    FINISHED = "finished"  #: all its containers have ended for good
+    TERMINAL = "terminal"  #: its phase in the API is Succeeded or Failed
+    DEADLINE = "deadline"  #: it exceeded its active deadline
+    FAILED = "failed"  #: an init container failed and is not restarted
+    FINISHED = "finished"  #: all its containers terminated and are not restarted
 
 
 @dataclass(frozen=True, slots=True)
 class TerminationRequest:
-    """An order to end a pod as Failed; `disruption` is the reason for the condition DisruptionTarget."""
+    """Request to terminate a pod as Failed; `disruption` is the reason of the condition DisruptionTarget."""
 
     reason: str
     message: str
@@ -40,7 +40,7 @@ class TerminationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A pod that ends: why, since when, and when what still runs is killed."""
+    """Termination of a pod: the cause, the start, and the time at which remaining containers are killed."""
 
     cause: Cause
     since: float
@@ -51,7 +51,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What probes say of a container that runs; `failed` is the kind of probe that wants it killed."""
+    """Probe results of a running container; `failed` is the kind of probe that requires killing it."""
 
     started: bool = True
     ready: bool = True
@@ -60,7 +60,7 @@ class Probed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A pod, and all that counts for what is to be done about it."""
+    """Pod, with everything that determines its next actions."""
 
     pod: Pod
     now: float
@@ -68,37 +68,38 @@ class Situation:
     sandbox: SandboxInfo | None = None
     #: All attempts the runtime still knows, oldest first.
     states: Sequence[ContainerInfo] = ()
-    #: Restarts the API knows of, by container: attempts are counted on from there.
+    #: Restart counts reported to the API, by container; attempts continue from there.
     restarts: Mapping[str, int] = field(default_factory=dict)
     waits: Mapping[str, Wait] = field(default_factory=dict)
-    #: Steps that failed, by container; those of the whole pod go by the empty name.
+    #: Failed steps by container; those of the pod itself have an empty name.
     failures: Mapping[str, Failure] = field(default_factory=dict)
-    #: By container id.
+    #: By container ID.
     probes: Mapping[str, Probed] = field(default_factory=dict)
     order: TerminationRequest | None = None
     vanished: bool = False
     started_at: float | None = None
     ending: Ending | None = None
-    #: Containers to be started again however they ended: a resize asks for it.
+    #: Containers to restart however they exited: a resize requires it.
     forced: Collection[str] = ()
-    #: Stops under way: container id -> when it will be killed.
+    #: Stops in progress: container ID -> time at which it will be killed.
     stopping: Mapping[str, float] = field(default_factory=dict)
 
 
-# -- what to do
+# -- actions
 
 
 @dataclass(frozen=True, slots=True)
 class RunSandbox:
-    """Prepare the claims of the pod and make its sandbox; what is left of an older one goes first."""
+    """Prepare the claims of the pod and create its sandbox, after removing a stale one."""
 
     stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Create a container and start it. `ended_at` is when its last attempt ended; `replaces` was created,
-    could not be started, and is removed first."""
+    """Create and start a container. `ended_at` is when its last attempt exited; `replaces` was created, could
+    not be started, and is removed first.
+    """
 
     container: Container
     attempt: int
@@ -116,7 +117,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Have a container end within `grace` seconds."""
+    """Stop a container within `grace` seconds."""
 
     id: str
     name: str
@@ -126,7 +127,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Forget a container that has ended, or was never started."""
+    """Remove a container that has exited or was never started."""
 
     id: str
 
@@ -136,7 +137,7 @@ Action: TypeAlias = RunSandbox | Begin | Launch | Stop | Remove
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a container does not run, as its status shows it."""
+    """Reason why a container does not run, as its status shows it."""
 
     reason: str
     message: str = ""
@@ -144,7 +145,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do now, in this order, and when to look again though nothing changes."""
+    """Actions to perform now, in this order, and the time of the next sync if nothing changes."""
 
     actions: tuple[Action, ...] = ()
     wake_at: float | None = None

@@ -1,8 +1,9 @@
 """Startup, liveness and readiness probes of a pod's containers.
 
-Owns `Tally`, the counting (pure, as the kubelet counts), and `Probing`, the tasks that check. Promises: other
-probes wait for the startup probe; a container that liveness or startup gave up on is not probed any more; a
-container that was found started and ready before an agent's restart stays so until a probe says otherwise.
+`ProbeCounter` counts results as the kubelet does (pure); `ProbeManager` runs the probes. Guarantees that
+other probes wait for the startup probe; that a container which failed liveness or startup is not probed any
+more; and that a container which was started and ready before a restart of the agent stays so until a probe
+disagrees.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Outcomes of one kind in a row; `good` is what counts: None before anything does."""
+    """Consecutive equal results of a probe; `good` is the effective result, None before there is one."""
 
     good: bool | None = None
     last: bool | None = None
     run: int = 0
 
     def count(self, ok: bool, probe: Probe) -> Tally:
-        """One more outcome; what counts changes when enough of them agree."""
+        """Add a result; the effective result changes when enough consecutive results agree."""
         run = self.run + 1 if self.last is ok else 1
         enough = max(1, probe.success_threshold) if ok else max(1, probe.failure_threshold or 3)
         return Tally(ok if run >= enough else self.good, ok, run)
@@ -48,10 +49,10 @@ def probes_of(container: Container) -> Iterator[tuple[str, Probe]]:
 
 
 class Probing:
-    """The probes of one pod."""
+    """Probes of one pod."""
 
     def __init__(self, pod: Pod, parts: Parts, changed: Callable[[], None]) -> None:
-        #: What probes say, by container id.
+        #: Probe results by container ID.
         self.probed: dict[str, Probed] = {}
         self._pod = pod
         self._parts = parts
@@ -60,7 +61,7 @@ class Probing:
         self._started: dict[str, asyncio.Event] = {}
 
     def follow(self, pod: Pod, states: Sequence[ContainerInfo], *, ending: bool) -> None:
-        """Probe what runs, and only that; who ends is not judged by liveness any more."""
+        """Probe the running containers, and only those; terminating pods are not probed."""
         self._pod = pod
         running = {state.id: state for state in states if state.phase is ContainerPhase.RUNNING}
         for id in list(self._tasks):
@@ -104,7 +105,7 @@ class Probing:
                 self._tasks[state.id].append(asyncio.create_task(work, name=name))
 
     def _told(self, state: ContainerInfo) -> ContainerStatus | None:
-        """What the API was told of this very container before."""
+        """Return the status reported earlier for this very container."""
         status = self._pod.status
         name = f"{self._parts.runtime.name}://{state.id}"
         every = (*status.init_container_statuses, *status.container_statuses)
@@ -149,7 +150,7 @@ class Probing:
 
 
 def pod_address(pod: Pod, parts: Parts) -> str:
-    """Where a pod is reached."""
+    """Return the address at which a pod is reached."""
     ips = [each.ip for each in parts.runtime.sandboxes() if each.uid == pod.metadata.uid and each.ip]
     hosts = parts.facts().host_ips
     if pod.spec.host_network and hosts:

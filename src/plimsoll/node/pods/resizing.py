@@ -1,9 +1,9 @@
-"""The resize of one pod in place: decision, applied step by step, and told.
+"""In-place resize of one pod: checked, applied step by step, and reported.
 
-Owns `PodResize`. What a pod was given may differ from what its spec asks for (then it is decision), and what
-its containers run with may differ from what it was given (then it is applied). Promises: nothing is applied
-that was not granted before, and a grant that was not applied when an agent died is applied by the next one.
-`resize.py` says how; the books (`parts.Resizes`) say whether.
+The allocated resources may differ from the spec (then the resize is checked), and the resources containers
+run with may differ from the allocated ones (then they are applied). Guarantees that only accepted resizes are
+applied, and that an accepted resize which was not applied when an agent died is applied by the next one.
+`admission.resize` plans the steps; `dependencies.Resizer` decides.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ from plimsoll.node.pods.writer import WARNING
 
 
 class PodResize:
-    """Where a pod's resize stands."""
+    """Progress of a pod's resize."""
 
     def __init__(self, pod: Pod, parts: Parts) -> None:
         self.conditions: tuple[Condition, ...] = ()
-        #: Containers to be started anew, whatever their restart policy says.
+        #: Containers to restart, whatever their restart policy.
         self.restarting: set[str] = set()
-        #: What was granted is decision, or applied, again at this time.
+        #: Time of the next check or attempt to apply an accepted resize.
         self.again_at: float | None = None
         self._parts = parts
         self._due = True
-        #: What is left to apply when the containers that have to be started anew were.
+        #: Last step, to be applied after the restarts.
         self._rest: ResizeStep | None = None
         self._decision: ResizeDecision | None = None
         self._applied = _applied(pod)
 
     @property
     def actual(self) -> dict[str, ResourceRequirements]:
-        """What containers run with, where that is known to differ from what they were given."""
+        """Resources containers run with, where they are known to differ from the allocated ones."""
         return dict(self._applied.containers)
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether what is wanted cannot be given now, but perhaps when others have gone."""
+        """Whether the resize is deferred until other pods release resources."""
         return self._decision is not None and self._decision.outcome is ResizeOutcome.DEFERRED
 
     def invalidate(self) -> None:
-        """Something may have changed that a judgement depends on."""
+        """Require a new check because something it depends on may have changed."""
         self._due = True
 
     def settle(self, pod: Pod, states: Sequence[ContainerInfo]) -> None:
-        """Containers that do not run are started with what they are given."""
+        """Drop the applied resources of containers that do not run; they start with the allocated ones."""
         running = _running(states)
         kept = {name: own for name, own in self._applied.containers.items() if name in running}
         self._applied = PodAllocation(kept, self._applied.pod_level)
 
     def wants(self, pod: Pod, states: Sequence[ContainerInfo], now: float) -> bool:
-        """Whether there is something to judge or to apply now."""
+        """Return whether there is a resize to check or to apply now."""
         resizes = self._parts.resizes
         if resizes is None:
             return False
@@ -85,7 +85,7 @@ class PodResize:
         return False
 
     async def work(self, pod: Pod, states: Sequence[ContainerInfo]) -> tuple[ContainerInfo, ...]:
-        """Judge and apply; returns the containers to be stopped and started anew."""
+        """Check and apply; return the containers to be restarted."""
         resizes = self._parts.resizes
         assert resizes is not None
         self._due, self.again_at = False, None
@@ -124,7 +124,7 @@ class PodResize:
             return True
         if decision != self._decision:
             text = format_resize_event(pod, decision.outcome.value, decision.message)
-            self._parts.events.say(pod, f"ResizeDecision{decision.outcome.value}", text, type=WARNING)
+            self._parts.events.say(pod, f"Resize{decision.outcome.value}", text, type=WARNING)
         self._decision = decision
         self.conditions = (pending_condition(pod, decision),)
         if decision.outcome is ResizeOutcome.DEFERRED:
@@ -161,7 +161,7 @@ def _running(states: Sequence[ContainerInfo]) -> dict[str, ContainerInfo]:
 
 
 def _applied(pod: Pod) -> PodAllocation:
-    """What containers ran with when their status was told last."""
+    """Return the resources that containers ran with when their status was last reported."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     told = {s.name: s.resources for s in statuses if s.resources is not None and "running" in s.state}
     return PodAllocation(told, None)

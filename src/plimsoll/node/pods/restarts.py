@@ -1,7 +1,7 @@
-"""Whether a container that ended is started again: restart policies of pods and containers, and their rules.
+"""Restart policies of pods and containers, and container restart rules.
 
-Pure. A rule that asks for all containers to be restarted is not followed: the container's own policy stands,
-as where upstream's gate for it is off.
+Pure. A rule that asks to restart all containers is not followed: the container's own policy applies, as where
+upstream's feature gate is off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
 
 
 def should_restart(pod: Pod, container: Container, exit_code: int) -> bool:
-    """Whether a container of a pod that goes on is started again after this exit code."""
+    """Return whether a container of a pod that keeps running is restarted after this exit code."""
     policy = pod.spec.restart_policy or ALWAYS
     if container.restart_policy is not None:
         if _matches_rule(container, exit_code):
@@ -26,14 +26,14 @@ def should_restart(pod: Pod, container: Container, exit_code: int) -> bool:
 
 
 def should_restart_init(pod: Pod, container: Container, exit_code: int) -> bool:
-    """The same for an init container: one that succeeded is done, unless it is a sidecar."""
+    """Return the same for an init container: one that succeeded is done, unless it is a sidecar."""
     if is_sidecar(container):
         return True
     return exit_code != 0 and should_restart(pod, container, exit_code)
 
 
 def _matches_rule(container: Container, exit_code: int) -> bool:
-    """Whether the first rule for this exit code asks for a restart."""
+    """Return whether the first rule that matches this exit code requires a restart."""
     for rule in container.restart_policy_rules:
         codes = rule.exit_codes
         if codes is None:

@@ -1,8 +1,8 @@
-"""A pod's status as the API shows it, and the patch that makes the API's status so.
+"""Pod status as the API shows it, and the patch that brings the API up to date.
 
-Owns which fields of a status are the node agent's. Pure. Promises: a phase that is final stays; a pod is not
-told to have ended while something of it may run; a patch names only fields of ours, so that what others wrote
-(charges of claims, names of generated claims, nominations, their conditions) is never touched.
+Defines which status fields the node agent owns. Pure. Guarantees that a terminal phase stays; that a pod is
+not reported terminated while one of its containers may run; and that a patch names only owned fields, so that
+those of others (claim charges, names of generated claims, nominations, their conditions) are never touched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
 from plimsoll.node.pods.pod_state import Cause
 from plimsoll.node.pods.status_input import Seen, Tree, items, text
 
-#: The fields of a status that are ours, beside conditions.
+#: Status fields the agent owns, in addition to its conditions.
 FIELDS = (
     "phase",
     "reason",
@@ -40,12 +40,12 @@ FIELDS = (
     "allocatedResources",
     "resources",
 )
-#: Fields that are taken away where there is nothing to say.
+#: Fields that are removed if they are empty.
 _TEXTS = ("reason", "message")
 
 
 def build_status(seen: Seen) -> Tree:
-    """The status of a pod, as far as it is ours."""
+    """Build the owned part of a pod's status."""
     inits, regular = container_statuses(seen)
     phase, reason, message = _phase(seen, inits, regular)
     status: Tree = {
@@ -60,7 +60,8 @@ def build_status(seen: Seen) -> Tree:
     if seen.pod.metadata.generation:
         status["observedGeneration"] = seen.pod.metadata.generation
     status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})
-    # DIFF: upstream tells the sums of all pods, from their cgroups (test_what_a_pod_as_a_whole_has_is_told).
+    # DIFF: upstream reports the sums of all pods, from their cgroups
+    # (test_what_a_pod_as_a_whole_has_is_told).
     if seen.whole is not None:
         status["allocatedResources"] = codec.to_tree(seen.whole.requests)
         status["resources"] = codec.to_tree(ResourceRequirements(seen.whole.limits, seen.whole.requests))
@@ -69,7 +70,7 @@ def build_status(seen: Seen) -> Tree:
 
 
 def reject_status(pod: Pod, reason: str, message: str, now: float) -> Tree:
-    """The status of a pod that was not let in."""
+    """Build the status of a pod that was rejected."""
     return {
         "phase": FAILED,
         "reason": reason,
@@ -94,7 +95,7 @@ def _phase(seen: Seen, inits: Sequence[Tree], regular: Sequence[Tree]) -> tuple[
     if fails or (seen.terminal and phase not in TERMINAL):
         phase = FAILED
     if phase in TERMINAL and not seen.terminal:
-        # Others take devices and memory of a pod that has ended as free: it has to be true.
+        # Others consider the devices and memory of a terminated pod free: it has to be true.
         phase, fails = told, False
     if phase != told:
         reason = message = ""
@@ -123,7 +124,9 @@ def _addresses(seen: Seen) -> Tree:
 
 
 def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo], health: Any) -> list[Tree]:
-    """`allocatedResourcesStatus`: the health of each device of the claims that a container names."""
+    """Return `allocatedResourcesStatus`: the health of each device of the claims that a container
+    references.
+    """
     names = claim_names(pod)
     by_name = {claim.ref.name: claim for claim in prepared if claim.ref.namespace == pod.metadata.namespace}
     found = []
@@ -149,13 +152,13 @@ def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo],
     return found
 
 
-# -- the patch
+# -- patch
 
 
 def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree | None:
-    """The strategic merge patch that turns what the API has into `status`; None if nothing differs.
+    """Return the strategic merge patch that turns the reported status into `status`; None if they are equal.
 
-    Conditions merge by their type; everything that differs among ours is named, nothing else is.
+    Conditions merge by type; all owned fields that differ are named, and no others.
     """
     changes: Tree = {}
     for field in FIELDS:
@@ -165,7 +168,7 @@ def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -
         elif field in told and field in _TEXTS:
             changes[field] = None
     for key in ("hostIPs", "podIPs"):
-        # These merge by address: those that are gone have to be named.
+        # These merge by address: removed ones have to be named.
         gone = {text(item, "ip") for item in items(told, key)} - {text(i, "ip") for i in items(status, key)}
         if key in changes and gone:
             changes[key] = [*changes[key], *({"$patch": "delete", "ip": ip} for ip in sorted(gone))]
@@ -191,7 +194,7 @@ def _changed_conditions(told: Mapping[str, Any], status: Mapping[str, Any]) -> l
 
 
 def merge_told(told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree:
-    """What the API has after a patch: its own, with ours in place."""
+    """Return what the API has after a patch: its own fields, with the owned ones replaced."""
     merged = {key: value for key, value in told.items() if key not in _TEXTS}
     merged.update(status)
     if "conditions" in status:
@@ -202,6 +205,6 @@ def merge_told(told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree:
 
 
 def tell(pod: Pod) -> Tree:
-    """The status of a pod as it came from the API, as a tree."""
+    """Return the status of a pod as it came from the API, as a JSON tree."""
     tree = codec.to_tree(pod.status)
     return tree if isinstance(tree, dict) else {}

@@ -1,6 +1,6 @@
-"""What a pod's status is made from: the pod, what the runtime knows, and what was told before.
+"""Input of a pod's status: the pod, the runtime's state, and the status reported before.
 
-Owns `Seen`, and the reading of status trees, whose parts may be missing or of another shape than expected.
+Also reads status trees, whose parts may be missing or malformed.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ Tree: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A pod at one moment, as far as its status tells of it."""
+    """Everything that determines a pod's status at one time."""
 
     pod: Pod
     now: float
-    #: The status told last, or the one the API has.
+    #: Status reported last, or the one the API has.
     before: Mapping[str, Any] = field(default_factory=dict)
     states: Sequence[ContainerInfo] = ()
     sandbox: SandboxInfo | None = None
     probes: Mapping[str, Probed] = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     ending: Ending | None = None
-    #: Nothing of the pod runs any more, nor ever will.
+    #: No container of the pod runs, nor will one be started.
     terminal: bool = False
     disruption: str = ""
-    #: The name of the runtime, for container ids.
+    #: Name of the runtime, for container IDs.
     runtime: str = ""
     host_ips: tuple[str, ...] = ()
-    #: What containers were given, by name, where that differs from the spec.
+    #: Allocated resources by container, where they differ from the spec.
     allocated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
-    #: What the pod as a whole was given, if its spec asks for something as a whole.
+    #: Allocated pod-level resources, if the spec has any.
     whole: ResourceRequirements | None = None
-    #: What runs with other resources than those given, by name.
+    #: Resources of running containers that differ from the allocated ones, by name.
     actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     #: `allocatedResourcesStatus` by container.
     health: Mapping[str, Sequence[Tree]] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class Seen:
 
 
 def branch(tree: Any, *path: str) -> Tree:
-    """An object inside a tree; empty where there is none."""
+    """Return an object inside a tree; empty if there is none."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
     return dict(tree) if isinstance(tree, Mapping) else {}
 
 
 def items(tree: Any, key: str) -> list[Tree]:
-    """The objects of a list inside a tree."""
+    """Return the objects of a list inside a tree."""
     found = tree.get(key) if isinstance(tree, Mapping) else None
     return [dict(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 

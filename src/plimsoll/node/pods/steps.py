@@ -1,7 +1,7 @@
-"""The steps of a pod's life that touch the world: claims, the sandbox, containers.
+"""Steps of a pod's lifecycle with side effects: claims, sandbox, containers.
 
-Owns how each step is done, not when. A step that fails comes back as a RuntimeFault, with the reason and text
-that a status or an event shows; nothing here raises for what drivers, runtimes or the API answer.
+Performs the steps; `worker.py` decides when. A failed step returns a RuntimeFault with the reason and message
+shown in statuses and events; nothing here raises for responses of drivers, runtimes or the API.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from plimsoll.node.pods.volumes import (
 from plimsoll.node.pods.writer import WARNING
 from plimsoll.node.security.credentials import Credentials
 
-#: A container was started without fields of its security context, as the node is set to do.
+#: Reason of the event for a container started without unsupported fields of its security context.
 UNSUPPORTED_SECURITY = "UnsupportedSecurityContext"
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 SANDBOX_FAILED = "FailedCreatePodSandBox"
 
 
 async def read_claims(pod: Pod, parts: Parts) -> dict[str, ResourceClaim] | RuntimeFault:
-    """The claims of a pod by their names inside it, as far as they have been made."""
+    """Read the claims of a pod by pod-local name, as far as they have been created."""
     claims: dict[str, ResourceClaim] = {}
     for inner, name in claim_names(pod).items():
         try:
@@ -45,14 +45,14 @@ async def read_claims(pod: Pod, parts: Parts) -> dict[str, ResourceClaim] | Runt
                 tree = await parts.objects.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
             claims[inner] = codec.decode(codec.encode(tree), ResourceClaim)
         except TimeoutError:
-            return _unprepared(f"fetch ResourceClaim {name}: the server does not answer")
+            return _unprepared(f"fetch ResourceClaim {name}: the API server does not respond")
         except InputError as error:
             return _unprepared(f"fetch ResourceClaim {name}: {error}")
     return claims
 
 
 def check_volumes(pod: Pod, parts: Parts) -> RuntimeFault | None:
-    """Refuse a pod with volumes that the runtime cannot provide; it is tried again like any other mount."""
+    """Return a fault for a pod with volumes that the runtime cannot provide; retried like any other mount."""
     missing = missing_volumes(pod, parts.runtime.volume_types)
     refused = [volume for volume in missing if not volume.added]
     if refused:
@@ -64,7 +64,7 @@ def check_volumes(pod: Pod, parts: Parts) -> RuntimeFault | None:
 
 
 async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
-    """Have a pod's claims prepared; nothing is asked of drivers that have answered before."""
+    """Prepare a pod's claims; drivers that have responded before are not called."""
     start = time.monotonic()
     fault = await _prepare_claims(pod, parts)
     parts.observe("PrepareResources", time.monotonic() - start, fault is not None)
@@ -75,7 +75,7 @@ async def _prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
     claims = await read_claims(pod, parts)
     if isinstance(claims, RuntimeFault):
         return claims
-    # The book knows which claims the pod has to have, those not made yet included.
+    # The cache knows which claims the pod requires, including those that are not created yet.
     faults = await parts.claim_cache.prepare(pod, claims)
     if faults:
         holders = frozenset(fault.holder for fault in faults if fault.holder)
@@ -89,7 +89,7 @@ def _unprepared(message: str, waits_for: frozenset[str] = frozenset()) -> Runtim
 
 
 async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:
-    """Let go of a pod's claims, after its containers are gone."""
+    """Release a pod's claims, after its containers are gone."""
     start = time.monotonic()
     faults = await parts.claim_cache.unprepare(uid)
     parts.observe("UnprepareResources", time.monotonic() - start, bool(faults))
@@ -114,7 +114,7 @@ def sandbox_spec(pod: Pod, enforced: PodCgroupPlans) -> SandboxSpec:
 
 
 async def make_sandbox(pod: Pod, parts: Parts, *, stale: bool) -> RuntimeFault | None:
-    """Make a pod's sandbox, in place of one that has ended."""
+    """Create a pod's sandbox, replacing a stale one."""
     if stale:
         await parts.runtime.stop_sandbox(pod.metadata.uid)
     fault = await parts.runtime.run_sandbox(sandbox_spec(pod, parts.plans.plan(pod)))
@@ -124,7 +124,7 @@ async def make_sandbox(pod: Pod, parts: Parts, *, stale: bool) -> RuntimeFault |
 
 
 async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | RuntimeFault:
-    """What the runtime is to create."""
+    """Build the specification of a container to create."""
     container = begin.container
     uid = pod.metadata.uid
     credentials = judge_security(pod, container, parts)
@@ -138,11 +138,11 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
                 pod, container, parts.objects, facts, facts.host_ips if pod.spec.host_network else ips
             )
     except TimeoutError:
-        return RuntimeFault(CONFIG_ERROR, "the server does not answer")
+        return RuntimeFault(CONFIG_ERROR, "the API server does not respond")
     if isinstance(around, RuntimeFault):
         return around
     if not _is_prepared(pod, container, parts):
-        # The sandbox is older than the record of its claims, which was lost, or a kubelet's.
+        # The sandbox is older than the claim checkpoint, which was lost or written by a kubelet.
         fault = await prepare_claims(pod, parts)
         if fault is not None:
             return fault
@@ -167,7 +167,7 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
 
 
 def judge_security(pod: Pod, container: Container, parts: Parts) -> Credentials | RuntimeFault | None:
-    """Return the credentials of a container, or why it must not start; None where nothing runs."""
+    """Return the credentials of a container, or why it must not start; None if nothing runs in it."""
     if parts.security is None:
         return None
     verdict = parts.security.judge(pod, container)

@@ -1,8 +1,7 @@
-"""Whether a pod ends, why, how long its containers are given, and in which order they are stopped.
+"""Termination of a pod: its cause, the grace period, and the order in which containers stop.
 
-Pure. What ends a pod is final: it is never taken back, and the time given to containers only shrinks. Regular
-containers are stopped together; sidecars follow one by one, the last first, each when its turn comes or the
-time is up.
+Pure. A termination is final: it is never reverted, and the grace period only shrinks. Regular containers stop
+together; sidecars follow one by one, the last first, each when its turn comes or the grace period ends.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 
 
 def judge_end(at: Situation, latest: dict[str, ContainerInfo]) -> Ending | None:
-    """Whether a pod ends; what was judged before stays, with less time if less is given now."""
+    """Return the termination of a pod, if any; an earlier one stays, with a shorter deadline if less grace is
+    given now.
+    """
     known = at.ending
     if known is None:
         found = _find_cause(at, latest)
@@ -57,7 +58,7 @@ def _find_cause(at: Situation, latest: dict[str, ContainerInfo]) -> tuple[Cause,
 
 
 def deadline_of(at: Situation) -> float | None:
-    """When a pod will have been active for too long."""
+    """Return the time at which a pod exceeds its active deadline."""
     seconds = at.pod.spec.active_deadline_seconds
     started = at.started_at if at.started_at is not None else parse_time(at.pod.status.start_time)
     return None if seconds is None or started is None else started + seconds
@@ -83,7 +84,7 @@ def _ended_for_good(at: Situation, container: Container, latest: dict[str, Conta
 
 
 def pod_grace(pod: Pod, default: float) -> float:
-    """What a container is given to end by itself, as the API has it."""
+    """Return the grace period of a pod's containers according to the API."""
     given = pod.metadata.deletion_grace_period_seconds
     if given is None or pod.metadata.deletion_timestamp is None:
         given = pod.spec.termination_grace_period_seconds
@@ -99,11 +100,11 @@ def _grace(at: Situation) -> float:
     return grace
 
 
-# -- the order of stops
+# -- order of stops
 
 
 def stops_of(at: Situation, ending: Ending) -> tuple[tuple[Stop, ...], float | None]:
-    """Which containers to stop now, and when to look again for those whose turn has not come."""
+    """Return the containers to stop now, and when to check again for those whose turn has not come."""
     running = [state for state in at.states if state.phase is ContainerPhase.RUNNING]
     sidecars = [c.name for c in at.pod.spec.init_containers if is_sidecar(c)]
     stops: list[Stop] = []
@@ -119,7 +120,7 @@ def stops_of(at: Situation, ending: Ending) -> tuple[tuple[Stop, ...], float | N
 
 
 def _waits(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str]) -> bool:
-    """Whether a sidecar has to wait: for what is no sidecar, or for a sidecar that was started later."""
+    """Return whether a sidecar has to wait for a container that is no sidecar, or for a later sidecar."""
     if name not in sidecars:
         return False
     place = sidecars.index(name)
@@ -130,10 +131,10 @@ def _waits(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str])
 
 
 def stop_once(at: Situation, state: ContainerInfo, deadline: float, message: str) -> Stop | None:
-    """A stop of a container by a time, unless one that is as strict is under way."""
+    """Return a stop of a container by a deadline, unless one that is as strict is in progress."""
     grace = max(deadline - at.now, at.timing.grace_least)
     known = at.stopping.get(state.id)
-    # The least grace is granted once: asking again for no more than that changes nothing.
+    # The minimum grace period is granted once: requesting no more than that again changes nothing.
     if known is not None and known <= at.now + grace:
         return None
     return Stop(state.id, state.name, grace, message)

@@ -1,10 +1,10 @@
 """Volumes that a pod needs and its runtime cannot provide. Pure.
 
-Only volumes that a container mounts count, as with the kubelet. The token of the service account that an API
-server's admission adds to pods is told apart: nobody asked for it, and most pods never read it.
+Only volumes that a container mounts count, as in the kubelet. The service account token that an API server's
+admission adds to pods is treated separately: the user did not request it, and most pods never read it.
 
 DIFF: a pod whose only missing volume is the token that admission added is started without it, and an event
-says so (test_a_pod_is_started_without_the_token_that_admission_added).
+reports it (test_a_pod_is_started_without_the_token_that_admission_added).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from plimsoll.api.core import Pod
 
 FAILED_MOUNT = "FailedMount"
 TOKEN_NOT_MOUNTED = "ServiceAccountTokenNotMounted"
-#: How the admission of an API server names the volume that it adds.
+#: Prefix of the volume that the admission of an API server adds.
 _TOKEN_PREFIX = "kube-api-access-"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingVolume:
-    """A volume that cannot be provided; `added`: by the API server, for the service account's token."""
+    """Volume that cannot be provided; `added`: by the API server, for the service account token."""
 
     name: str
     type: str

@@ -1,11 +1,11 @@
-"""One task for each pod: look at what there is, decide, act, tell; again and again until nothing is left.
+"""Pod worker: one task per pod that observes, decides, acts and reports until nothing is left.
 
-Owns `PodWorker`. Looking, deciding and telling never wait. What takes time runs beside them: one task of work
-at a time (claims, sandbox, starting containers, the end), and one for each container that is being stopped,
-so that a worker always hears of a deletion. Promises: claims are prepared before a sandbox is made, and
-released after the last container is gone; nothing that runs is started again, by this worker or one after it;
-a pod that ends is told to have ended only when nothing of it runs; a deleted pod is taken from the API after
-everything of it is gone from the node; without an API server everything on the node goes on.
+Observing, deciding and reporting never block. Slow work runs in the background: one task at a time (claims,
+sandbox, starting containers, cleanup), and one for each container being stopped, so that a worker always
+reacts to a deletion. Guarantees that claims are prepared before the sandbox is created and released after the
+last container is gone; that nothing that runs is started again, by this worker or its successor; that a pod
+is reported terminated only when none of its containers runs; that a deleted pod is removed from the API only
+after everything of it is gone from the node; and that without an API server everything on the node continues.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ _REJECTED = "Pod was rejected: "
 
 
 class PodWorker:
-    """The life of one pod on this node."""
+    """Lifecycle of one pod on this node."""
 
     def __init__(self, pod: Pod, parts: Parts, *, rejected: TerminationRequest | None = None) -> None:
         self.pod = pod
         self.uid = pod.metadata.uid
         self.parts = parts
-        #: Nothing of the pod is left, neither here nor in the API.
+        #: Nothing of the pod is left, neither on the node nor in the API.
         self.finished = False
         self.done = asyncio.Event()
         #: Its containers are gone and its claims are released.
         self.released = asyncio.Event()
-        #: The status told last; empty before the first.
+        #: Status reported last; empty before the first.
         self.status: Tree = {}
         self._rejected = rejected
         self._order: TerminationRequest | None = rejected
@@ -74,7 +74,7 @@ class PodWorker:
         self._lost: tuple[ContainerInfo, ...] = ()
         self._waits: dict[str, Wait] = {}
         self._failures: dict[str, Failure] = {}
-        self._trouble: Failure | None = None  #: of the end
+        self._trouble: Failure | None = None  #: failure of a termination step
         self._resize = PodResize(pod, parts)
         self._waiting: dict[str, Waiting] = {}
         self._stopping: dict[str, float] = {}
@@ -85,17 +85,17 @@ class PodWorker:
         self._wake_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
-    # -- from outside
+    # -- public interface
 
     def start(self) -> PodWorker:
-        """Begin; the runtime has taken over what it knows from before."""
+        """Start the worker; the runtime has already adopted running containers."""
         now = self.parts.clock()
         self._lost = lost_states(self.pod, self.parts.runtime.containers(self.uid), now)
         self._task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
         return self
 
     async def stop(self) -> None:
-        """Let go; containers go on running, and the next worker takes over."""
+        """Stop the worker; containers keep running, and the next worker takes over."""
         tasks = [task for task in (self._task, self._work, *self._stops) if task is not None]
         for task in tasks:
             task.cancel()
@@ -105,24 +105,24 @@ class PodWorker:
         self._stops.clear()
 
     def update(self, pod: Pod) -> None:
-        """The API has the pod like this."""
+        """Handle a change of the pod in the API."""
         self.pod = pod
         self.parts.writer.observe(pod)
         self._resize.invalidate()
         self._wake.set()
 
     def vanish(self) -> None:
-        """The API has the pod no more."""
+        """Handle the removal of the pod from the API."""
         self._vanished = True
         self._wake.set()
 
     def poke(self) -> None:
-        """Something may have changed: a container, the health of a device, room for a resize."""
+        """Sync the pod: a container, the health of a device or the room for a resize may have changed."""
         self._resize.invalidate()
         self._wake.set()
 
     def claims_released(self, uids: frozenset[str]) -> None:
-        """Claims no longer hold their devices: retry at once what was waiting for them."""
+        """Retry at once the steps that wait for the devices of released claims."""
         waiting = [name for name, failure in self._failures.items() if failure.waits_for & uids]
         for name in waiting:
             del self._failures[name]
@@ -130,14 +130,14 @@ class PodWorker:
             self._wake.set()
 
     def terminate(self, request: TerminationRequest) -> None:
-        """The pod has to fail: an eviction. The first request counts."""
+        """Request the termination of the pod as Failed (an eviction). The first request counts."""
         if self._order is None:
             self._order = request
             self._wake.set()
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether its resize is deferred until somebody else has gone."""
+        """Whether its resize is deferred until other pods release resources."""
         return self._resize.waits_for_room
 
     @property
@@ -146,16 +146,16 @@ class PodWorker:
 
     @property
     def closed(self) -> bool:
-        """Its containers are gone and its claims are released; what it took is free."""
+        """Whether its containers are gone and its claims are released, so that its resources are free."""
         return self._closed
 
     @property
     def active(self) -> bool:
-        """Whether the pod has not ended yet."""
+        """Whether the pod has not terminated yet."""
         phase = text(self.status, "phase") or self.pod.status.phase
         return not self._closed and phase not in TERMINAL
 
-    # -- the loop
+    # -- sync loop
 
     async def _run(self) -> None:
         while not self.finished:
@@ -163,7 +163,7 @@ class PodWorker:
             try:
                 self._turn()
             except Exception:
-                LOG.exception("pod %s: a turn failed", name_pod(self.pod))
+                LOG.exception("pod %s: sync failed", name_pod(self.pod))
                 self._wake_at = self.parts.clock() + self.parts.timing.retry_most
             if not self.finished:
                 await self._sleep()
@@ -273,7 +273,7 @@ class PodWorker:
     # -- starting
 
     def _ends(self) -> bool:
-        """Whether nothing is to be started any more."""
+        """Return whether nothing may be started any more."""
         deleted = self.pod.metadata.deletion_timestamp is not None
         return deleted or self._vanished or self._order is not None or self._ending is not None
 
@@ -361,7 +361,7 @@ class PodWorker:
         self._failures[name] = fail(known, fault.reason, fault.message, now, fault.waits_for)
 
     def _given(self) -> Pod:
-        """The pod with what it was given, which a resize that waits does not change."""
+        """Return the pod with its allocated resources, which a pending resize does not change."""
         return self.pod if self.parts.resizes is None else self.parts.resizes.allocated(self.pod)
 
     # -- stopping
@@ -379,8 +379,8 @@ class PodWorker:
 
     async def _stop_container(self, stop: Stop, deadline: float, *, first: bool) -> None:
         try:
-            # DIFF: a kubelet runs the hooks of sidecars at once, while what they serve still runs:
-            # test_the_hook_of_a_sidecar_waits_for_its_turn.
+            # DIFF: a kubelet runs the preStop hooks of sidecars at once, while the containers they serve
+            # still run: test_the_hook_of_a_sidecar_waits_for_its_turn.
             hook = pre_stop_of(self.pod, stop.name) if first else None
             if hook is not None:
                 container, handler = hook
@@ -393,7 +393,7 @@ class PodWorker:
                 s.id == stop.id and s.phase is ContainerPhase.RUNNING
                 for s in self.parts.runtime.containers(self.uid)
             ):
-                LOG.warning("pod %s: container %s does not end", name_pod(self.pod), stop.name)
+                LOG.warning("pod %s: container %s does not terminate", name_pod(self.pod), stop.name)
                 await asyncio.sleep(self.parts.timing.retry_first)
         except Exception:
             LOG.exception("pod %s: container %s cannot be stopped", name_pod(self.pod), stop.name)
@@ -404,10 +404,10 @@ class PodWorker:
             # The task itself still counts among the stops until its callback has run.
             asyncio.get_running_loop().call_soon(self._wake.set)
 
-    # -- the end
+    # -- termination
 
     async def _close(self) -> None:
-        """All containers are gone: take the sandbox down and release the claims."""
+        """Stop the sandbox and release the claims, once all containers are gone."""
         states = self.parts.runtime.containers(self.uid)
         for state in states:
             if state.phase is ContainerPhase.CREATED:
@@ -424,7 +424,7 @@ class PodWorker:
         self.released.set()
 
     async def _bury(self) -> None:
-        """Take away what is left, and have the API forget the pod."""
+        """Remove what is left of the pod, and delete it from the API."""
         if not self._vanished:
             await self._until(self._is_gone, self.parts.writer.settle(self.uid))
         await self.parts.runtime.remove_sandbox(self.uid)
@@ -437,7 +437,7 @@ class PodWorker:
         self.finished = True
 
     async def _until(self, condition: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T | None:
-        """What the work comes to, or None if the condition comes true first."""
+        """Return the result of the work, or None if the condition becomes true first."""
         task = asyncio.create_task(work)
         watch = asyncio.create_task(self._heed(condition))
         try:
@@ -449,7 +449,7 @@ class PodWorker:
             await asyncio.gather(task, watch, return_exceptions=True)
 
     async def _heed(self, condition: Callable[[], bool]) -> None:
-        # The loop goes on beside this and clears the event; whoever waits for it is woken all the same.
+        # The sync loop runs concurrently and clears the event; waiters are woken all the same.
         while not condition():
             await self._wake.wait()
             await asyncio.sleep(0)
@@ -457,7 +457,7 @@ class PodWorker:
     def _is_gone(self) -> bool:
         return self._vanished
 
-    # -- telling
+    # -- status
 
     def _tell(self, at: Situation) -> None:
         if self._vanished or self._is_settled():
@@ -470,7 +470,9 @@ class PodWorker:
         self.parts.writer.put(self.pod, self.status)
 
     def _is_settled(self) -> bool:
-        """A pod that had ended before this worker came, and of which nothing is known here."""
+        """Return whether the pod had terminated before this worker started, and nothing of it is
+        known here.
+        """
         ended = self._ending is not None and self._ending.cause is Cause.TERMINAL
         return ended and not self.status and not self.parts.runtime.containers(self.uid)
 
@@ -506,7 +508,7 @@ class PodWorker:
 
 
 def reject(pod: Pod, reason: str, message: str, parts: Parts) -> PodWorker:
-    """Have a pod fail that the node does not take; the worker stays until the pod is gone from the API."""
+    """Fail a pod that the node rejected; the worker stays until the pod is gone from the API."""
     parts.events.say(pod, reason, message, type=WARNING)
     return PodWorker(pod, parts, rejected=TerminationRequest(reason, message)).start()
 

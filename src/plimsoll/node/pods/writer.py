@@ -1,8 +1,8 @@
-"""What a node agent tells the API about pods: statuses, events, and that a pod is gone from the node.
+"""Writes to the API about pods: statuses, events, and the deletion of terminated pods.
 
-Owns `StatusWriter` and `Events`. Promises: a status is written only when it differs from what the API has,
-and by a patch that names our fields alone and the pod's UID; while the server is away the latest status of
-each pod is kept and written when it is back, older ones never; nothing here stops anything on the node.
+Guarantees that a status is written only if it differs from what the API has, by a patch that names only owned
+fields and the pod's UID; that while the server is unreachable the latest status of each pod is kept and
+written later, older ones never; and that nothing here blocks anything on the node.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WARNING = "Warning"
 
 @dataclass(slots=True)
 class _Page:
-    """One pod as the API has it, and as it is to have it."""
+    """Status of one pod as the API has it, and as it should be."""
 
     namespace: str
     name: str
     told: Tree
     wanted: Tree = field(default_factory=dict)
-    written: Tree = field(default_factory=dict)  #: the last of ours that the API took
+    written: Tree = field(default_factory=dict)  #: last owned status that the API accepted
     revision: str = ""
     gone: bool = False
     task: asyncio.Task[None] | None = None
@@ -45,7 +45,7 @@ class _Page:
 
 
 class StatusWriter:
-    """Writes pod statuses, each pod in its own time."""
+    """Writer of pod statuses, each pod independently."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class StatusWriter:
         self._now = now
 
     async def stop(self) -> None:
-        """Give up what is under way; the next agent begins from what the API has."""
+        """Cancel writes in progress; the next agent starts from what the API has."""
         tasks = [page.task for page in self._pages.values() if page.task is not None]
         for task in tasks:
             task.cancel()
@@ -76,7 +76,7 @@ class StatusWriter:
     # -- statuses
 
     def put(self, pod: Pod, status: Tree) -> None:
-        """This is the status of a pod from now on."""
+        """Set the desired status of a pod."""
         page = self._page(pod)
         if page.gone or (status == page.wanted and (page.task is not None or status == page.written)):
             return
@@ -84,7 +84,7 @@ class StatusWriter:
         self._go(pod.metadata.uid, page)
 
     def observe(self, pod: Pod) -> None:
-        """The API has this; should someone have written over our fields, they are written again."""
+        """Handle a pod of the API; if owned fields were overwritten, they are written again."""
         page = self._pages.get(pod.metadata.uid)
         if page is None or page.task is not None or page.revision == pod.metadata.resource_version:
             return
@@ -94,7 +94,7 @@ class StatusWriter:
             self._go(pod.metadata.uid, page)
 
     async def settle(self, uid: str) -> None:
-        """Wait until the API has what is known of a pod, or has the pod no more."""
+        """Wait until the API has the desired status of a pod, or no longer has the pod."""
         page = self._pages.get(uid)
         if page is not None:
             await page.settled.wait()
@@ -136,14 +136,14 @@ class StatusWriter:
                     if await self._is_gone(error, uid, page.name, page.namespace):
                         page.gone = True
                         return
-                    LOG.info("status of pod %s/%s is not written: %s", page.namespace, page.name, error)
+                    LOG.info("status of pod %s/%s could not be written: %s", page.namespace, page.name, error)
                     await asyncio.sleep(wait)
                     wait = min(wait * 2, self._retry_most)
                     continue
                 self.written += 1
                 wait = self._retry_first
                 page.written = status
-                # What the server made of it counts, but it need not spell all we said.
+                # The server's version counts, but it need not contain every field that was sent.
                 page.told = merge_told(branch(answer, "status"), status)
                 page.revision = text(branch(answer, "metadata"), "resourceVersion")
                 if page.wanted is status:
@@ -152,10 +152,10 @@ class StatusWriter:
             page.task = None
             page.settled.set()
 
-    # -- the end of a pod
+    # -- deletion
 
     async def delete(self, pod: Pod) -> bool:
-        """Take a terminating pod from the API; True when it is gone, False if finalizers hold it."""
+        """Delete a terminating pod from the API; return True when it is gone, False if finalizers hold it."""
         meta = pod.metadata
         wait = self._retry_first
         while True:
@@ -164,14 +164,16 @@ class StatusWriter:
             except ApiError as error:
                 if await self._is_gone(error, meta.uid, meta.name, meta.namespace):
                     return True
-                LOG.info("pod %s/%s is not deleted: %s", meta.namespace, meta.name, error)
+                LOG.info("pod %s/%s could not be deleted: %s", meta.namespace, meta.name, error)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, self._retry_most)
                 continue
             return not branch(answer, "metadata").get("finalizers")
 
     async def _is_gone(self, error: ApiError, uid: str, name: str, namespace: str) -> bool:
-        """Whether a refusal means that the pod is no more; a conflict may also mean that others wrote."""
+        """Return whether an error means that the pod no longer exists; a conflict can also mean another
+        writer.
+        """
         if error.code != 409:
             return error.code == 404
         try:
@@ -182,7 +184,7 @@ class StatusWriter:
 
 
 class Events:
-    """News about pods, written one after the other; what is too much is dropped."""
+    """Events of pods, written one after the other; the oldest are dropped if there are too many."""
 
     def __init__(self, client: Client, *, component: str = "plimsoll-node", limit: int = 1_000) -> None:
         self.dropped = 0
@@ -193,7 +195,7 @@ class Events:
         self._task: asyncio.Task[None] | None = None
 
     def say(self, pod: Pod, reason: str, message: str, *, type: str = NORMAL, container: str = "") -> None:
-        """Say something about a pod, or about one of its containers; never waits."""
+        """Queue an event about a pod or one of its containers; never blocks."""
         meta = pod.metadata
         path = ""
         if container:
@@ -211,7 +213,7 @@ class Events:
         self.tell(regarding, reason, message, type=type)
 
     def tell(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:
-        """Say something about any object; never waits."""
+        """Queue an event about any object; never blocks."""
         if len(self._queue) >= self._limit:
             self._queue.popleft()
             self.dropped += 1
@@ -220,7 +222,7 @@ class Events:
             self._task = asyncio.create_task(self._run(), name="events")
 
     async def stop(self, seconds: float = 1.0) -> None:
-        """Write what is left, as far as this time allows."""
+        """Write the remaining events, as far as this time allows."""
         task = self._task
         if task is None:
             return
