@@ -380,7 +380,7 @@ def test_a_pod_that_cannot_be_judged_is_refused_and_others_are_not(monkeypatch: 
         return judge(self, pod)
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(AdmissionHandler, "judge", stumble)
+        monkeypatch.setattr(AdmissionHandler, "check", stumble)
         await world.pod("strange")
         reason, message = await refused(world, "strange")
         assert reason == "UnexpectedAdmissionError"

@@ -34,11 +34,11 @@ from plimsoll.node.eviction.manager import Available
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.plugins import Times
-from plimsoll.node.pods.backoff import Timing as PodTiming
+from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings, Pace
-from plimsoll.node.status.reporter import Timing
+from plimsoll.node.status.reporter import HeartbeatTiming
 from tests.playbooks.driver import Driver
 from tests.playbooks.line import Line
 from tests.playbooks.machine import Machine
@@ -52,11 +52,11 @@ PACE = Pace(
     plugins=Times(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0),
     pods=PodTiming(
         crash_first=0.1,
-        crash_most=0.2,
+        crash_max=0.2,
         retry_first=0.05,
-        retry_most=0.1,
-        grace_least=0.05,
-        grace_vanished=0.2,
+        retry_max=0.1,
+        grace_min=0.05,
+        grace_removed=0.2,
         reading=2.0,
     ),
     status_first=0.02,
@@ -70,7 +70,7 @@ PACE = Pace(
     room=5.0,
 )
 MACHINE = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi", "pods": 20}})
-QUICK = Timing(renew=0.5, check=0.5, first=0.02, most=0.1)
+QUICK = HeartbeatTiming(renew=0.5, check=0.5, first=0.02, most=0.1)
 
 
 @dataclass

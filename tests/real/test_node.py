@@ -19,7 +19,7 @@ from plimsoll.errors import ApiError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.node.status.reporter import Timing
+from plimsoll.node.status.reporter import HeartbeatTiming
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
 
@@ -146,7 +146,7 @@ def test_a_node_on_a_real_server(tmp_path: Path) -> None:
             root=folder,
             runtime="none",
             machine=machine,
-            timing=Timing(renew=0.2, check=0.5),
+            timing=HeartbeatTiming(renew=0.2, check=0.5),
             labels={"rack": "7", "node.kubernetes.io/instance-type": "small"},
         )
         async with Client.connect(config) as admin:

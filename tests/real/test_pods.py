@@ -15,14 +15,14 @@ import pytest
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import NODES
 from tests.cluster.kube_apiserver import run_apiserver
-from tests.unit.node.pods import test_hooks, test_resizing, test_worker
+from tests.unit.node.pods import test_lifecycle_hooks, test_pod_resize, test_worker
 
 ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 pytestmark = pytest.mark.skipif(not ASSETS, reason="KUBEBUILDER_ASSETS names no kube-apiserver")
 
 STORIES = [
     story
-    for module in (test_worker, test_resizing, test_hooks)
+    for module in (test_worker, test_pod_resize, test_lifecycle_hooks)
     for name, story in vars(module).items()
     if name.startswith("test_") and set(inspect.signature(story).parameters) <= {"cluster", "tmp_path"}
 ]

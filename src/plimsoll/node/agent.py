@@ -41,8 +41,8 @@ from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.podresources.provider import PodResourcesProvider
-from plimsoll.node.pods.backoff import Failure, fail
-from plimsoll.node.pods.components import Parts
+from plimsoll.node.pods.backoff import StepFailure, record_failure
+from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.pod_state import TerminationRequest
 from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
@@ -69,7 +69,7 @@ class Components:
     runtime: Runtime
     cgroups: Cgroups
     enforcement: CgroupPlanner
-    parts: Parts  #: dependencies shared by the pod workers
+    worker_deps: WorkerDependencies  #: dependencies shared by the pod workers
     pod_resources_provider: PodResourcesProvider
     mark: RootMark  #: ownership mark on the root cgroup
     plugins: Plugins | None = None
@@ -104,7 +104,7 @@ class Agent:
         self._qos_cgroups_changed = asyncio.Event()
         self._drivers_changed = asyncio.Event()
         #: A driver call failed that no worker retries (prepare or unprepare); counts the attempts.
-        self._failed_calls: Failure | None = None
+        self._failed_calls: StepFailure | None = None
 
     # -- lifecycle
 
@@ -158,8 +158,8 @@ class Agent:
         self._termination_tasks.clear()
         await asyncio.gather(*(worker.stop() for worker in workers))
         self._workers.clear()
-        await components.parts.writer.stop()
-        await components.parts.events.stop()
+        await components.worker_deps.writer.stop()
+        await components.worker_deps.events.stop()
         for part in (components.pod_resources, components.plugins, components.nri):
             if part is not None:
                 await part.stop()
@@ -237,9 +237,9 @@ class Agent:
         self._pods.pop(uid, None)
         worker = self._workers.get(uid)
         if worker is not None:
-            worker.vanish()
+            worker.mark_removed()
         else:
-            self.components.parts.writer.forget(uid)
+            self.components.worker_deps.writer.forget(uid)
         self.components.pod_resources_provider.invalidate()
 
     async def evict(self, pod: Pod, eviction: Eviction) -> None:
@@ -288,7 +288,7 @@ class Agent:
 
     def _reject(self, pod: Pod, reason: str, message: str) -> None:
         _log.info("%s: pod %s was rejected: %s", self.name, _format_pod(pod), message)
-        self._track_worker(pod, reject(pod, reason, message, self.components.parts))
+        self._track_worker(pod, reject(pod, reason, message, self.components.worker_deps))
 
     def _admit(self, pod: Pod) -> Admission:
         """Admit a pod if no pressure condition forbids it and the ledger has room."""
@@ -320,7 +320,7 @@ class Agent:
     # -- workers
 
     def _start_worker(self, pod: Pod) -> None:
-        self._track_worker(pod, PodWorker(pod, self.components.parts).start())
+        self._track_worker(pod, PodWorker(pod, self.components.worker_deps).start())
 
     def _track_worker(self, pod: Pod, worker: PodWorker) -> None:
         uid = pod_key(pod)
@@ -340,8 +340,8 @@ class Agent:
             self.components.pod_resources_provider.invalidate()
             self._qos_cgroups_changed.set()
             for other in self._workers.values():
-                if other.waits_for_room:
-                    other.poke()
+                if other.has_deferred_resize:
+                    other.notify()
             await self.admission_handler.flush()
             await worker.done.wait()
         finally:
@@ -354,7 +354,7 @@ class Agent:
         self.components.pod_resources_provider.invalidate()
         worker = self._workers.get(uid)
         if worker is not None:
-            worker.poke()
+            worker.notify()
 
     def _connected_drivers(self) -> set[str]:
         """Return the names of the drivers that are connected."""
@@ -369,7 +369,7 @@ class Agent:
     def _notify_workers(self) -> None:
         self._drivers_changed.set()
         for worker in self._workers.values():
-            worker.poke()
+            worker.notify()
 
     # -- housekeeping
 
@@ -416,7 +416,7 @@ class Agent:
         """
         seconds = self._housekeeping_seconds
         if self._failed_calls is not None:
-            seconds = min(seconds, self._failed_calls.again_at(self.components.parts.timing))
+            seconds = min(seconds, self._failed_calls.retry_at(self.components.worker_deps.timing))
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
@@ -444,7 +444,7 @@ class Agent:
             _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
         failed = "; ".join(fault.message for fault in faults)
         self._failed_calls = (
-            fail(self._failed_calls, "", failed, 0.0)
+            record_failure(self._failed_calls, "", failed, 0.0)
             if faults or components.claim_cache.needs_rebuild
             else None
         )
@@ -461,7 +461,7 @@ class Agent:
         """
         pods = []
         for pod in self.running():
-            claims = await read_claims(pod, self.components.parts)
+            claims = await read_claims(pod, self.components.worker_deps)
             if isinstance(claims, RuntimeFault):
                 _log.warning("%s: pod %s: %s", self.name, _format_pod(pod), claims.message)
                 return  # all or none: claims missing from the cache would be unprepared

@@ -1,7 +1,7 @@
 """Back-off of crashed containers and failed steps.
 
 CrashLoopBackOff as in the kubelet: the first restart is immediate, the second waits `crash_first` seconds
-from the exit of the container, and each further one twice as long, up to `crash_most`; a container that ran
+from the exit of the container, and each further one twice as long, up to `crash_max`; a container that ran
 for longer than `crash_reset` starts over. Pure: time is an argument.
 """
 
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class PodTiming:
     """Durations of a pod's lifecycle, in seconds. Tests shorten them."""
 
     crash_first: float = 10.0
-    crash_most: float = 300.0
+    crash_max: float = 300.0
     crash_reset: float = 600.0
     #: Back-off of a failed step: preparing claims, creating the sandbox or a container, releasing.
     retry_first: float = 1.0
-    retry_most: float = 60.0
+    retry_max: float = 60.0
     #: Minimum grace period of a container, and the grace period after its pod was removed from the API.
-    grace_least: float = 2.0
-    grace_vanished: float = 2.0
+    grace_min: float = 2.0
+    grace_removed: float = 2.0
     #: Grace period of a pod that specifies none.
     grace_default: float = 30.0
     #: Length of one second of a probe's or hook's settings.
@@ -32,21 +32,23 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RestartBackoff:
     """Back-off of a container after its next exit; `since` is its last start."""
 
     seconds: float
     since: float
 
 
-def next_wait(known: Wait | None, finished_at: float, now: float, timing: Timing) -> Wait:
+def next_backoff(
+    known: RestartBackoff | None, finished_at: float, now: float, timing: PodTiming
+) -> RestartBackoff:
     """Return the back-off after a restart at `now` of a container that exited at `finished_at`."""
     if known is None or finished_at - known.since > timing.crash_reset:
-        return Wait(timing.crash_first, now)
-    return Wait(min(known.seconds * 2, timing.crash_most), now)
+        return RestartBackoff(timing.crash_first, now)
+    return RestartBackoff(min(known.seconds * 2, timing.crash_max), now)
 
 
-def restart_at(known: Wait | None, finished_at: float, timing: Timing) -> float:
+def restart_at(known: RestartBackoff | None, finished_at: float, timing: PodTiming) -> float:
     """Return the time at which a container that exited at `finished_at` may be restarted."""
     if known is None or finished_at - known.since > timing.crash_reset:
         return finished_at
@@ -54,7 +56,7 @@ def restart_at(known: Wait | None, finished_at: float, timing: Timing) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StepFailure:
     """Failed step: the reason, the number of consecutive failures, and the time of the last.
 
     `waits_for` are the UIDs of the claims whose release ends the back-off.
@@ -66,17 +68,17 @@ class Failure:
     at: float = 0.0
     waits_for: frozenset[str] = frozenset()
 
-    def again_at(self, timing: Timing) -> float:
+    def retry_at(self, timing: PodTiming) -> float:
         doubled = timing.retry_first * (1 << min(self.count - 1, 32))
-        return self.at + min(doubled, timing.retry_most)
+        return self.at + min(doubled, timing.retry_max)
 
 
-def fail(
-    known: Failure | None,
+def record_failure(
+    known: StepFailure | None,
     reason: str,
     message: str,
     now: float,
     waits_for: frozenset[str] = frozenset(),
-) -> Failure:
+) -> StepFailure:
     """Return a failure that follows `known`."""
-    return Failure(reason, message, 1 if known is None else known.count + 1, now, waits_for)
+    return StepFailure(reason, message, 1 if known is None else known.count + 1, now, waits_for)

@@ -13,41 +13,43 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.pods.phases import FAILED, SUCCEEDED, TERMINAL
-from plimsoll.node.pods.status_input import Seen, Tree, items, text
+from plimsoll.node.pods.status_input import StatusInput, Tree, items, text
 
 RESIZE = ("PodResizePending", "PodResizeInProgress")
 OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *RESIZE)
 _COMPLETED, _FAILED = "PodCompleted", "PodFailed"
 
 
-def conditions_of(seen: Seen, phase: str, inits: Sequence[Tree], regular: Sequence[Tree]) -> list[Tree]:
+def conditions_of(
+    inputs: StatusInput, phase: str, inits: Sequence[Tree], regular: Sequence[Tree]
+) -> list[Tree]:
     """Return the agent's conditions, in the kubelet's order."""
     statuses = {text(status, "name"): status for status in (*inits, *regular)}
-    ready = _containers_ready(seen.pod, phase, statuses)
-    sandboxed = seen.sandbox is not None and seen.sandbox.running
+    ready = _containers_ready(inputs.pod, phase, statuses)
+    sandboxed = inputs.sandbox is not None and inputs.sandbox.running
     found = [
-        *(codec.to_tree(condition) for condition in seen.resize),
+        *(codec.to_tree(condition) for condition in inputs.resize),
         {"type": "PodReadyToStartContainers", "status": _truth(sandboxed)},
-        {"type": "Initialized", **_initialized(seen.pod, phase, statuses)},
-        {"type": "Ready", **_ready(seen, ready)},
+        {"type": "Initialized", **_initialized(inputs.pod, phase, statuses)},
+        {"type": "Ready", **_ready(inputs, ready)},
         {"type": "ContainersReady", **ready},
         {"type": "PodScheduled", "status": "True"},
     ]
-    if seen.disruption and phase in TERMINAL:
-        message = seen.ending.message if seen.ending is not None else ""
+    if inputs.disruption and phase in TERMINAL:
+        message = inputs.termination.message if inputs.termination is not None else ""
         found.append(
-            {"type": "DisruptionTarget", "status": "True", "reason": seen.disruption, "message": message}
+            {"type": "DisruptionTarget", "status": "True", "reason": inputs.disruption, "message": message}
         )
-    told = {text(condition, "type"): condition for condition in items(seen.before, "conditions")}
-    return [_date(seen, condition, told.get(condition["type"])) for condition in found]
+    reported = {text(condition, "type"): condition for condition in items(inputs.before, "conditions")}
+    return [_date(inputs, condition, reported.get(condition["type"])) for condition in found]
 
 
-def _date(seen: Seen, condition: Tree, told: Tree | None) -> Tree:
-    if seen.pod.metadata.generation:
-        condition.setdefault("observedGeneration", seen.pod.metadata.generation)
-    same = told is not None and told.get("status") == condition["status"]
-    kept = text(told, "lastTransitionTime") if same else ""
-    condition["lastTransitionTime"] = kept or condition.get("lastTransitionTime") or format_time(seen.now)
+def _date(inputs: StatusInput, condition: Tree, reported: Tree | None) -> Tree:
+    if inputs.pod.metadata.generation:
+        condition.setdefault("observedGeneration", inputs.pod.metadata.generation)
+    same = reported is not None and reported.get("status") == condition["status"]
+    kept = text(reported, "lastTransitionTime") if same else ""
+    condition["lastTransitionTime"] = kept or condition.get("lastTransitionTime") or format_time(inputs.now)
     return condition
 
 
@@ -68,13 +70,13 @@ def _containers_ready(pod: Pod, phase: str, statuses: dict[str, Tree]) -> Tree:
     return {"status": "True"}
 
 
-def _ready(seen: Seen, containers: Tree) -> Tree:
+def _ready(inputs: StatusInput, containers: Tree) -> Tree:
     if containers["status"] != "True":
         return dict(containers)
-    told = {condition.type: condition for condition in seen.pod.status.conditions}
+    reported = {condition.type: condition for condition in inputs.pod.status.conditions}
     lacking = []
-    for gate in seen.pod.spec.readiness_gates:
-        condition = told.get(gate.condition_type)
+    for gate in inputs.pod.spec.readiness_gates:
+        condition = reported.get(gate.condition_type)
         name = gate.condition_type
         if condition is None:
             lacking.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')

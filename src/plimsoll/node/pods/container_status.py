@@ -14,9 +14,9 @@ from plimsoll.api.core import Container, ResourceRequirements
 from plimsoll.api.timestamps import format_time
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
-from plimsoll.node.pods.pod_state import Probed
-from plimsoll.node.pods.restarts import should_restart, should_restart_init
-from plimsoll.node.pods.status_input import Seen, Tree, branch, items, number, text
+from plimsoll.node.pods.pod_state import ProbeResults
+from plimsoll.node.pods.restart_policy import should_restart, should_restart_init
+from plimsoll.node.pods.status_input import StatusInput, Tree, branch, items, number, text
 
 CREATING, INITIALIZING = "ContainerCreating", "PodInitializing"
 UNKNOWN = "ContainerStatusUnknown"
@@ -24,68 +24,68 @@ _LOST = "The container could not be located when the pod was deleted.  The conta
 _LOST_AT_END = "The container could not be located when the pod was terminated"
 
 
-def container_statuses(seen: Seen) -> tuple[list[Tree], list[Tree]]:
+def container_statuses(inputs: StatusInput) -> tuple[list[Tree], list[Tree]]:
     """Return the statuses of init containers in spec order, and of regular ones by name."""
-    spec = seen.pod.spec
-    before = (*items(seen.before, "initContainerStatuses"), *items(seen.before, "containerStatuses"))
-    told = {text(status, "name"): status for status in before}
-    inits = [_status(seen, c, told.get(c.name), init=True) for c in spec.init_containers]
-    regular = [_status(seen, c, told.get(c.name), init=False) for c in spec.containers]
-    if seen.terminal:
+    spec = inputs.pod.spec
+    before = (*items(inputs.before, "initContainerStatuses"), *items(inputs.before, "containerStatuses"))
+    reported = {text(status, "name"): status for status in before}
+    inits = [_status(inputs, c, reported.get(c.name), init=True) for c in spec.init_containers]
+    regular = [_status(inputs, c, reported.get(c.name), init=False) for c in spec.containers]
+    if inputs.terminal:
         _close(inits, regular, initialized=not inits or _has_initialized(inits, regular))
     regular.sort(key=lambda status: str(status["name"]))
     return inits, regular
 
 
-def _status(seen: Seen, container: Container, told: Tree | None, *, init: bool) -> Tree:
-    attempts = sorted((s for s in seen.states if s.name == container.name), key=lambda s: s.attempt)
+def _status(inputs: StatusInput, container: Container, reported: Tree | None, *, init: bool) -> Tree:
+    attempts = sorted((s for s in inputs.states if s.name == container.name), key=lambda s: s.attempt)
     if not attempts:
-        status = _lost(seen, container, told)
+        status = _lost(inputs, container, reported)
     else:
-        status = _known(seen, container, attempts, told or {})
-    waiting = seen.waiting.get(container.name)
+        status = _known(inputs, container, attempts, reported or {})
+    waiting = inputs.waiting.get(container.name)
     if waiting is not None and "running" not in status["state"]:
         if "terminated" in status["state"]:
             status["lastState"] = status["state"]
         status["state"] = {"waiting": _dropping(reason=waiting.reason, message=waiting.message)}
-    if _is_final(seen, container, told, init=init) and "terminated" not in status["state"]:
-        return dict(told or {})
-    _rate(seen, container, status, attempts[-1].id if attempts else "", init=init)
-    health = seen.health.get(container.name)
+    if _is_final(inputs, container, reported, init=init) and "terminated" not in status["state"]:
+        return dict(reported or {})
+    _rate(inputs, container, status, attempts[-1].id if attempts else "", init=init)
+    health = inputs.health.get(container.name)
     if health:
         status["allocatedResourcesStatus"] = list(health)
     return status
 
 
-def _is_final(seen: Seen, container: Container, told: Tree | None, *, init: bool) -> bool:
+def _is_final(inputs: StatusInput, container: Container, reported: Tree | None, *, init: bool) -> bool:
     """Return whether a container was reported terminated for good: the API does not allow to revert that,
     though init containers run again in a new sandbox.
     """
-    ended = branch(told, "state", "terminated")
+    ended = branch(reported, "state", "terminated")
     restarts = should_restart_init if init else should_restart
-    return bool(ended) and not restarts(seen.pod, container, number(ended, "exitCode"))
+    return bool(ended) and not restarts(inputs.pod, container, number(ended, "exitCode"))
 
 
-def _known(seen: Seen, container: Container, attempts: list[ContainerInfo], told: Tree) -> Tree:
+def _known(inputs: StatusInput, container: Container, attempts: list[ContainerInfo], reported: Tree) -> Tree:
     last = attempts[-1]
     status: Tree = {
         "name": container.name,
         "image": container.image,
         "imageID": container.image,
-        "containerID": _name_container(seen, last),
-        "restartCount": max(last.attempt, number(told, "restartCount")),
-        "state": _state(seen, last),
+        "containerID": _name_container(inputs, last),
+        "restartCount": max(last.attempt, number(reported, "restartCount")),
+        "state": _state(inputs, last),
         "lastState": {},
     }
     earlier = [state for state in attempts[:-1] if state.phase is ContainerPhase.EXITED]
     if earlier:
-        status["lastState"] = _state(seen, earlier[-1])
-    elif text(told, "containerID") != status["containerID"] and branch(told, "state", "terminated"):
-        status["lastState"] = branch(told, "state")
+        status["lastState"] = _state(inputs, earlier[-1])
+    elif text(reported, "containerID") != status["containerID"] and branch(reported, "state", "terminated"):
+        status["lastState"] = branch(reported, "state")
     else:
-        status["lastState"] = branch(told, "lastState")
-    given = seen.allocated.get(container.name, container.resources)
-    actual = seen.actual.get(container.name, given) if last.phase is ContainerPhase.RUNNING else given
+        status["lastState"] = branch(reported, "lastState")
+    given = inputs.allocated.get(container.name, container.resources)
+    actual = inputs.actual.get(container.name, given) if last.phase is ContainerPhase.RUNNING else given
     if given.requests:
         status["allocatedResources"] = codec.to_tree(given.requests)
     status["resources"] = _resources(actual)
@@ -96,7 +96,7 @@ def _resources(resources: ResourceRequirements) -> Any:
     return codec.to_tree(resources)
 
 
-def _state(seen: Seen, state: ContainerInfo) -> Tree:
+def _state(inputs: StatusInput, state: ContainerInfo) -> Tree:
     if state.phase is ContainerPhase.RUNNING:
         return {"running": {"startedAt": format_time(state.started_at)}}
     if state.phase is ContainerPhase.CREATED:
@@ -106,7 +106,7 @@ def _state(seen: Seen, state: ContainerInfo) -> Tree:
         "reason": state.reason or ("Error" if state.exit_code else "Completed"),
         "startedAt": format_time(state.started_at or state.created_at),
         "finishedAt": format_time(state.finished_at),
-        "containerID": _name_container(seen, state),
+        "containerID": _name_container(inputs, state),
     }
     if state.signal:
         ended["signal"] = state.signal
@@ -115,19 +115,19 @@ def _state(seen: Seen, state: ContainerInfo) -> Tree:
     return {"terminated": ended}
 
 
-def _lost(seen: Seen, container: Container, told: Tree | None) -> Tree:
+def _lost(inputs: StatusInput, container: Container, reported: Tree | None) -> Tree:
     """Return the status of a container the runtime does not know yet, or no longer."""
-    if told is not None and branch(told, "state", "terminated"):
-        return told
+    if reported is not None and branch(reported, "state", "terminated"):
+        return reported
     status: Tree = {
         "name": container.name,
         "image": container.image,
         "imageID": "",
-        "restartCount": number(told, "restartCount"),
-        "state": {"waiting": {"reason": INITIALIZING if seen.pod.spec.init_containers else CREATING}},
-        "lastState": branch(told, "lastState"),
+        "restartCount": number(reported, "restartCount"),
+        "state": {"waiting": {"reason": INITIALIZING if inputs.pod.spec.init_containers else CREATING}},
+        "lastState": branch(reported, "lastState"),
     }
-    ran = told is not None and "running" in branch(told, "state")
+    ran = reported is not None and "running" in branch(reported, "state")
     if ran and not branch(status, "lastState", "terminated"):
         status["lastState"] = {"terminated": _unknown(_LOST)}
     return status
@@ -138,11 +138,11 @@ def _unknown(message: str) -> Tree:
     return {"reason": UNKNOWN, "message": message, "exitCode": 137, "startedAt": None, "finishedAt": None}
 
 
-def _rate(seen: Seen, container: Container, status: Tree, id: str, *, init: bool) -> None:
+def _rate(inputs: StatusInput, container: Container, status: Tree, id: str, *, init: bool) -> None:
     """Set whether a container has started and is ready."""
     running = "running" in status["state"]
-    default = Probed(started=container.startup_probe is None, ready=container.readiness_probe is None)
-    probed = seen.probes.get(id, default)
+    default = ProbeResults(started=container.startup_probe is None, ready=container.readiness_probe is None)
+    probed = inputs.probes.get(id, default)
     status["started"] = running and probed.started
     if init and not is_sidecar(container):
         ended = branch(status, "state", "terminated")
@@ -151,8 +151,8 @@ def _rate(seen: Seen, container: Container, status: Tree, id: str, *, init: bool
         status["ready"] = bool(status["started"] and probed.ready)
 
 
-def _name_container(seen: Seen, state: ContainerInfo) -> str:
-    return f"{seen.runtime}://{state.id}"
+def _name_container(inputs: StatusInput, state: ContainerInfo) -> str:
+    return f"{inputs.runtime}://{state.id}"
 
 
 # -- termination

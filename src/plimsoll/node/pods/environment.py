@@ -26,14 +26,14 @@ CONFIG_ERROR = "CreateContainerConfigError"
 _ONE = Quantity.parse("1")
 
 
-class Objects(Protocol):
+class ObjectReader(Protocol):
     """Reader of API objects: the client."""
 
     async def get(self, endpoint: Endpoint, name: str, namespace: str = "") -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class DownwardNodeInfo:
     """Node information available through the downward API."""
 
     name: str = ""
@@ -42,16 +42,20 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerEnvironment:
     """Environment and command line of a container."""
 
     env: Mapping[str, str]
     command: tuple[str, ...]
 
 
-async def build_surroundings(
-    pod: Pod, container: Container, objects: Objects, facts: NodeFacts, pod_ips: Sequence[str] = ()
-) -> Surroundings | RuntimeFault:
+async def build_environment(
+    pod: Pod,
+    container: Container,
+    objects: ObjectReader,
+    facts: DownwardNodeInfo,
+    pod_ips: Sequence[str] = (),
+) -> ContainerEnvironment | RuntimeFault:
     """Build the environment and the command of a container, or return why that failed."""
     try:
         env = await _Reader(pod, container, objects, facts, tuple(pod_ips)).read()
@@ -63,26 +67,26 @@ async def build_surroundings(
         return RuntimeFault(CONFIG_ERROR, error.message)
     except InputError as error:
         return RuntimeFault(CONFIG_ERROR, str(error))
-    return Surroundings(env, command)
+    return ContainerEnvironment(env, command)
 
 
 def expand(value: str, variables: Mapping[str, str]) -> str:
     """Replace `$(NAME)` where the variable is defined; `$$` stands for one `$`."""
-    parts: list[str] = []
+    deps: list[str] = []
     at = 0
     while True:
         found = value.find("$", at)
         if found < 0 or found + 1 == len(value):
-            return "".join((*parts, value[at:]))
-        parts.append(value[at:found])
+            return "".join((*deps, value[at:]))
+        deps.append(value[at:found])
         following = value[found + 1]
         end = value.find(")", found + 2) if following == "(" else -1
         if end >= 0:
             name = value[found + 2 : end]
-            parts.append(variables.get(name, f"$({name})"))
+            deps.append(variables.get(name, f"$({name})"))
             at = end + 1
         else:
-            parts.append("$" if following == "$" else f"${following}")
+            deps.append("$" if following == "$" else f"${following}")
             at = found + 2
 
 
@@ -90,8 +94,8 @@ def expand(value: str, variables: Mapping[str, str]) -> str:
 class _Reader:
     pod: Pod
     container: Container
-    objects: Objects
-    facts: NodeFacts
+    objects: ObjectReader
+    facts: DownwardNodeInfo
     pod_ips: tuple[str, ...]
     known: dict[tuple[str, str], dict[str, str] | None] = field(default_factory=dict)
 

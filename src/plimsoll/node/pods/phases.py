@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.node.pods.restarts import should_restart
+from plimsoll.node.pods.restart_policy import should_restart
 from plimsoll.node.pods.status_input import Tree, branch, number, text
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"

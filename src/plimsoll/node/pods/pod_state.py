@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.containers import ContainerInfo, SandboxInfo
-from plimsoll.node.pods.backoff import Failure, Timing, Wait
+from plimsoll.node.pods.backoff import PodTiming, RestartBackoff, StepFailure
 
 
-class Cause(StrEnum):
+class TerminationCause(StrEnum):
     """Cause of a pod's termination."""
 
-    VANISHED = "vanished"  #: it was removed from the API
-    ORDERED = "ordered"  #: the node requested that it fails: eviction
+    REMOVED = "removed"  #: it was removed from the API
+    REQUESTED = "requested"  #: the node requested that it fails: eviction
     DELETED = "deleted"  #: it is being deleted
     TERMINAL = "terminal"  #: its phase in the API is Succeeded or Failed
     DEADLINE = "deadline"  #: it exceeded its active deadline
@@ -39,10 +39,10 @@ class TerminationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Termination:
     """Termination of a pod: the cause, the start, and the time at which remaining containers are killed."""
 
-    cause: Cause
+    cause: TerminationCause
     since: float
     deadline: float
     reason: str = ""
@@ -50,7 +50,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResults:
     """Probe results of a running container; `failed` is the kind of probe that requires killing it."""
 
     started: bool = True
@@ -59,26 +59,26 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class PodState:
     """Pod, with everything that determines its next actions."""
 
     pod: Pod
     now: float
-    timing: Timing = field(default_factory=Timing)
+    timing: PodTiming = field(default_factory=PodTiming)
     sandbox: SandboxInfo | None = None
     #: All attempts the runtime still knows, oldest first.
     states: Sequence[ContainerInfo] = ()
     #: Restart counts reported to the API, by container; attempts continue from there.
     restarts: Mapping[str, int] = field(default_factory=dict)
-    waits: Mapping[str, Wait] = field(default_factory=dict)
+    backoffs: Mapping[str, RestartBackoff] = field(default_factory=dict)
     #: Failed steps by container; those of the pod itself have an empty name.
-    failures: Mapping[str, Failure] = field(default_factory=dict)
+    failures: Mapping[str, StepFailure] = field(default_factory=dict)
     #: By container ID.
-    probes: Mapping[str, Probed] = field(default_factory=dict)
-    order: TerminationRequest | None = None
-    vanished: bool = False
+    probes: Mapping[str, ProbeResults] = field(default_factory=dict)
+    termination_request: TerminationRequest | None = None
+    removed: bool = False
     started_at: float | None = None
-    ending: Ending | None = None
+    termination: Termination | None = None
     #: Containers to restart however they exited: a resize requires it.
     forced: Collection[str] = ()
     #: Stops in progress: container ID -> time at which it will be killed.
@@ -96,7 +96,7 @@ class RunSandbox:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class CreateContainer:
     """Create and start a container. `ended_at` is when its last attempt exited; `replaces` was created, could
     not be started, and is removed first.
     """
@@ -108,7 +108,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class StartContainer:
     """Start a container that was created before."""
 
     container: Container
@@ -116,7 +116,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopContainer:
     """Stop a container within `grace` seconds."""
 
     id: str
@@ -126,17 +126,17 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveContainer:
     """Remove a container that has exited or was never started."""
 
     id: str
 
 
-Action: TypeAlias = RunSandbox | Begin | Launch | Stop | Remove
+Action: TypeAlias = RunSandbox | CreateContainer | StartContainer | StopContainer | RemoveContainer
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReason:
     """Reason why a container does not run, as its status shows it."""
 
     reason: str
@@ -144,18 +144,18 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PodActions:
     """Actions to perform now, in this order, and the time of the next sync if nothing changes."""
 
     actions: tuple[Action, ...] = ()
     wake_at: float | None = None
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    ending: Ending | None = None
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    termination: Termination | None = None
 
     @property
-    def stops(self) -> tuple[Stop, ...]:
-        return tuple(action for action in self.actions if isinstance(action, Stop))
+    def stops(self) -> tuple[StopContainer, ...]:
+        return tuple(action for action in self.actions if isinstance(action, StopContainer))
 
     @property
     def others(self) -> tuple[Action, ...]:
-        return tuple(action for action in self.actions if not isinstance(action, Stop))
+        return tuple(action for action in self.actions if not isinstance(action, StopContainer))

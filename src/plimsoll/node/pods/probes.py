@@ -15,27 +15,27 @@ from dataclasses import dataclass, replace
 from plimsoll.api.containers import Probe
 from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
-from plimsoll.node.pods.checks import Outcome, run_check
-from plimsoll.node.pods.components import Parts
-from plimsoll.node.pods.pod_state import Probed
+from plimsoll.node.pods.dependencies import WorkerDependencies
+from plimsoll.node.pods.handlers import HandlerResult, run_handler
+from plimsoll.node.pods.pod_state import ProbeResults
 from plimsoll.node.pods.writer import WARNING
 
 STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ProbeCounter:
     """Consecutive equal results of a probe; `good` is the effective result, None before there is one."""
 
     good: bool | None = None
     last: bool | None = None
     run: int = 0
 
-    def count(self, ok: bool, probe: Probe) -> Tally:
+    def count(self, ok: bool, probe: Probe) -> ProbeCounter:
         """Add a result; the effective result changes when enough consecutive results agree."""
         run = self.run + 1 if self.last is ok else 1
         enough = max(1, probe.success_threshold) if ok else max(1, probe.failure_threshold or 3)
-        return Tally(ok if run >= enough else self.good, ok, run)
+        return ProbeCounter(ok if run >= enough else self.good, ok, run)
 
 
 def probes_of(container: Container) -> Iterator[tuple[str, Probe]]:
@@ -48,31 +48,31 @@ def probes_of(container: Container) -> Iterator[tuple[str, Probe]]:
             yield kind, probe
 
 
-class Probing:
+class ProbeManager:
     """Probes of one pod."""
 
-    def __init__(self, pod: Pod, parts: Parts, changed: Callable[[], None]) -> None:
+    def __init__(self, pod: Pod, deps: WorkerDependencies, changed: Callable[[], None]) -> None:
         #: Probe results by container ID.
-        self.probed: dict[str, Probed] = {}
+        self.probed: dict[str, ProbeResults] = {}
         self._pod = pod
-        self._parts = parts
+        self._parts = deps
         self._changed = changed
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._started: dict[str, asyncio.Event] = {}
 
-    def follow(self, pod: Pod, states: Sequence[ContainerInfo], *, ending: bool) -> None:
+    def sync(self, pod: Pod, states: Sequence[ContainerInfo], *, terminating: bool) -> None:
         """Probe the running containers, and only those; terminating pods are not probed."""
         self._pod = pod
         running = {state.id: state for state in states if state.phase is ContainerPhase.RUNNING}
         for id in list(self._tasks):
-            if id not in running or ending:
+            if id not in running or terminating:
                 for task in self._tasks.pop(id):
                     task.cancel()
         for id in [id for id in self.probed if id not in running]:
             del self.probed[id]
-        for state in () if ending else running.values():
+        for state in () if terminating else running.values():
             if state.id not in self._tasks:
-                self._begin(state)
+                self._start_probes(state)
 
     async def stop(self) -> None:
         tasks = [task for tasks in self._tasks.values() for task in tasks]
@@ -81,7 +81,7 @@ class Probing:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, state: ContainerInfo) -> None:
+    def _start_probes(self, state: ContainerInfo) -> None:
         spec = self._pod.spec
         container = next((c for c in (*spec.init_containers, *spec.containers) if c.name == state.name), None)
         probes = list(probes_of(container)) if container is not None else []
@@ -89,12 +89,12 @@ class Probing:
         if container is None or not probes:
             return
         kinds = {kind for kind, _ in probes}
-        if self._parts.unprobed:
+        if self._parts.skip_probes:
             kinds, probes = set(), []
-        known = self._told(state)
+        known = self._reported_status(state)
         started = STARTUP not in kinds or (known is not None and known.started is True)
         ready = READINESS not in kinds or (known is not None and known.ready)
-        self.probed[state.id] = Probed(started=started, ready=ready)
+        self.probed[state.id] = ProbeResults(started=started, ready=ready)
         self._started[state.id] = asyncio.Event()
         if started:
             self._started[state.id].set()
@@ -104,7 +104,7 @@ class Probing:
                 name = f"{kind} probe of {state.name}"
                 self._tasks[state.id].append(asyncio.create_task(work, name=name))
 
-    def _told(self, state: ContainerInfo) -> ContainerStatus | None:
+    def _reported_status(self, state: ContainerInfo) -> ContainerStatus | None:
         """Return the status reported earlier for this very container."""
         status = self._pod.status
         name = f"{self._parts.runtime.name}://{state.id}"
@@ -117,25 +117,25 @@ class Probing:
         await asyncio.sleep(max(0.0, probe.initial_delay_seconds * second - since))
         if kind != STARTUP:
             await self._started[state.id].wait()
-        tally = Tally()
+        tally = ProbeCounter()
         while True:
             outcome = await self._check(container, state, probe)
             before, tally = tally, tally.count(outcome.ok, probe)
             if not outcome.ok:
                 text = f"{kind.capitalize()} probe failed: {outcome.text}"
-                self._parts.events.say(self._pod, "Unhealthy", text, type=WARNING, container=state.name)
+                self._parts.events.emit(self._pod, "Unhealthy", text, type=WARNING, container=state.name)
             if tally.good is not None and tally.good != before.good:
-                self._judge(state.id, kind, tally.good)
+                self._apply_result(state.id, kind, tally.good)
                 if kind == STARTUP or (kind == LIVENESS and not tally.good):
                     return
             await asyncio.sleep(max(1, probe.period_seconds or 10) * second)
 
-    async def _check(self, container: Container, state: ContainerInfo, probe: Probe) -> Outcome:
+    async def _check(self, container: Container, state: ContainerInfo, probe: Probe) -> HandlerResult:
         seconds = max(1, probe.timeout_seconds) * self._parts.timing.second
         host = pod_address(self._pod, self._parts)
-        return await run_check(probe, container, state.id, host, self._parts.commands, seconds)
+        return await run_handler(probe, container, state.id, host, self._parts.commands, seconds)
 
-    def _judge(self, id: str, kind: str, good: bool) -> None:
+    def _apply_result(self, id: str, kind: str, good: bool) -> None:
         known = self.probed.get(id)
         if known is None:
             return
@@ -149,10 +149,10 @@ class Probing:
         self._changed()
 
 
-def pod_address(pod: Pod, parts: Parts) -> str:
+def pod_address(pod: Pod, deps: WorkerDependencies) -> str:
     """Return the address at which a pod is reached."""
-    ips = [each.ip for each in parts.runtime.sandboxes() if each.uid == pod.metadata.uid and each.ip]
-    hosts = parts.facts().host_ips
+    ips = [each.ip for each in deps.runtime.sandboxes() if each.uid == pod.metadata.uid and each.ip]
+    hosts = deps.facts().host_ips
     if pod.spec.host_network and hosts:
         return hosts[0]
     return ips[0] if ips else "127.0.0.1"

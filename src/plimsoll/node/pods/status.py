@@ -20,8 +20,8 @@ from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.pods.conditions import OWNED, RESIZE, conditions_of
 from plimsoll.node.pods.container_status import container_statuses
 from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
-from plimsoll.node.pods.pod_state import Cause
-from plimsoll.node.pods.status_input import Seen, Tree, items, text
+from plimsoll.node.pods.pod_state import TerminationCause
+from plimsoll.node.pods.status_input import StatusInput, Tree, items, text
 
 #: Status fields the agent owns, in addition to its conditions.
 FIELDS = (
@@ -44,28 +44,30 @@ FIELDS = (
 _TEXTS = ("reason", "message")
 
 
-def build_status(seen: Seen) -> Tree:
+def build_status(inputs: StatusInput) -> Tree:
     """Build the owned part of a pod's status."""
-    inits, regular = container_statuses(seen)
-    phase, reason, message = _phase(seen, inits, regular)
+    inits, regular = container_statuses(inputs)
+    phase, reason, message = _phase(inputs, inits, regular)
     status: Tree = {
         "phase": phase,
-        "conditions": conditions_of(seen, phase, inits, regular),
-        "startTime": text(seen.before, "startTime") or format_time(seen.now),
-        "qosClass": pod_qos(seen.pod),
+        "conditions": conditions_of(inputs, phase, inits, regular),
+        "startTime": text(inputs.before, "startTime") or format_time(inputs.now),
+        "qosClass": pod_qos(inputs.pod),
         "containerStatuses": regular,
     }
     if inits:
         status["initContainerStatuses"] = inits
-    if seen.pod.metadata.generation:
-        status["observedGeneration"] = seen.pod.metadata.generation
+    if inputs.pod.metadata.generation:
+        status["observedGeneration"] = inputs.pod.metadata.generation
     status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})
     # DIFF: upstream reports the sums of all pods, from their cgroups
     # (test_what_a_pod_as_a_whole_has_is_told).
-    if seen.whole is not None:
-        status["allocatedResources"] = codec.to_tree(seen.whole.requests)
-        status["resources"] = codec.to_tree(ResourceRequirements(seen.whole.limits, seen.whole.requests))
-    status.update(_addresses(seen))
+    if inputs.pod_level is not None:
+        status["allocatedResources"] = codec.to_tree(inputs.pod_level.requests)
+        status["resources"] = codec.to_tree(
+            ResourceRequirements(inputs.pod_level.limits, inputs.pod_level.requests)
+        )
+    status.update(_addresses(inputs))
     return status
 
 
@@ -81,39 +83,42 @@ def reject_status(pod: Pod, reason: str, message: str, now: float) -> Tree:
     }
 
 
-def _phase(seen: Seen, inits: Sequence[Tree], regular: Sequence[Tree]) -> tuple[str, str, str]:
-    pod, ending = seen.pod, seen.ending
+def _phase(inputs: StatusInput, inits: Sequence[Tree], regular: Sequence[Tree]) -> tuple[str, str, str]:
+    pod, termination = inputs.pod, inputs.termination
     names = {container.name for container in pod.spec.containers}
-    initialized = any(s.name in names and s.phase is not ContainerPhase.CREATED for s in seen.states)
-    phase = phase_of(pod, inits, regular, terminal=seen.terminal, initialized=initialized)
-    reason, message = text(seen.before, "reason"), text(seen.before, "message")
-    told = text(seen.before, "phase") or PENDING
-    for final in (pod.status.phase, told):
+    initialized = any(s.name in names and s.phase is not ContainerPhase.CREATED for s in inputs.states)
+    phase = phase_of(pod, inits, regular, terminal=inputs.terminal, initialized=initialized)
+    reason, message = text(inputs.before, "reason"), text(inputs.before, "message")
+    reported = text(inputs.before, "phase") or PENDING
+    for final in (pod.status.phase, reported):
         if final in TERMINAL:
             return final, reason or pod.status.reason, message or pod.status.message
-    fails = ending is not None and ending.cause in (Cause.ORDERED, Cause.DEADLINE)
-    if fails or (seen.terminal and phase not in TERMINAL):
+    fails = termination is not None and termination.cause in (
+        TerminationCause.REQUESTED,
+        TerminationCause.DEADLINE,
+    )
+    if fails or (inputs.terminal and phase not in TERMINAL):
         phase = FAILED
-    if phase in TERMINAL and not seen.terminal:
+    if phase in TERMINAL and not inputs.terminal:
         # Others consider the devices and memory of a terminated pod free: it has to be true.
-        phase, fails = told, False
-    if phase != told:
+        phase, fails = reported, False
+    if phase != reported:
         reason = message = ""
-    if phase == FAILED and ending is not None and ending.reason:
-        return phase, ending.reason, ending.message
+    if phase == FAILED and termination is not None and termination.reason:
+        return phase, termination.reason, termination.message
     return phase, reason, message
 
 
-def _addresses(seen: Seen) -> Tree:
+def _addresses(inputs: StatusInput) -> Tree:
     found: Tree = {}
-    if seen.host_ips:
-        found["hostIP"] = seen.host_ips[0]
-        found["hostIPs"] = [{"ip": address} for address in seen.host_ips]
-    told = [text(item, "ip") for item in items(seen.before, "podIPs")]
-    pods = seen.host_ips if seen.pod.spec.host_network else ()
-    if seen.sandbox is not None and seen.sandbox.ip:
-        pods = (seen.sandbox.ip,)
-    addresses = list(pods) or told or [address for address in (text(seen.before, "podIP"),) if address]
+    if inputs.host_ips:
+        found["hostIP"] = inputs.host_ips[0]
+        found["hostIPs"] = [{"ip": address} for address in inputs.host_ips]
+    reported = [text(item, "ip") for item in items(inputs.before, "podIPs")]
+    pods = inputs.host_ips if inputs.pod.spec.host_network else ()
+    if inputs.sandbox is not None and inputs.sandbox.ip:
+        pods = (inputs.sandbox.ip,)
+    addresses = list(pods) or reported or [address for address in (text(inputs.before, "podIP"),) if address]
     if addresses:
         found["podIP"] = addresses[0]
         found["podIPs"] = [{"ip": address} for address in addresses]
@@ -135,7 +140,7 @@ def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo],
         if claim is None:
             continue
         wanted = reference.request.partition("/")[0]
-        seen: dict[str, Tree] = {}
+        inputs: dict[str, Tree] = {}
         for driver, devices in claim.drivers.items():
             for device in devices:
                 if wanted and device.requests and wanted not in device.requests:
@@ -145,17 +150,17 @@ def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo],
                 entry: Tree = {"resourceID": id, "health": known.status if known else "Unknown"}
                 if known and known.message:
                     entry["message"] = known.message
-                seen.setdefault(id, entry)
-        if seen:
+                inputs.setdefault(id, entry)
+        if inputs:
             request = f"/{reference.request}" if reference.request else ""
-            found.append({"name": f"claim:{reference.name}{request}", "resources": list(seen.values())})
+            found.append({"name": f"claim:{reference.name}{request}", "resources": list(inputs.values())})
     return found
 
 
 # -- patch
 
 
-def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree | None:
+def status_patch(uid: str, reported: Mapping[str, Any], status: Mapping[str, Any]) -> Tree | None:
     """Return the strategic merge patch that turns the reported status into `status`; None if they are equal.
 
     Conditions merge by type; all owned fields that differ are named, and no others.
@@ -163,16 +168,18 @@ def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -
     changes: Tree = {}
     for field in FIELDS:
         if field in status:
-            if told.get(field) != status[field]:
+            if reported.get(field) != status[field]:
                 changes[field] = status[field]
-        elif field in told and field in _TEXTS:
+        elif field in reported and field in _TEXTS:
             changes[field] = None
     for key in ("hostIPs", "podIPs"):
         # These merge by address: removed ones have to be named.
-        gone = {text(item, "ip") for item in items(told, key)} - {text(i, "ip") for i in items(status, key)}
+        gone = {text(item, "ip") for item in items(reported, key)} - {
+            text(i, "ip") for i in items(status, key)
+        }
         if key in changes and gone:
             changes[key] = [*changes[key], *({"$patch": "delete", "ip": ip} for ip in sorted(gone))]
-    conditions = _changed_conditions(told, status)
+    conditions = _changed_conditions(reported, status)
     if conditions:
         changes["conditions"] = conditions
     if not changes:
@@ -180,8 +187,8 @@ def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -
     return {"metadata": {"uid": uid}, "status": changes}
 
 
-def _changed_conditions(told: Mapping[str, Any], status: Mapping[str, Any]) -> list[Tree]:
-    before = {text(condition, "type"): condition for condition in items(told, "conditions")}
+def _changed_conditions(reported: Mapping[str, Any], status: Mapping[str, Any]) -> list[Tree]:
+    before = {text(condition, "type"): condition for condition in items(reported, "conditions")}
     wanted = {text(condition, "type"): condition for condition in items(status, "conditions")}
     changed: list[Tree] = []
     for kind, condition in wanted.items():
@@ -193,18 +200,18 @@ def _changed_conditions(told: Mapping[str, Any], status: Mapping[str, Any]) -> l
     return changed + [{"$patch": "delete", "type": kind} for kind in ended]
 
 
-def merge_told(told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree:
+def merge_reported(reported: Mapping[str, Any], status: Mapping[str, Any]) -> Tree:
     """Return what the API has after a patch: its own fields, with the owned ones replaced."""
-    merged = {key: value for key, value in told.items() if key not in _TEXTS}
+    merged = {key: value for key, value in reported.items() if key not in _TEXTS}
     merged.update(status)
     if "conditions" in status:
         ours = {text(condition, "type") for condition in items(status, "conditions")}
-        kept = [c for c in items(told, "conditions") if text(c, "type") not in (*ours, *OWNED)]
+        kept = [c for c in items(reported, "conditions") if text(c, "type") not in (*ours, *OWNED)]
         merged["conditions"] = [*kept, *items(status, "conditions")]
     return merged
 
 
-def tell(pod: Pod) -> Tree:
+def reported_status(pod: Pod) -> Tree:
     """Return the status of a pod as it came from the API, as a JSON tree."""
     tree = codec.to_tree(pod.status)
     return tree if isinstance(tree, dict) else {}

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 from plimsoll.api.core import Pod, ResourceRequirements
 from plimsoll.api.meta import Condition
 from plimsoll.node.containers import ContainerInfo, SandboxInfo
-from plimsoll.node.pods.pod_state import Ending, Probed, Waiting
+from plimsoll.node.pods.pod_state import ProbeResults, Termination, WaitingReason
 
 Tree: TypeAlias = "dict[str, Any]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class StatusInput:
     """Everything that determines a pod's status at one time."""
 
     pod: Pod
@@ -27,9 +27,9 @@ class Seen:
     before: Mapping[str, Any] = field(default_factory=dict)
     states: Sequence[ContainerInfo] = ()
     sandbox: SandboxInfo | None = None
-    probes: Mapping[str, Probed] = field(default_factory=dict)
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    ending: Ending | None = None
+    probes: Mapping[str, ProbeResults] = field(default_factory=dict)
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    termination: Termination | None = None
     #: No container of the pod runs, nor will one be started.
     terminal: bool = False
     disruption: str = ""
@@ -39,7 +39,7 @@ class Seen:
     #: Allocated resources by container, where they differ from the spec.
     allocated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     #: Allocated pod-level resources, if the spec has any.
-    whole: ResourceRequirements | None = None
+    pod_level: ResourceRequirements | None = None
     #: Resources of running containers that differ from the allocated ones, by name.
     actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     #: `allocatedResourcesStatus` by container.

@@ -17,9 +17,9 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.claims import claim_names
 from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
-from plimsoll.node.pods.components import Parts
-from plimsoll.node.pods.environment import CONFIG_ERROR, build_surroundings
-from plimsoll.node.pods.pod_state import Begin
+from plimsoll.node.pods.dependencies import WorkerDependencies
+from plimsoll.node.pods.environment import CONFIG_ERROR, build_environment
+from plimsoll.node.pods.pod_state import CreateContainer
 from plimsoll.node.pods.volumes import (
     FAILED_MOUNT,
     TOKEN_NOT_MOUNTED,
@@ -36,155 +36,159 @@ PREPARE_FAILED = "FailedPrepareDynamicResources"
 SANDBOX_FAILED = "FailedCreatePodSandBox"
 
 
-async def read_claims(pod: Pod, parts: Parts) -> dict[str, ResourceClaim] | RuntimeFault:
+async def read_claims(pod: Pod, deps: WorkerDependencies) -> dict[str, ResourceClaim] | RuntimeFault:
     """Read the claims of a pod by pod-local name, as far as they have been created."""
     claims: dict[str, ResourceClaim] = {}
-    for inner, name in claim_names(pod).items():
+    for local_name, name in claim_names(pod).items():
         try:
-            async with asyncio.timeout(parts.timing.reading):
-                tree = await parts.objects.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
-            claims[inner] = codec.decode(codec.encode(tree), ResourceClaim)
+            async with asyncio.timeout(deps.timing.reading):
+                tree = await deps.objects.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
+            claims[local_name] = codec.decode(codec.encode(tree), ResourceClaim)
         except TimeoutError:
-            return _unprepared(f"fetch ResourceClaim {name}: the API server does not respond")
+            return _prepare_fault(f"fetch ResourceClaim {name}: the API server does not respond")
         except InputError as error:
-            return _unprepared(f"fetch ResourceClaim {name}: {error}")
+            return _prepare_fault(f"fetch ResourceClaim {name}: {error}")
     return claims
 
 
-def check_volumes(pod: Pod, parts: Parts) -> RuntimeFault | None:
+def check_volumes(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
     """Return a fault for a pod with volumes that the runtime cannot provide; retried like any other mount."""
-    missing = missing_volumes(pod, parts.runtime.volume_types)
-    refused = [volume for volume in missing if not volume.added]
-    if refused:
-        return RuntimeFault(FAILED_MOUNT, describe_missing(refused, parts.runtime.name))
+    missing = missing_volumes(pod, deps.runtime.volume_types)
+    unsupported = [volume for volume in missing if not volume.added]
+    if unsupported:
+        return RuntimeFault(FAILED_MOUNT, describe_missing(unsupported, deps.runtime.name))
     for volume in missing:
-        text = describe_token(volume, parts.runtime.name)
-        parts.events.say(pod, TOKEN_NOT_MOUNTED, text, type=WARNING)
+        text = describe_token(volume, deps.runtime.name)
+        deps.events.emit(pod, TOKEN_NOT_MOUNTED, text, type=WARNING)
     return None
 
 
-async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
+async def prepare_claims(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
     """Prepare a pod's claims; drivers that have responded before are not called."""
     start = time.monotonic()
-    fault = await _prepare_claims(pod, parts)
-    parts.observe("PrepareResources", time.monotonic() - start, fault is not None)
+    fault = await _prepare_claims(pod, deps)
+    deps.observe("PrepareResources", time.monotonic() - start, fault is not None)
     return fault
 
 
-async def _prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
-    claims = await read_claims(pod, parts)
+async def _prepare_claims(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
+    claims = await read_claims(pod, deps)
     if isinstance(claims, RuntimeFault):
         return claims
     # The cache knows which claims the pod requires, including those that are not created yet.
-    faults = await parts.claim_cache.prepare(pod, claims)
+    faults = await deps.claim_cache.prepare(pod, claims)
     if faults:
         holders = frozenset(fault.holder for fault in faults if fault.holder)
-        return _unprepared("; ".join(dict.fromkeys(fault.message for fault in faults)), holders)
+        return _prepare_fault("; ".join(dict.fromkeys(fault.message for fault in faults)), holders)
     return None
 
 
-def _unprepared(message: str, waits_for: frozenset[str] = frozenset()) -> RuntimeFault:
+def _prepare_fault(message: str, waits_for: frozenset[str] = frozenset()) -> RuntimeFault:
     text = f"Failed to prepare dynamic resources: prepare dynamic resources: {message}"
     return RuntimeFault(PREPARE_FAILED, text, waits_for)
 
 
-async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:
+async def release_claims(uid: str, deps: WorkerDependencies) -> RuntimeFault | None:
     """Release a pod's claims, after its containers are gone."""
     start = time.monotonic()
-    faults = await parts.claim_cache.unprepare(uid)
-    parts.observe("UnprepareResources", time.monotonic() - start, bool(faults))
+    faults = await deps.claim_cache.unprepare(uid)
+    deps.observe("UnprepareResources", time.monotonic() - start, bool(faults))
     if not faults:
         return None
     text = "; ".join(dict.fromkeys(fault.message for fault in faults))
     return RuntimeFault("FailedUnprepareDynamicResources", f"unprepare dynamic resources: {text}")
 
 
-def sandbox_spec(pod: Pod, enforced: PodCgroupPlans) -> SandboxSpec:
+def sandbox_spec(pod: Pod, plans: PodCgroupPlans) -> SandboxSpec:
     meta = pod.metadata
     return SandboxSpec(
         uid=meta.uid,
         name=meta.name,
         namespace=meta.namespace,
-        qos=enforced.qos,
+        qos=plans.qos,
         labels=meta.labels,
         annotations=meta.annotations,
-        plan=enforced.pod,
-        sandbox=enforced.sandbox,
+        plan=plans.pod,
+        sandbox=plans.sandbox,
     )
 
 
-async def make_sandbox(pod: Pod, parts: Parts, *, stale: bool) -> RuntimeFault | None:
+async def make_sandbox(pod: Pod, deps: WorkerDependencies, *, stale: bool) -> RuntimeFault | None:
     """Create a pod's sandbox, replacing a stale one."""
     if stale:
-        await parts.runtime.stop_sandbox(pod.metadata.uid)
-    fault = await parts.runtime.run_sandbox(sandbox_spec(pod, parts.plans.plan(pod)))
+        await deps.runtime.stop_sandbox(pod.metadata.uid)
+    fault = await deps.runtime.run_sandbox(sandbox_spec(pod, deps.plans.plan(pod)))
     if fault is None:
         return None
     return RuntimeFault(SANDBOX_FAILED, f"Failed to create pod sandbox: {fault.message}")
 
 
-async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | RuntimeFault:
+async def build_container_spec(
+    pod: Pod, action: CreateContainer, deps: WorkerDependencies
+) -> ContainerSpec | RuntimeFault:
     """Build the specification of a container to create."""
-    container = begin.container
+    container = action.container
     uid = pod.metadata.uid
-    credentials = judge_security(pod, container, parts)
+    credentials = check_security(pod, container, deps)
     if isinstance(credentials, RuntimeFault):
         return credentials
-    ips = tuple(s.ip for s in parts.runtime.sandboxes() if s.uid == uid and s.ip)
-    facts = parts.facts()
+    ips = tuple(s.ip for s in deps.runtime.sandboxes() if s.uid == uid and s.ip)
+    facts = deps.facts()
     try:
-        async with asyncio.timeout(parts.timing.reading):
-            around = await build_surroundings(
-                pod, container, parts.objects, facts, facts.host_ips if pod.spec.host_network else ips
+        async with asyncio.timeout(deps.timing.reading):
+            environment = await build_environment(
+                pod, container, deps.objects, facts, facts.host_ips if pod.spec.host_network else ips
             )
     except TimeoutError:
         return RuntimeFault(CONFIG_ERROR, "the API server does not respond")
-    if isinstance(around, RuntimeFault):
-        return around
-    if not _is_prepared(pod, container, parts):
+    if isinstance(environment, RuntimeFault):
+        return environment
+    if not _is_prepared(pod, container, deps):
         # The sandbox is older than the claim checkpoint, which was lost or written by a kubelet.
-        fault = await prepare_claims(pod, parts)
+        fault = await prepare_claims(pod, deps)
         if fault is not None:
             return fault
-        if not _is_prepared(pod, container, parts):
-            return RuntimeFault(CONFIG_ERROR, _unknown_claim(pod, container))
-    plan = parts.plans.plan(pod).containers.get(container.name)
+        if not _is_prepared(pod, container, deps):
+            return RuntimeFault(CONFIG_ERROR, _format_unknown_claim(pod, container))
+    plan = deps.plans.plan(pod).containers.get(container.name)
     if plan is None:
         return RuntimeFault(CONFIG_ERROR, f"container {container.name} has no plan")
     return ContainerSpec(
-        id=parts.new_id(),
+        id=deps.new_id(),
         pod=uid,
         name=container.name,
-        attempt=begin.attempt,
+        attempt=action.attempt,
         image=container.image,
-        command=around.command,
+        command=environment.command,
         working_dir=container.working_dir,
-        env=around.env,
-        cdi=parts.claim_cache.cdi_ids(pod, container),
+        env=environment.env,
+        cdi=deps.claim_cache.cdi_ids(pod, container),
         credentials=credentials,
         plan=plan,
     )
 
 
-def judge_security(pod: Pod, container: Container, parts: Parts) -> Credentials | RuntimeFault | None:
+def check_security(
+    pod: Pod, container: Container, deps: WorkerDependencies
+) -> Credentials | RuntimeFault | None:
     """Return the credentials of a container, or why it must not start; None if nothing runs in it."""
-    if parts.security is None:
+    if deps.security is None:
         return None
-    verdict = parts.security.judge(pod, container)
+    verdict = deps.security.judge(pod, container)
     if verdict.credentials is None:
         return RuntimeFault(CONFIG_ERROR, verdict.refusal)
     if verdict.warning:
-        say = parts.events.say
-        say(pod, UNSUPPORTED_SECURITY, verdict.warning, type=WARNING, container=container.name)
+        emit = deps.events.emit
+        emit(pod, UNSUPPORTED_SECURITY, verdict.warning, type=WARNING, container=container.name)
     return verdict.credentials
 
 
-def _is_prepared(pod: Pod, container: Container, parts: Parts) -> bool:
-    claims = parts.claim_cache.claims_of_container(pod, container)
+def _is_prepared(pod: Pod, container: Container, deps: WorkerDependencies) -> bool:
+    claims = deps.claim_cache.claims_of_container(pod, container)
     return claims is not None and all(claim.ready for claim in claims)
 
 
-def _unknown_claim(pod: Pod, container: Container) -> str:
+def _format_unknown_claim(pod: Pod, container: Container) -> str:
     names = claim_names(pod)
     claims = ", ".join(names.get(claim.name, claim.name) for claim in container.resources.claims)
     return f"unable to get claim info for claim {claims} in namespace {pod.metadata.namespace}"

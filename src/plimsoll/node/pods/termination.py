@@ -14,57 +14,75 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.phases import TERMINAL
-from plimsoll.node.pods.pod_state import Cause, Ending, Situation, Stop
-from plimsoll.node.pods.restarts import should_restart, should_restart_init
+from plimsoll.node.pods.pod_state import PodState, StopContainer, Termination, TerminationCause
+from plimsoll.node.pods.restart_policy import should_restart, should_restart_init
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-def judge_end(at: Situation, latest: dict[str, ContainerInfo]) -> Ending | None:
+def check_termination(pod_state: PodState, latest: dict[str, ContainerInfo]) -> Termination | None:
     """Return the termination of a pod, if any; an earlier one stays, with a shorter deadline if less grace is
     given now.
     """
-    known = at.ending
-    if known is None:
-        found = _find_cause(at, latest)
+    current = pod_state.termination
+    if current is None:
+        found = _find_cause(pod_state, latest)
         if found is None:
             return None
         cause, reason, message = found
-        return Ending(cause, at.now, at.now + _grace(at), reason, message)
-    if at.order is not None and not known.reason and known.cause is not Cause.ORDERED:
-        known = replace(known, reason=at.order.reason, message=at.order.message)
-    return replace(known, deadline=min(known.deadline, known.since + _grace(at)))
+        return Termination(cause, pod_state.now, pod_state.now + _grace(pod_state), reason, message)
+    if (
+        pod_state.termination_request is not None
+        and not current.reason
+        and current.cause is not TerminationCause.REQUESTED
+    ):
+        current = replace(
+            current,
+            reason=pod_state.termination_request.reason,
+            message=pod_state.termination_request.message,
+        )
+    return replace(current, deadline=min(current.deadline, current.since + _grace(pod_state)))
 
 
-def _find_cause(at: Situation, latest: dict[str, ContainerInfo]) -> tuple[Cause, str, str] | None:
-    pod = at.pod
-    if at.order is not None:
-        return Cause.ORDERED, at.order.reason, at.order.message
-    if at.vanished:
-        return Cause.VANISHED, "", ""
+def _find_cause(
+    pod_state: PodState, latest: dict[str, ContainerInfo]
+) -> tuple[TerminationCause, str, str] | None:
+    pod = pod_state.pod
+    if pod_state.termination_request is not None:
+        return (
+            TerminationCause.REQUESTED,
+            pod_state.termination_request.reason,
+            pod_state.termination_request.message,
+        )
+    if pod_state.removed:
+        return TerminationCause.REMOVED, "", ""
     if pod.metadata.deletion_timestamp is not None:
-        return Cause.DELETED, "", ""
+        return TerminationCause.DELETED, "", ""
     if pod.status.phase in TERMINAL:
-        return Cause.TERMINAL, pod.status.reason, pod.status.message
-    until = deadline_of(at)
-    if until is not None and at.now >= until:
-        return Cause.DEADLINE, DEADLINE_REASON, DEADLINE_MESSAGE
-    if any(_failed_for_good(pod, container, latest) for container in pod.spec.init_containers):
-        return Cause.FAILED, "", ""
-    if pod.spec.containers and all(_ended_for_good(at, c, latest) for c in pod.spec.containers):
-        return Cause.FINISHED, "", ""
+        return TerminationCause.TERMINAL, pod.status.reason, pod.status.message
+    until = deadline_of(pod_state)
+    if until is not None and pod_state.now >= until:
+        return TerminationCause.DEADLINE, DEADLINE_REASON, DEADLINE_MESSAGE
+    if any(_has_failed(pod, container, latest) for container in pod.spec.init_containers):
+        return TerminationCause.FAILED, "", ""
+    if pod.spec.containers and all(_is_finished(pod_state, c, latest) for c in pod.spec.containers):
+        return TerminationCause.FINISHED, "", ""
     return None
 
 
-def deadline_of(at: Situation) -> float | None:
+def deadline_of(pod_state: PodState) -> float | None:
     """Return the time at which a pod exceeds its active deadline."""
-    seconds = at.pod.spec.active_deadline_seconds
-    started = at.started_at if at.started_at is not None else parse_time(at.pod.status.start_time)
+    seconds = pod_state.pod.spec.active_deadline_seconds
+    started = (
+        pod_state.started_at
+        if pod_state.started_at is not None
+        else parse_time(pod_state.pod.status.start_time)
+    )
     return None if seconds is None or started is None else started + seconds
 
 
-def _failed_for_good(pod: Pod, container: Container, latest: dict[str, ContainerInfo]) -> bool:
+def _has_failed(pod: Pod, container: Container, latest: dict[str, ContainerInfo]) -> bool:
     state = latest.get(container.name)
     if (
         state is None
@@ -76,11 +94,11 @@ def _failed_for_good(pod: Pod, container: Container, latest: dict[str, Container
     return not should_restart_init(pod, container, state.exit_code)
 
 
-def _ended_for_good(at: Situation, container: Container, latest: dict[str, ContainerInfo]) -> bool:
+def _is_finished(pod_state: PodState, container: Container, latest: dict[str, ContainerInfo]) -> bool:
     state = latest.get(container.name)
-    if state is None or state.phase is not ContainerPhase.EXITED or container.name in at.forced:
+    if state is None or state.phase is not ContainerPhase.EXITED or container.name in pod_state.forced:
         return False
-    return not should_restart(at.pod, container, state.exit_code)
+    return not should_restart(pod_state.pod, container, state.exit_code)
 
 
 def pod_grace(pod: Pod, default: float) -> float:
@@ -91,35 +109,37 @@ def pod_grace(pod: Pod, default: float) -> float:
     return default if given is None else max(1.0, float(given))
 
 
-def _grace(at: Situation) -> float:
-    grace = pod_grace(at.pod, at.timing.grace_default)
-    if at.order is not None and at.order.grace is not None:
-        grace = min(grace, at.order.grace)
-    if at.vanished:
-        grace = min(grace, at.timing.grace_vanished)
+def _grace(pod_state: PodState) -> float:
+    grace = pod_grace(pod_state.pod, pod_state.timing.grace_default)
+    if pod_state.termination_request is not None and pod_state.termination_request.grace is not None:
+        grace = min(grace, pod_state.termination_request.grace)
+    if pod_state.removed:
+        grace = min(grace, pod_state.timing.grace_removed)
     return grace
 
 
 # -- order of stops
 
 
-def stops_of(at: Situation, ending: Ending) -> tuple[tuple[Stop, ...], float | None]:
+def plan_stops(
+    pod_state: PodState, termination: Termination
+) -> tuple[tuple[StopContainer, ...], float | None]:
     """Return the containers to stop now, and when to check again for those whose turn has not come."""
-    running = [state for state in at.states if state.phase is ContainerPhase.RUNNING]
-    sidecars = [c.name for c in at.pod.spec.init_containers if is_sidecar(c)]
-    stops: list[Stop] = []
-    held = False
+    running = [state for state in pod_state.states if state.phase is ContainerPhase.RUNNING]
+    sidecars = [c.name for c in pod_state.pod.spec.init_containers if is_sidecar(c)]
+    stops: list[StopContainer] = []
+    has_waiting = False
     for state in running:
-        if at.now < ending.deadline and _waits(state.name, running, sidecars):
-            held = True
+        if pod_state.now < termination.deadline and _must_wait(state.name, running, sidecars):
+            has_waiting = True
             continue
-        stop = stop_once(at, state, ending.deadline, f"Stopping container {state.name}")
+        stop = stop_once(pod_state, state, termination.deadline, f"Stopping container {state.name}")
         if stop is not None:
             stops.append(stop)
-    return tuple(stops), ending.deadline if held else None
+    return tuple(stops), termination.deadline if has_waiting else None
 
 
-def _waits(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str]) -> bool:
+def _must_wait(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str]) -> bool:
     """Return whether a sidecar has to wait for a container that is no sidecar, or for a later sidecar."""
     if name not in sidecars:
         return False
@@ -130,11 +150,13 @@ def _waits(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str])
     )
 
 
-def stop_once(at: Situation, state: ContainerInfo, deadline: float, message: str) -> Stop | None:
+def stop_once(
+    pod_state: PodState, state: ContainerInfo, deadline: float, message: str
+) -> StopContainer | None:
     """Return a stop of a container by a deadline, unless one that is as strict is in progress."""
-    grace = max(deadline - at.now, at.timing.grace_least)
-    known = at.stopping.get(state.id)
+    grace = max(deadline - pod_state.now, pod_state.timing.grace_min)
+    current = pod_state.stopping.get(state.id)
     # The minimum grace period is granted once: requesting no more than that again changes nothing.
-    if known is not None and known <= at.now + grace:
+    if current is not None and current <= pod_state.now + grace:
         return None
-    return Stop(state.id, state.name, grace, message)
+    return StopContainer(state.id, state.name, grace, message)

@@ -19,30 +19,31 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import parse_time
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, RuntimeFault, SandboxInfo
 from plimsoll.node.pods import steps
-from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
-from plimsoll.node.pods.components import Parts
-from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
-from plimsoll.node.pods.history import lost_states, restarts_of
-from plimsoll.node.pods.hooks import POST_START_SECONDS, post_start_of, pre_stop_of, run_hook
+from plimsoll.node.pods.backoff import RestartBackoff, StepFailure, next_backoff, record_failure
+from plimsoll.node.pods.container_stopper import ContainerStopper
+from plimsoll.node.pods.dependencies import WorkerDependencies
+from plimsoll.node.pods.lifecycle_hooks import POST_START_SECONDS, post_start_of, run_hook
+from plimsoll.node.pods.lost_containers import lost_states, restarts_of
 from plimsoll.node.pods.phases import TERMINAL
+from plimsoll.node.pods.pod_actions import CRASH_LOOP, compute_pod_actions, format_pod
+from plimsoll.node.pods.pod_resize import PodResize
 from plimsoll.node.pods.pod_state import (
     Action,
-    Begin,
-    Cause,
-    Decision,
-    Ending,
-    Launch,
-    Remove,
+    CreateContainer,
+    PodActions,
+    PodState,
+    RemoveContainer,
     RunSandbox,
-    Situation,
-    Stop,
+    StartContainer,
+    StopContainer,
+    Termination,
+    TerminationCause,
     TerminationRequest,
-    Waiting,
+    WaitingReason,
 )
-from plimsoll.node.pods.probes import Probing
-from plimsoll.node.pods.resizing import PodResize
-from plimsoll.node.pods.status import build_status, device_health, reject_status, tell
-from plimsoll.node.pods.status_input import Seen, Tree, text
+from plimsoll.node.pods.probes import ProbeManager
+from plimsoll.node.pods.status import build_status, device_health, reject_status, reported_status
+from plimsoll.node.pods.status_input import StatusInput, Tree, text
 from plimsoll.node.pods.termination import pod_grace
 from plimsoll.node.pods.writer import LOG, WARNING
 
@@ -55,10 +56,12 @@ _REJECTED = "Pod was rejected: "
 class PodWorker:
     """Lifecycle of one pod on this node."""
 
-    def __init__(self, pod: Pod, parts: Parts, *, rejected: TerminationRequest | None = None) -> None:
+    def __init__(
+        self, pod: Pod, deps: WorkerDependencies, *, rejected: TerminationRequest | None = None
+    ) -> None:
         self.pod = pod
         self.uid = pod.metadata.uid
-        self.parts = parts
+        self.deps = deps
         #: Nothing of the pod is left, neither on the node nor in the API.
         self.finished = False
         self.done = asyncio.Event()
@@ -67,21 +70,20 @@ class PodWorker:
         #: Status reported last; empty before the first.
         self.status: Tree = {}
         self._rejected = rejected
-        self._order: TerminationRequest | None = rejected
-        self._vanished = False
-        self._ending: Ending | None = None
-        self._closed = False
+        self._termination_request: TerminationRequest | None = rejected
+        self._removed = False
+        self._termination: Termination | None = None
+        self._is_released = False
         self._lost: tuple[ContainerInfo, ...] = ()
-        self._waits: dict[str, Wait] = {}
-        self._failures: dict[str, Failure] = {}
-        self._trouble: Failure | None = None  #: failure of a termination step
-        self._resize = PodResize(pod, parts)
-        self._waiting: dict[str, Waiting] = {}
-        self._stopping: dict[str, float] = {}
-        self._stops: set[asyncio.Task[None]] = set()
+        self._backoffs: dict[str, RestartBackoff] = {}
+        self._failures: dict[str, StepFailure] = {}
+        self._termination_failure: StepFailure | None = None  #: failure of a termination step
+        self._resize = PodResize(pod, deps)
+        self._waiting: dict[str, WaitingReason] = {}
         self._work: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._probing = Probing(pod, parts, self._wake.set)
+        self._stopper = ContainerStopper(lambda: self.pod, deps, self._wake.set)
+        self._probe_manager = ProbeManager(pod, deps, self._wake.set)
         self._wake_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -89,34 +91,34 @@ class PodWorker:
 
     def start(self) -> PodWorker:
         """Start the worker; the runtime has already adopted running containers."""
-        now = self.parts.clock()
-        self._lost = lost_states(self.pod, self.parts.runtime.containers(self.uid), now)
+        now = self.deps.clock()
+        self._lost = lost_states(self.pod, self.deps.runtime.containers(self.uid), now)
         self._task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
         return self
 
     async def stop(self) -> None:
         """Stop the worker; containers keep running, and the next worker takes over."""
-        tasks = [task for task in (self._task, self._work, *self._stops) if task is not None]
+        tasks = [task for task in (self._task, self._work, *self._stopper.tasks) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._probing.stop()
+        await self._probe_manager.stop()
         self._task = self._work = None
-        self._stops.clear()
+        self._stopper.tasks.clear()
 
     def update(self, pod: Pod) -> None:
         """Handle a change of the pod in the API."""
         self.pod = pod
-        self.parts.writer.observe(pod)
+        self.deps.writer.observe(pod)
         self._resize.invalidate()
         self._wake.set()
 
-    def vanish(self) -> None:
+    def mark_removed(self) -> None:
         """Handle the removal of the pod from the API."""
-        self._vanished = True
+        self._removed = True
         self._wake.set()
 
-    def poke(self) -> None:
+    def notify(self) -> None:
         """Sync the pod: a container, the health of a device or the room for a resize may have changed."""
         self._resize.invalidate()
         self._wake.set()
@@ -131,29 +133,29 @@ class PodWorker:
 
     def terminate(self, request: TerminationRequest) -> None:
         """Request the termination of the pod as Failed (an eviction). The first request counts."""
-        if self._order is None:
-            self._order = request
+        if self._termination_request is None:
+            self._termination_request = request
             self._wake.set()
 
     @property
-    def waits_for_room(self) -> bool:
+    def has_deferred_resize(self) -> bool:
         """Whether its resize is deferred until other pods release resources."""
-        return self._resize.waits_for_room
+        return self._resize.has_deferred_resize
 
     @property
-    def ending(self) -> Ending | None:
-        return self._ending
+    def termination(self) -> Termination | None:
+        return self._termination
 
     @property
-    def closed(self) -> bool:
+    def is_released(self) -> bool:
         """Whether its containers are gone and its claims are released, so that its resources are free."""
-        return self._closed
+        return self._is_released
 
     @property
     def active(self) -> bool:
         """Whether the pod has not terminated yet."""
         phase = text(self.status, "phase") or self.pod.status.phase
-        return not self._closed and phase not in TERMINAL
+        return not self._is_released and phase not in TERMINAL
 
     # -- sync loop
 
@@ -161,13 +163,13 @@ class PodWorker:
         while not self.finished:
             self._wake.clear()
             try:
-                self._turn()
+                self._sync()
             except Exception:
-                LOG.exception("pod %s: sync failed", name_pod(self.pod))
-                self._wake_at = self.parts.clock() + self.parts.timing.retry_most
+                LOG.exception("pod %s: sync failed", format_pod(self.pod))
+                self._wake_at = self.deps.clock() + self.deps.timing.retry_max
             if not self.finished:
                 await self._sleep()
-        await self._probing.stop()
+        await self._probe_manager.stop()
         self.done.set()
 
     async def _sleep(self) -> None:
@@ -175,271 +177,240 @@ class PodWorker:
             await self._wake.wait()
             return
         try:
-            async with asyncio.timeout(max(0.0, self._wake_at - self.parts.clock())):
+            async with asyncio.timeout(max(0.0, self._wake_at - self.deps.clock())):
                 await self._wake.wait()
         except TimeoutError:
             return
 
-    def _turn(self) -> None:
-        at = self._look()
-        decision = decide(at)
-        self._ending = decision.ending
-        self._announce(decision)
-        self._waiting = dict(decision.waiting)
-        self._wake_at = decision.wake_at
-        for stop in decision.stops:
-            self._start_stop(stop)
+    def _sync(self) -> None:
+        pod_state = self._observe()
+        actions = compute_pod_actions(pod_state)
+        self._termination = actions.termination
+        self._report_backoff(actions)
+        self._waiting = dict(actions.waiting)
+        self._wake_at = actions.wake_at
+        for stop in actions.stops:
+            self._stopper.stop(stop)
         if self._work is None:
-            work = self._next_work(at, decision)
+            work = self._next_work(pod_state, actions)
             if work is not None:
-                self._work = asyncio.create_task(self._do(work), name=f"work on {self.pod.metadata.name}")
-        self._tell(at)
+                self._work = asyncio.create_task(
+                    self._run_work(work), name=f"work on {self.pod.metadata.name}"
+                )
+        self._report_status(pod_state)
 
-    def _look(self) -> Situation:
+    def _observe(self) -> PodState:
         started = text(self.status, "startTime") or self.pod.status.start_time
-        states = self.parts.runtime.containers(self.uid)
-        self._probing.follow(self.pod, states, ending=self._ending is not None)
-        return Situation(
+        states = self.deps.runtime.containers(self.uid)
+        self._probe_manager.sync(self.pod, states, terminating=self._termination is not None)
+        return PodState(
             pod=self.pod,
-            now=self.parts.clock(),
-            timing=self.parts.timing,
+            now=self.deps.clock(),
+            timing=self.deps.timing,
             sandbox=self._sandbox(),
             states=(*self._lost, *states),
             restarts=restarts_of(self.pod),
-            waits=self._waits,
+            backoffs=self._backoffs,
             failures=self._failures,
-            probes=self._probing.probed,
-            order=self._order,
-            vanished=self._vanished,
+            probes=self._probe_manager.probed,
+            termination_request=self._termination_request,
+            removed=self._removed,
             started_at=parse_time(started),
-            ending=self._ending,
+            termination=self._termination,
             forced=self._resize.restarting,
-            stopping=self._stopping,
+            stopping=self._stopper.deadlines,
         )
 
     def _sandbox(self) -> SandboxInfo | None:
-        return next((each for each in self.parts.runtime.sandboxes() if each.uid == self.uid), None)
+        return next((each for each in self.deps.runtime.sandboxes() if each.uid == self.uid), None)
 
-    def _announce(self, decision: Decision) -> None:
-        for name, waiting in decision.waiting.items():
+    def _report_backoff(self, actions: PodActions) -> None:
+        for name, waiting in actions.waiting.items():
             if waiting.reason == CRASH_LOOP and self._waiting.get(name) != waiting:
-                message = f"Back-off restarting failed container {name} in pod {name_pod(self.pod)}"
-                self._say_failed("BackOff", message, name)
+                message = f"Back-off restarting failed container {name} in pod {format_pod(self.pod)}"
+                self._emit_warning("BackOff", message, name)
 
-    def _next_work(self, at: Situation, decision: Decision) -> Work | None:
-        if decision.ending is None:
-            if decision.others:
-                return partial(self._perform, decision.others)
-            return self._next_resize(at)
-        if any(state.phase is ContainerPhase.RUNNING for state in at.states) or self._stops:
+    def _next_work(self, pod_state: PodState, actions: PodActions) -> Work | None:
+        if actions.termination is None:
+            if actions.others:
+                return partial(self._run_actions, actions.others)
+            return self._next_resize(pod_state)
+        if any(state.phase is ContainerPhase.RUNNING for state in pod_state.states) or self._stopper.tasks:
             return None
-        if self._trouble is not None:
-            again = self._trouble.again_at(self.parts.timing)
-            if again > at.now:
+        if self._termination_failure is not None:
+            again = self._termination_failure.retry_at(self.deps.timing)
+            if again > pod_state.now:
                 self._wake_at = again
                 return None
-        if not self._closed:
-            return self._close
-        if self._vanished or self.pod.metadata.deletion_timestamp is not None:
-            return self._bury
+        if not self._is_released:
+            return self._release_resources
+        if self._removed or self.pod.metadata.deletion_timestamp is not None:
+            return self._finalize_deletion
         return None
 
-    def _next_resize(self, at: Situation) -> Work | None:
-        self._resize.settle(self.pod, at.states)
-        if at.sandbox is not None and self._resize.wants(self.pod, at.states, at.now):
-            return partial(self._apply_resize, at)
-        if self._resize.again_at is not None:
-            again = self._resize.again_at
+    def _next_resize(self, pod_state: PodState) -> Work | None:
+        self._resize.drop_stopped(self.pod, pod_state.states)
+        if pod_state.sandbox is not None and self._resize.needs_work(
+            self.pod, pod_state.states, pod_state.now
+        ):
+            return partial(self._apply_resize, pod_state)
+        if self._resize.retry_at is not None:
+            again = self._resize.retry_at
             self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
         return None
 
-    async def _apply_resize(self, at: Situation) -> None:
-        for state in await self._resize.work(self.pod, at.states):
-            grace = pod_grace(self.pod, self.parts.timing.grace_default)
+    async def _apply_resize(self, pod_state: PodState) -> None:
+        for state in await self._resize.sync(self.pod, pod_state.states):
+            grace = pod_grace(self.pod, self.deps.timing.grace_default)
             message = f"Container {state.name} resize requires restart"
-            self._start_stop(Stop(state.id, state.name, grace, message))
+            self._stopper.stop(StopContainer(state.id, state.name, grace, message))
 
-    async def _do(self, work: Work) -> None:
+    async def _run_work(self, work: Work) -> None:
         try:
             await work()
         except Exception as error:
-            LOG.exception("pod %s: a step failed", name_pod(self.pod))
-            self._trouble = fail(self._trouble, "Error", str(error), self.parts.clock())
-            self._failures[""] = fail(self._failures.get(""), "Error", str(error), self.parts.clock())
+            LOG.exception("pod %s: a step failed", format_pod(self.pod))
+            self._termination_failure = record_failure(
+                self._termination_failure, "Error", str(error), self.deps.clock()
+            )
+            self._failures[""] = record_failure(
+                self._failures.get(""), "Error", str(error), self.deps.clock()
+            )
         finally:
             self._work = None
             self._wake.set()
 
     # -- starting
 
-    def _ends(self) -> bool:
+    def _is_terminating(self) -> bool:
         """Return whether nothing may be started any more."""
         deleted = self.pod.metadata.deletion_timestamp is not None
-        return deleted or self._vanished or self._order is not None or self._ending is not None
+        return (
+            deleted or self._removed or self._termination_request is not None or self._termination is not None
+        )
 
-    async def _perform(self, actions: tuple[Action, ...]) -> None:
+    async def _run_actions(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
-            if isinstance(action, Remove):
-                await self.parts.runtime.remove_container(action.id)
-            elif self._ends():
+            if isinstance(action, RemoveContainer):
+                await self.deps.runtime.remove_container(action.id)
+            elif self._is_terminating():
                 return
             elif isinstance(action, RunSandbox):
                 await self._make_sandbox(action)
-            elif isinstance(action, Begin):
-                await self._begin(action)
-            elif isinstance(action, Launch):
-                await self._launch(action)
+            elif isinstance(action, CreateContainer):
+                await self._create_container(action)
+            elif isinstance(action, StartContainer):
+                await self._start_container(action.container, action.id)
 
     async def _make_sandbox(self, action: RunSandbox) -> None:
-        pod = self._given()
-        fault = steps.check_volumes(pod, self.parts)
+        pod = self._allocated_pod()
+        fault = steps.check_volumes(pod, self.deps)
         if fault is None:
-            fault = await steps.prepare_claims(pod, self.parts)
+            fault = await steps.prepare_claims(pod, self.deps)
         if fault is None:
-            if self._ends():
+            if self._is_terminating():
                 return
-            fault = await steps.make_sandbox(pod, self.parts, stale=action.stale)
+            fault = await steps.make_sandbox(pod, self.deps, stale=action.stale)
         if fault is None:
             self._failures.pop("", None)
             return
-        self._note_failure("", fault)
-        self.parts.events.say(self.pod, fault.reason, fault.message, type=WARNING)
+        self._record_failure("", fault)
+        self.deps.events.emit(self.pod, fault.reason, fault.message, type=WARNING)
 
-    async def _begin(self, action: Begin) -> None:
+    async def _create_container(self, action: CreateContainer) -> None:
         name = action.container.name
-        spec = await steps.specify(self._given(), action, self.parts)
+        spec = await steps.build_container_spec(self._allocated_pod(), action, self.deps)
         if isinstance(spec, RuntimeFault):
             self._fail(name, spec)
             return
-        if self._ends():
+        if self._is_terminating():
             return
         if action.replaces:
-            await self.parts.runtime.remove_container(action.replaces)
-        fault = await self.parts.runtime.create(spec)
+            await self.deps.runtime.remove_container(action.replaces)
+        fault = await self.deps.runtime.create(spec)
         if fault is not None:
             self._fail(name, fault)
             return
         if action.ended_at is not None:
-            known = self._waits.get(name)
-            self._waits[name] = next_wait(known, action.ended_at, self.parts.clock(), self.parts.timing)
+            known = self._backoffs.get(name)
+            self._backoffs[name] = next_backoff(known, action.ended_at, self.deps.clock(), self.deps.timing)
         self._resize.restarting.discard(name)
-        self.parts.events.say(self.pod, "Created", "Container created", container=name)
-        await self._start(action.container, spec.id)
+        self.deps.events.emit(self.pod, "Created", "Container created", container=name)
+        await self._start_container(action.container, spec.id)
 
-    async def _launch(self, action: Launch) -> None:
-        await self._start(action.container, action.id)
-
-    async def _start(self, container: Container, id: str) -> None:
+    async def _start_container(self, container: Container, id: str) -> None:
         name = container.name
-        fault = await self.parts.runtime.start_container(id)
+        fault = await self.deps.runtime.start_container(id)
         if fault is not None:
             self._fail(name, fault)
             return
-        self.parts.events.say(self.pod, "Started", "Container started", container=name)
+        self.deps.events.emit(self.pod, "Started", "Container started", container=name)
         handler = post_start_of(container)
         if handler is not None:
-            work = run_hook(handler, container, id, self.pod, self.parts, POST_START_SECONDS)
-            outcome = await self._until(self._ends, work)
-            if outcome is not None and not outcome.ok:
-                self._say_failed("FailedPostStartHook", "PostStartHook failed", name)
-                await self.parts.runtime.stop_container(
-                    id, pod_grace(self.pod, self.parts.timing.grace_default)
+            work = run_hook(handler, container, id, self.pod, self.deps, POST_START_SECONDS)
+            result = await self._run_until(self._is_terminating, work)
+            if result is not None and not result.ok:
+                self._emit_warning("FailedPostStartHook", "PostStartHook failed", name)
+                await self.deps.runtime.stop_container(
+                    id, pod_grace(self.pod, self.deps.timing.grace_default)
                 )
-                self._fail(name, RuntimeFault("PostStartHookError", outcome.text))
+                self._fail(name, RuntimeFault("PostStartHookError", result.text))
                 return
         self._failures.pop(name, None)
 
-    def _say_failed(self, reason: str, message: str, container: str) -> None:
-        self.parts.events.say(self.pod, reason, message, type=WARNING, container=container)
+    def _emit_warning(self, reason: str, message: str, container: str) -> None:
+        self.deps.events.emit(self.pod, reason, message, type=WARNING, container=container)
 
     def _fail(self, name: str, fault: RuntimeFault) -> None:
-        self._note_failure(name, fault)
-        self._say_failed("Failed", f"Error: {fault.message}", name)
+        self._record_failure(name, fault)
+        self._emit_warning("Failed", f"Error: {fault.message}", name)
 
-    def _note_failure(self, name: str, fault: RuntimeFault) -> None:
-        known, now = self._failures.get(name), self.parts.clock()
-        self._failures[name] = fail(known, fault.reason, fault.message, now, fault.waits_for)
+    def _record_failure(self, name: str, fault: RuntimeFault) -> None:
+        known, now = self._failures.get(name), self.deps.clock()
+        self._failures[name] = record_failure(known, fault.reason, fault.message, now, fault.waits_for)
 
-    def _given(self) -> Pod:
+    def _allocated_pod(self) -> Pod:
         """Return the pod with its allocated resources, which a pending resize does not change."""
-        return self.pod if self.parts.resizes is None else self.parts.resizes.allocated(self.pod)
-
-    # -- stopping
-
-    def _start_stop(self, stop: Stop) -> None:
-        first = stop.id not in self._stopping
-        deadline = self.parts.clock() + stop.grace
-        self._stopping[stop.id] = deadline
-        if first:
-            self.parts.events.say(self.pod, "Killing", stop.message, container=stop.name)
-        work = self._stop_container(stop, deadline, first=first)
-        task = asyncio.create_task(work, name=f"stop of {stop.name}")
-        self._stops.add(task)
-        task.add_done_callback(self._stops.discard)
-
-    async def _stop_container(self, stop: Stop, deadline: float, *, first: bool) -> None:
-        try:
-            # DIFF: a kubelet runs the preStop hooks of sidecars at once, while the containers they serve
-            # still run: test_the_hook_of_a_sidecar_waits_for_its_turn.
-            hook = pre_stop_of(self.pod, stop.name) if first else None
-            if hook is not None:
-                container, handler = hook
-                outcome = await run_hook(handler, container, stop.id, self.pod, self.parts, stop.grace)
-                if not outcome.ok:
-                    self._say_failed("FailedPreStopHook", "PreStopHook failed", stop.name)
-            grace = max(deadline - self.parts.clock(), min(stop.grace, self.parts.timing.grace_least))
-            await self.parts.runtime.stop_container(stop.id, grace)
-            if any(
-                s.id == stop.id and s.phase is ContainerPhase.RUNNING
-                for s in self.parts.runtime.containers(self.uid)
-            ):
-                LOG.warning("pod %s: container %s does not terminate", name_pod(self.pod), stop.name)
-                await asyncio.sleep(self.parts.timing.retry_first)
-        except Exception:
-            LOG.exception("pod %s: container %s cannot be stopped", name_pod(self.pod), stop.name)
-            await asyncio.sleep(self.parts.timing.retry_first)
-        finally:
-            if self._stopping.get(stop.id) == deadline:
-                del self._stopping[stop.id]
-            # The task itself still counts among the stops until its callback has run.
-            asyncio.get_running_loop().call_soon(self._wake.set)
+        return self.pod if self.deps.resizer is None else self.deps.resizer.allocated(self.pod)
 
     # -- termination
 
-    async def _close(self) -> None:
+    async def _release_resources(self) -> None:
         """Stop the sandbox and release the claims, once all containers are gone."""
-        states = self.parts.runtime.containers(self.uid)
+        states = self.deps.runtime.containers(self.uid)
         for state in states:
             if state.phase is ContainerPhase.CREATED:
-                await self.parts.runtime.remove_container(state.id)
-        await self.parts.runtime.stop_sandbox(self.uid)
-        fault = await steps.release_claims(self.uid, self.parts)
+                await self.deps.runtime.remove_container(state.id)
+        await self.deps.runtime.stop_sandbox(self.uid)
+        fault = await steps.release_claims(self.uid, self.deps)
         if fault is not None:
-            LOG.warning("pod %s: %s", name_pod(self.pod), fault.message)
-            self._trouble = fail(self._trouble, fault.reason, fault.message, self.parts.clock())
-            self.parts.events.say(self.pod, fault.reason, fault.message, type=WARNING)
+            LOG.warning("pod %s: %s", format_pod(self.pod), fault.message)
+            self._termination_failure = record_failure(
+                self._termination_failure, fault.reason, fault.message, self.deps.clock()
+            )
+            self.deps.events.emit(self.pod, fault.reason, fault.message, type=WARNING)
             return
-        self._trouble = None
-        self._closed = True
+        self._termination_failure = None
+        self._is_released = True
         self.released.set()
 
-    async def _bury(self) -> None:
+    async def _finalize_deletion(self) -> None:
         """Remove what is left of the pod, and delete it from the API."""
-        if not self._vanished:
-            await self._until(self._is_gone, self.parts.writer.settle(self.uid))
-        await self.parts.runtime.remove_sandbox(self.uid)
-        if not self._vanished:
-            gone = await self._until(self._is_gone, self.parts.writer.delete(self.pod))
-            self._vanished = self._vanished or bool(gone)
-            if not self._vanished:
-                await self._heed(self._is_gone)
-        self.parts.writer.forget(self.uid)
+        if not self._removed:
+            await self._run_until(self._is_removed, self.deps.writer.wait_until_written(self.uid))
+        await self.deps.runtime.remove_sandbox(self.uid)
+        if not self._removed:
+            gone = await self._run_until(self._is_removed, self.deps.writer.delete(self.pod))
+            self._removed = self._removed or bool(gone)
+            if not self._removed:
+                await self._wait_until(self._is_removed)
+        self.deps.writer.forget(self.uid)
         self.finished = True
 
-    async def _until(self, condition: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T | None:
+    async def _run_until(self, condition: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of the work, or None if the condition becomes true first."""
         task = asyncio.create_task(work)
-        watch = asyncio.create_task(self._heed(condition))
+        watch = asyncio.create_task(self._wait_until(condition))
         try:
             await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
@@ -448,69 +419,69 @@ class PodWorker:
                 each.cancel()
             await asyncio.gather(task, watch, return_exceptions=True)
 
-    async def _heed(self, condition: Callable[[], bool]) -> None:
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
         # The sync loop runs concurrently and clears the event; waiters are woken all the same.
         while not condition():
             await self._wake.wait()
             await asyncio.sleep(0)
 
-    def _is_gone(self) -> bool:
-        return self._vanished
+    def _is_removed(self) -> bool:
+        return self._removed
 
     # -- status
 
-    def _tell(self, at: Situation) -> None:
-        if self._vanished or self._is_settled():
+    def _report_status(self, pod_state: PodState) -> None:
+        if self._removed or self._was_already_terminated():
             return
         if self._rejected is not None:
-            order = self._rejected
-            self.status = reject_status(self.pod, order.reason, _REJECTED + order.message, at.now)
+            request = self._rejected
+            self.status = reject_status(self.pod, request.reason, _REJECTED + request.message, pod_state.now)
         else:
-            self.status = build_status(self._see(at))
-        self.parts.writer.put(self.pod, self.status)
+            self.status = build_status(self._status_input(pod_state))
+        self.deps.writer.put(self.pod, self.status)
 
-    def _is_settled(self) -> bool:
+    def _was_already_terminated(self) -> bool:
         """Return whether the pod had terminated before this worker started, and nothing of it is
         known here.
         """
-        ended = self._ending is not None and self._ending.cause is Cause.TERMINAL
-        return ended and not self.status and not self.parts.runtime.containers(self.uid)
+        ended = self._termination is not None and self._termination.cause is TerminationCause.TERMINAL
+        return ended and not self.status and not self.deps.runtime.containers(self.uid)
 
-    def _see(self, at: Situation) -> Seen:
-        return Seen(
+    def _status_input(self, pod_state: PodState) -> StatusInput:
+        return StatusInput(
             pod=self.pod,
-            now=at.now,
-            before=self.status or tell(self.pod),
-            states=self.parts.runtime.containers(self.uid),
-            sandbox=at.sandbox,
-            probes=self._probing.probed,
+            now=pod_state.now,
+            before=self.status or reported_status(self.pod),
+            states=self.deps.runtime.containers(self.uid),
+            sandbox=pod_state.sandbox,
+            probes=self._probe_manager.probed,
             waiting=self._waiting,
-            ending=self._ending,
-            terminal=self._closed,
-            disruption=self._order.disruption if self._order is not None else "",
-            runtime=self.parts.runtime.name,
-            host_ips=self.parts.facts().host_ips,
-            allocated={c.name: c.resources for c in _containers(self._given())},
-            whole=self._given().spec.resources,
+            termination=self._termination,
+            terminal=self._is_released,
+            disruption=self._termination_request.disruption if self._termination_request is not None else "",
+            runtime=self.deps.runtime.name,
+            host_ips=self.deps.facts().host_ips,
+            allocated={c.name: c.resources for c in _containers(self._allocated_pod())},
+            pod_level=self._allocated_pod().spec.resources,
             actual=self._resize.actual,
             health=self._health(),
             resize=self._resize.conditions,
         )
 
     def _health(self) -> dict[str, list[Tree]]:
-        prepared = self.parts.claim_cache.claims_of_pod(self.uid)
+        prepared = self.deps.claim_cache.claims_of_pod(self.uid)
         if not prepared:
             return {}
         found = {
-            c.name: device_health(self.pod, c, prepared, self.parts.health) for c in self.pod.spec.containers
+            c.name: device_health(self.pod, c, prepared, self.deps.health) for c in self.pod.spec.containers
         }
         return {name: health for name, health in found.items() if health}
 
 
-def reject(pod: Pod, reason: str, message: str, parts: Parts) -> PodWorker:
+def reject(pod: Pod, reason: str, message: str, deps: WorkerDependencies) -> PodWorker:
     """Fail a pod that the node rejected; the worker stays until the pod is gone from the API."""
-    parts.events.say(pod, reason, message, type=WARNING)
-    return PodWorker(pod, parts, rejected=TerminationRequest(reason, message)).start()
+    deps.events.emit(pod, reason, message, type=WARNING)
+    return PodWorker(pod, deps, rejected=TerminationRequest(reason, message)).start()
 
 
 def _containers(pod: Pod) -> tuple[Any, ...]:

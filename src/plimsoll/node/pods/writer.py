@@ -22,7 +22,7 @@ from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import NORMAL, Recorder, Report
 from plimsoll.common.clock import SystemClock
 from plimsoll.errors import ApiError, InputError
-from plimsoll.node.pods.status import merge_told, status_patch, tell
+from plimsoll.node.pods.status import merge_reported, reported_status, status_patch
 from plimsoll.node.pods.status_input import Tree, branch, text
 
 LOG = logging.getLogger("plimsoll.node")
@@ -30,13 +30,13 @@ WARNING = "Warning"
 
 
 @dataclass(slots=True)
-class _Page:
+class _StatusEntry:
     """Status of one pod as the API has it, and as it should be."""
 
     namespace: str
     name: str
-    told: Tree
-    wanted: Tree = field(default_factory=dict)
+    reported: Tree
+    desired: Tree = field(default_factory=dict)
     written: Tree = field(default_factory=dict)  #: last owned status that the API accepted
     revision: str = ""
     gone: bool = False
@@ -52,105 +52,109 @@ class StatusWriter:
         client: Client,
         *,
         retry_first: float = 0.5,
-        retry_most: float = 15.0,
-        parallel: int = 16,
+        retry_max: float = 15.0,
+        max_parallel: int = 16,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.written = 0
         self.failed = 0
         self._client = client
         self._retry_first = retry_first
-        self._retry_most = retry_most
-        self._room = asyncio.Semaphore(parallel)
-        self._pages: dict[str, _Page] = {}
+        self._retry_most = retry_max
+        self._semaphore = asyncio.Semaphore(max_parallel)
+        self._entries: dict[str, _StatusEntry] = {}
         self._now = now
 
     async def stop(self) -> None:
         """Cancel writes in progress; the next agent starts from what the API has."""
-        tasks = [page.task for page in self._pages.values() if page.task is not None]
+        tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._pages.clear()
+        self._entries.clear()
 
     # -- statuses
 
     def put(self, pod: Pod, status: Tree) -> None:
         """Set the desired status of a pod."""
-        page = self._page(pod)
-        if page.gone or (status == page.wanted and (page.task is not None or status == page.written)):
+        entry = self._page(pod)
+        if entry.gone or (status == entry.desired and (entry.task is not None or status == entry.written)):
             return
-        page.wanted = status
-        self._go(pod.metadata.uid, page)
+        entry.desired = status
+        self._schedule_write(pod.metadata.uid, entry)
 
     def observe(self, pod: Pod) -> None:
         """Handle a pod of the API; if owned fields were overwritten, they are written again."""
-        page = self._pages.get(pod.metadata.uid)
-        if page is None or page.task is not None or page.revision == pod.metadata.resource_version:
+        entry = self._entries.get(pod.metadata.uid)
+        if entry is None or entry.task is not None or entry.revision == pod.metadata.resource_version:
             return
-        page.told = tell(pod)
-        page.written = {}
-        if page.wanted:
-            self._go(pod.metadata.uid, page)
+        entry.reported = reported_status(pod)
+        entry.written = {}
+        if entry.desired:
+            self._schedule_write(pod.metadata.uid, entry)
 
-    async def settle(self, uid: str) -> None:
+    async def wait_until_written(self, uid: str) -> None:
         """Wait until the API has the desired status of a pod, or no longer has the pod."""
-        page = self._pages.get(uid)
-        if page is not None:
-            await page.settled.wait()
+        entry = self._entries.get(uid)
+        if entry is not None:
+            await entry.settled.wait()
 
     def forget(self, uid: str) -> None:
-        page = self._pages.pop(uid, None)
-        if page is not None and page.task is not None:
-            page.task.cancel()
+        entry = self._entries.pop(uid, None)
+        if entry is not None and entry.task is not None:
+            entry.task.cancel()
 
-    def _page(self, pod: Pod) -> _Page:
+    def _page(self, pod: Pod) -> _StatusEntry:
         meta = pod.metadata
-        page = self._pages.get(meta.uid)
-        if page is None:
-            page = _Page(meta.namespace, meta.name, tell(pod), revision=meta.resource_version)
-            self._pages[meta.uid] = page
-        return page
+        entry = self._entries.get(meta.uid)
+        if entry is None:
+            entry = _StatusEntry(
+                meta.namespace, meta.name, reported_status(pod), revision=meta.resource_version
+            )
+            self._entries[meta.uid] = entry
+        return entry
 
-    def _go(self, uid: str, page: _Page) -> None:
-        page.settled.clear()
-        if page.task is None:
-            page.task = asyncio.create_task(self._write(uid, page), name=f"status of {page.name}")
+    def _schedule_write(self, uid: str, entry: _StatusEntry) -> None:
+        entry.settled.clear()
+        if entry.task is None:
+            entry.task = asyncio.create_task(self._write(uid, entry), name=f"status of {entry.name}")
 
-    async def _write(self, uid: str, page: _Page) -> None:
+    async def _write(self, uid: str, entry: _StatusEntry) -> None:
         wait = self._retry_first
         try:
-            while not page.gone:
-                status = page.wanted
-                patch = status_patch(uid, page.told, status)
+            while not entry.gone:
+                status = entry.desired
+                patch = status_patch(uid, entry.reported, status)
                 if patch is None:
-                    page.written = status
+                    entry.written = status
                     return
                 try:
-                    async with self._room:
-                        answer = await self._client.patch(
-                            PODS, page.name, patch, page.namespace, subresource="status", type="strategic"
+                    async with self._semaphore:
+                        response = await self._client.patch(
+                            PODS, entry.name, patch, entry.namespace, subresource="status", type="strategic"
                         )
                 except ApiError as error:
                     self.failed += 1
-                    if await self._is_gone(error, uid, page.name, page.namespace):
-                        page.gone = True
+                    if await self._is_gone(error, uid, entry.name, entry.namespace):
+                        entry.gone = True
                         return
-                    LOG.info("status of pod %s/%s could not be written: %s", page.namespace, page.name, error)
+                    LOG.info(
+                        "status of pod %s/%s could not be written: %s", entry.namespace, entry.name, error
+                    )
                     await asyncio.sleep(wait)
                     wait = min(wait * 2, self._retry_most)
                     continue
                 self.written += 1
                 wait = self._retry_first
-                page.written = status
+                entry.written = status
                 # The server's version counts, but it need not contain every field that was sent.
-                page.told = merge_told(branch(answer, "status"), status)
-                page.revision = text(branch(answer, "metadata"), "resourceVersion")
-                if page.wanted is status:
+                entry.reported = merge_reported(branch(response, "status"), status)
+                entry.revision = text(branch(response, "metadata"), "resourceVersion")
+                if entry.desired is status:
                     return
         finally:
-            page.task = None
-            page.settled.set()
+            entry.task = None
+            entry.settled.set()
 
     # -- deletion
 
@@ -160,7 +164,7 @@ class StatusWriter:
         wait = self._retry_first
         while True:
             try:
-                answer = await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
+                response = await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
             except ApiError as error:
                 if await self._is_gone(error, meta.uid, meta.name, meta.namespace):
                     return True
@@ -168,7 +172,7 @@ class StatusWriter:
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, self._retry_most)
                 continue
-            return not branch(answer, "metadata").get("finalizers")
+            return not branch(response, "metadata").get("finalizers")
 
     async def _is_gone(self, error: ApiError, uid: str, name: str, namespace: str) -> bool:
         """Return whether an error means that the pod no longer exists; a conflict can also mean another
@@ -183,7 +187,7 @@ class StatusWriter:
         return text(branch(tree, "metadata"), "uid") != uid
 
 
-class Events:
+class PodEvents:
     """Events of pods, written one after the other; the oldest are dropped if there are too many."""
 
     def __init__(self, client: Client, *, component: str = "plimsoll-node", limit: int = 1_000) -> None:
@@ -194,7 +198,7 @@ class Events:
         self._limit = limit
         self._task: asyncio.Task[None] | None = None
 
-    def say(self, pod: Pod, reason: str, message: str, *, type: str = NORMAL, container: str = "") -> None:
+    def emit(self, pod: Pod, reason: str, message: str, *, type: str = NORMAL, container: str = "") -> None:
         """Queue an event about a pod or one of its containers; never blocks."""
         meta = pod.metadata
         path = ""
@@ -210,9 +214,9 @@ class Events:
             resource_version=meta.resource_version,
             field_path=path,
         )
-        self.tell(regarding, reason, message, type=type)
+        self.emit_for(regarding, reason, message, type=type)
 
-    def tell(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:
+    def emit_for(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:
         """Queue an event about any object; never blocks."""
         if len(self._queue) >= self._limit:
             self._queue.popleft()

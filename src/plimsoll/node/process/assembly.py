@@ -42,10 +42,10 @@ from plimsoll.node.plugins import Plugins
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.podresources.provider import PodResourcesProvider
-from plimsoll.node.pods.commands import HostCommands
-from plimsoll.node.pods.components import Parts
-from plimsoll.node.pods.environment import NodeFacts
-from plimsoll.node.pods.writer import Events, StatusWriter
+from plimsoll.node.pods.command_runner import HostCommandRunner
+from plimsoll.node.pods.dependencies import WorkerDependencies
+from plimsoll.node.pods.environment import DownwardNodeInfo
+from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
@@ -116,7 +116,7 @@ class _Bench:
         self.bare = settings.is_bare
         self.layout: Layout = settings.layout(name)
         self.agent: Agent | None = None
-        self.events = Events(client)
+        self.events = PodEvents(client)
         addresses = settings.addresses or machine.addresses
         if not any(address.type == "InternalIP" for address in addresses):
             addresses = (NodeAddress(type="InternalIP", address="127.0.0.1"), *addresses)
@@ -174,26 +174,26 @@ class _Bench:
             lambda: self.status_reporter.machine,
             settings.reservations,
         )
-        parts = Parts(
+        worker_deps = WorkerDependencies(
             runtime=runtime,
             claim_cache=claim_cache,
             plans=enforcement,
             objects=self.client,
-            writer=StatusWriter(self.client, retry_first=pace.status_first, retry_most=pace.status_most),
+            writer=StatusWriter(self.client, retry_first=pace.status_first, retry_max=pace.status_most),
             events=self.events,
             timing=pace.pods,
             facts=self._facts,
-            resizes=ResizeManager(self.admission_handler),
+            resizer=ResizeManager(self.admission_handler),
             usage=cgroups.usage,
-            unprobed=settings.runtime == "none",
+            skip_probes=settings.runtime == "none",
         )
         if isinstance(runtime, ProcessRuntime):
             own = runtime
-            parts.commands = HostCommands(own.exec_spec, lambda: own.exec_program)
-            parts.security = SecurityPolicy(settings.on_unsupported_security)
+            worker_deps.commands = HostCommandRunner(own.exec_spec, lambda: own.exec_program)
+            worker_deps.security = SecurityPolicy(settings.on_unsupported_security)
         if plugins is not None:
-            parts.health = plugins.health
-            parts.observe = plugins.metrics.operation
+            worker_deps.health = plugins.health
+            worker_deps.observe = plugins.metrics.operation
         self.agent = Agent(
             Components(
                 status_reporter=self.status_reporter,
@@ -202,7 +202,7 @@ class _Bench:
                 runtime=runtime,
                 cgroups=cgroups,
                 enforcement=enforcement,
-                parts=parts,
+                worker_deps=worker_deps,
                 pod_resources_provider=pod_resources_provider,
                 plugins=plugins,
                 slice_cleaner=self._slices() if plugins is not None else None,
@@ -320,11 +320,11 @@ class _Bench:
     def _node_event(self, type: str, reason: str, message: str) -> None:
         # The UID of a node is its name where events are concerned, as with a kubelet.
         regarding = ObjectReference(api_version="v1", kind="Node", name=self.name, uid=self.name)
-        self.events.tell(regarding, reason, message, type=type)
+        self.events.emit_for(regarding, reason, message, type=type)
 
-    def _facts(self) -> NodeFacts:
+    def _facts(self) -> DownwardNodeInfo:
         address = self.status_reporter.address
-        return NodeFacts(self.name, (address,) if address else (), self.status_reporter.facts.line)
+        return DownwardNodeInfo(self.name, (address,) if address else (), self.status_reporter.facts.line)
 
 
 def profile_of(form: Form) -> Profile:

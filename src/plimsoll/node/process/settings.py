@@ -26,9 +26,9 @@ from plimsoll.node.machine.file import parse_taint, read_amounts, read_labels, r
 from plimsoll.node.machine.machine import MOST_PODS, Machine, Reservations, parse_cpus
 from plimsoll.node.plugins import Times
 from plimsoll.node.podresources.rate_limit import Limit
-from plimsoll.node.pods.backoff import Timing as PodTiming
+from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.security.policy import OnUnsupported
-from plimsoll.node.status.reporter import Timing
+from plimsoll.node.status.reporter import HeartbeatTiming
 
 KIND = "NodeConfiguration"
 RUNTIMES = ("process", "none")
@@ -91,7 +91,7 @@ class NodeSettings:
     gates: Gates = field(default_factory=Gates.all_on)
     #: Whose rules hold for claims; by those of 1.36 they do not count in cgroups.
     form: Form = Form.V1_37
-    timing: Timing = field(default_factory=Timing)
+    timing: HeartbeatTiming = field(default_factory=HeartbeatTiming)
     pace: Pace = field(default_factory=Pace)
     leave: bool = False  #: take the Node away at the end
     stop_seconds: float = 10.0
@@ -325,9 +325,9 @@ def _gates(section: Section) -> Gates:
         raise ConfigError(f"{section.where}: {error}") from None
 
 
-def _timing(section: Section) -> Timing:
-    default = Timing()
-    found = Timing(
+def _timing(section: Section) -> HeartbeatTiming:
+    default = HeartbeatTiming()
+    found = HeartbeatTiming(
         lease=section.number("leaseSeconds", default.lease, least=1, most=3600),
         renew=section.seconds("renew", default.renew),
         check=section.seconds("statusCheck", default.check),

@@ -52,7 +52,7 @@ _JITTER = 0.04
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class HeartbeatTiming:
     """Seconds; the defaults are the kubelet's."""
 
     lease: int = 40  #: how long a renewal counts
@@ -80,7 +80,7 @@ class NodeStatusReporter:
         version: str = "",
         features: Sequence[str] = (),
         port: int = 0,
-        timing: Timing | None = None,
+        timing: HeartbeatTiming | None = None,
         source: Callable[[], Machine] | None = None,
         changed: Callable[[Node], None] | None = None,
         tell: Callable[[str, str, str], None] | None = None,
@@ -94,7 +94,7 @@ class NodeStatusReporter:
         what a watch says of the Node; else it is read before it is written."""
         self.name = name
         self.reservations = reservations or Reservations()
-        self.timing = timing or Timing()
+        self.timing = timing or HeartbeatTiming()
         self.registered = asyncio.Event()
         #: How often writing the Lease or the status failed, and how often each was written.
         self.failures = self.renewals = self.reports = self.registrations = 0

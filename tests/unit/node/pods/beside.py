@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from plimsoll.node.pods.commands import HostCommands
+from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.runtime.exec_spec import credentials_spec
 from plimsoll.node.runtime.shims import CONFINEMENT
 from plimsoll.node.security.context import SecurityRequest
@@ -13,7 +13,7 @@ from plimsoll.node.security.credentials import decide_credentials
 from plimsoll.node.security.rights import read_rights
 
 
-def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> HostCommands:
+def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> HostCommandRunner:
     """Commands with an environment, or with that of a container by its id."""
     own = decide_credentials(SecurityRequest(), read_rights()).credentials
 
@@ -26,4 +26,4 @@ def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> Ho
             "own_mounts": False,
         }
 
-    return HostCommands(find, lambda: CONFINEMENT)
+    return HostCommandRunner(find, lambda: CONFINEMENT)

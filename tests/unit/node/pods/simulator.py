@@ -9,16 +9,16 @@ import msgspec
 
 from plimsoll.api.core import Pod
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
-from plimsoll.node.pods.backoff import Timing, Wait, next_wait
-from plimsoll.node.pods.decisions import decide
+from plimsoll.node.pods.backoff import PodTiming, RestartBackoff, next_backoff
+from plimsoll.node.pods.pod_actions import compute_pod_actions
 from plimsoll.node.pods.pod_state import (
-    Begin,
-    Ending,
-    Launch,
-    Remove,
+    CreateContainer,
+    PodState,
+    RemoveContainer,
     RunSandbox,
-    Situation,
-    Stop,
+    StartContainer,
+    StopContainer,
+    Termination,
     TerminationRequest,
 )
 
@@ -54,7 +54,7 @@ class Simulation:
 
     pod: Pod
     behaviours: dict[str, Behaviour]
-    timing: Timing = field(default_factory=Timing)
+    timing: PodTiming = field(default_factory=PodTiming)
     #: Time -> what happens then to the situation of the pod.
     news: list[tuple[float, Callable[[Simulation], None]]] = field(default_factory=list)
     now: float = 1000.0
@@ -62,14 +62,14 @@ class Simulation:
     sandbox: SandboxInfo | None = None
     states: dict[str, ContainerInfo] = field(default_factory=dict)
     ends: dict[str, tuple[float, int]] = field(default_factory=dict)
-    waits: dict[str, Wait] = field(default_factory=dict)
+    backoffs: dict[str, RestartBackoff] = field(default_factory=dict)
     stopping: dict[str, float] = field(default_factory=dict)
     order: TerminationRequest | None = None
-    vanished: bool = False
-    ending: Ending | None = None
+    removed: bool = False
+    termination: Termination | None = None
     started_at: float = 1000.0
     over: bool = False
-    told: list[float] = field(default_factory=list)  #: when there were news
+    reported: list[float] = field(default_factory=list)  #: when there were news
 
     def delete(self, grace: int) -> None:
         meta = msgspec.structs.replace(
@@ -97,7 +97,7 @@ class Simulation:
         """Everything that is due at this moment."""
         while self.news and self.news[0][0] <= self.now:
             self.news.pop(0)[1](self)
-            self.told.append(self.now)
+            self.reported.append(self.now)
         for id, (when, code) in list(self.ends.items()):
             if when <= self.now:
                 self._end(id, code)
@@ -105,29 +105,29 @@ class Simulation:
     def _settle(self) -> float | None:
         """Do what is decided until nothing more is."""
         for _ in range(50):
-            decision = decide(
-                Situation(
+            decision = compute_pod_actions(
+                PodState(
                     pod=self.pod,
                     now=self.now,
                     timing=self.timing,
                     sandbox=self.sandbox,
                     states=tuple(self.states.values()),
-                    waits=self.waits,
-                    order=self.order,
-                    vanished=self.vanished,
+                    backoffs=self.backoffs,
+                    termination_request=self.order,
+                    removed=self.removed,
                     started_at=self.started_at,
-                    ending=self.ending,
+                    termination=self.termination,
                     stopping=self.stopping,
                 )
             )
-            if decision.ending is not None and self.ending is None:
-                self.trace.append(Happening(self.now, "ending", decision.ending.cause))
-            self.ending = decision.ending
+            if decision.termination is not None and self.termination is None:
+                self.trace.append(Happening(self.now, "ending", decision.termination.cause))
+            self.termination = decision.termination
             for action in decision.actions:
                 self._act(action)
             if not decision.actions:
                 running = any(state.phase is ContainerPhase.RUNNING for state in self.states.values())
-                self.over = self.ending is not None and not running
+                self.over = self.termination is not None and not running
                 return decision.wake_at
         raise AssertionError("decisions never settle")
 
@@ -138,10 +138,10 @@ class Simulation:
                 self.sandbox = SandboxInfo(
                     uid="u", name="p", namespace="d", running=True, created_at=self.now
                 )
-            case Begin(container, attempt, ended_at, _):
+            case CreateContainer(container, attempt, ended_at, _):
                 if ended_at is not None:
-                    known = self.waits.get(container.name)
-                    self.waits[container.name] = next_wait(known, ended_at, self.now, self.timing)
+                    known = self.backoffs.get(container.name)
+                    self.backoffs[container.name] = next_backoff(known, ended_at, self.now, self.timing)
                 id = f"{container.name}-{attempt}"
                 assert id not in self.states
                 seconds, code = self.behaviours[container.name].of(attempt)
@@ -156,15 +156,15 @@ class Simulation:
                 )
                 self.ends[id] = (self.now + seconds, code)
                 self.trace.append(Happening(self.now, "begin", container.name, attempt))
-            case Stop(id, name, grace, _):
+            case StopContainer(id, name, grace, _):
                 self.trace.append(Happening(self.now, "stop", name, self.states[id].attempt, grace=grace))
                 self.stopping[id] = self.now + grace
                 heeds = self.behaviours[name].heeds
                 end = (self.now + heeds, 143) if heeds < grace else (self.now + grace, 137)
                 self.ends[id] = min(self.ends[id], end)
-            case Remove(id):
+            case RemoveContainer(id):
                 assert self.states.pop(id).phase is not ContainerPhase.RUNNING
-            case Launch():
+            case StartContainer():
                 raise AssertionError("nothing is created without being started here")
 
     def _end(self, id: str, code: int) -> None:

@@ -17,9 +17,9 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.errors import ApiError
 from plimsoll.node.containers import RuntimeFault
-from plimsoll.node.pods.environment import NodeFacts, Surroundings, build_surroundings, expand
+from plimsoll.node.pods.environment import ContainerEnvironment, DownwardNodeInfo, build_environment, expand
 
-FACTS = NodeFacts(
+FACTS = DownwardNodeInfo(
     "n1", ("10.0.0.1", "fd00::1"), {"cpu": Quantity.parse("8"), "memory": Quantity.parse("4Gi")}
 )
 
@@ -40,7 +40,7 @@ class Store:
         return {"data": self.objects[name]}
 
 
-def surround(container: dict[str, Any], store: Store | None = None) -> Surroundings | RuntimeFault:
+def surround(container: dict[str, Any], store: Store | None = None) -> ContainerEnvironment | RuntimeFault:
     tree = {
         "metadata": {"name": "p", "namespace": "d", "uid": "u", "labels": {"a": "x", "b": 'y"'}},
         "spec": {
@@ -54,12 +54,12 @@ def surround(container: dict[str, Any], store: Store | None = None) -> Surroundi
     }
     pod = codec.decode(codec.encode(tree), Pod)
     own: Container = pod.spec.containers[0]
-    return asyncio.run(build_surroundings(pod, own, store or Store(), FACTS, ("10.1.0.1",)))
+    return asyncio.run(build_environment(pod, own, store or Store(), FACTS, ("10.1.0.1",)))
 
 
 def env_of(*variables: dict[str, Any], store: Store | None = None, **rest: Any) -> dict[str, str]:
     found = surround({"env": list(variables), **rest}, store)
-    assert isinstance(found, Surroundings)
+    assert isinstance(found, ContainerEnvironment)
     return dict(found.env)
 
 
@@ -82,7 +82,7 @@ def test_variables_see_those_before_them() -> None:
 
 def test_command_and_arguments() -> None:
     found = surround({"command": ["run", "$(A)"], "args": ["$(B)"], "env": [{"name": "A", "value": "1"}]})
-    assert isinstance(found, Surroundings)
+    assert isinstance(found, ContainerEnvironment)
     assert found.command == ("run", "1", "$(B)")
 
 

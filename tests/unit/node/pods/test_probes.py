@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from plimsoll.api.containers import Exec, Grpc, HttpGet, Probe, TcpSocket
 from plimsoll.api.core import Container, ContainerPort
-from plimsoll.node.pods.checks import Outcome, find_port, run_check
-from plimsoll.node.pods.commands import HostCommands
-from plimsoll.node.pods.probes import Tally
+from plimsoll.node.pods.command_runner import HostCommandRunner
+from plimsoll.node.pods.handlers import HandlerResult, find_port, run_handler
+from plimsoll.node.pods.probes import ProbeCounter
 from plimsoll.node.runtime.shims import CONFINEMENT
 from tests.unit.node.pods.beside import beside_us
 
@@ -25,7 +25,7 @@ def test_what_counts_is_the_last_run_that_was_long_enough(
     seen: list[bool], success: int, failure: int
 ) -> None:
     probe = Probe(success_threshold=success, failure_threshold=failure)
-    tally = Tally()
+    tally = ProbeCounter()
     for outcome in seen:
         tally = tally.count(outcome, probe)
     need = {True: max(1, success), False: failure or 3}
@@ -38,9 +38,9 @@ def test_what_counts_is_the_last_run_that_was_long_enough(
     assert tally.good == expected
 
 
-def check(probe: Probe, seconds: float = 2.0, commands: HostCommands | None = None) -> Outcome:
+def check(probe: Probe, seconds: float = 2.0, commands: HostCommandRunner | None = None) -> HandlerResult:
     container = Container(name="c", ports=(ContainerPort(name="web", container_port=1),))
-    return asyncio.run(run_check(probe, container, "id", "127.0.0.1", commands, seconds))
+    return asyncio.run(run_handler(probe, container, "id", "127.0.0.1", commands, seconds))
 
 
 def test_ports() -> None:
@@ -84,7 +84,7 @@ def test_garbage_and_silence_are_failures() -> None:
             port = server.sockets[0].getsockname()[1]
             async with server:
                 probe = Probe(http_get=HttpGet(port=port))
-                outcome = await run_check(probe, Container(name="c"), "id", "127.0.0.1", None, 0.2)
+                outcome = await run_handler(probe, Container(name="c"), "id", "127.0.0.1", None, 0.2)
                 assert not outcome.ok
                 await left.wait()
                 await asyncio.sleep(0.01)
@@ -103,13 +103,13 @@ def run(work: Awaitable[Any]) -> None:
 @pytest.mark.parametrize(
     ("command", "outcome"),
     [
-        (("true",), Outcome(True, "exit code 0")),
-        (("sh", "-c", "echo $A; exit 3"), Outcome(False, "1")),
-        (("sh", "-c", "sleep 60"), Outcome(False, "command timed out after 0.3s")),
-        ((), Outcome(False, "there is no command")),
+        (("true",), HandlerResult(True, "exit code 0")),
+        (("sh", "-c", "echo $A; exit 3"), HandlerResult(False, "1")),
+        (("sh", "-c", "sleep 60"), HandlerResult(False, "command timed out after 0.3s")),
+        ((), HandlerResult(False, "no command specified")),
     ],
 )
-def test_commands(command: tuple[str, ...], outcome: Outcome) -> None:
+def test_commands(command: tuple[str, ...], outcome: HandlerResult) -> None:
     probe = Probe(exec=Exec(command=command))
     seconds = 0.3 if "timed out" in outcome.text else 20.0
     assert check(probe, seconds, beside_us({"A": "1"})) == outcome
@@ -118,5 +118,5 @@ def test_commands(command: tuple[str, ...], outcome: Outcome) -> None:
 def test_commands_nobody_can_run() -> None:
     probe = Probe(exec=Exec(command=("no-such-command",)))
     assert not check(probe, commands=beside_us({"A": "1"})).ok
-    assert not check(probe, commands=HostCommands(lambda id: None, lambda: CONFINEMENT)).ok
+    assert not check(probe, commands=HostCommandRunner(lambda id: None, lambda: CONFINEMENT)).ok
     assert not check(probe).ok

@@ -53,7 +53,7 @@ async def waits_for(node: Node, reason: str) -> bool:
 
 def use(node: Node, mode: OnUnsupported = "refuse") -> None:
     """Have the node's simulated runtime judge as one with processes."""
-    node.parts.security = SecurityPolicy(mode, ROOT)
+    node.deps.security = SecurityPolicy(mode, ROOT)
     node.machine.volume_types = frozenset()
 
 

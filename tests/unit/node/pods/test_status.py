@@ -14,9 +14,9 @@ from plimsoll.api.meta import Condition, ObjectMeta
 from plimsoll.api.quantity import Quantity
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
 from plimsoll.node.pods.phases import phase_of
-from plimsoll.node.pods.pod_state import Cause, Ending, Probed, Waiting
-from plimsoll.node.pods.status import build_status, merge_told, reject_status, status_patch
-from plimsoll.node.pods.status_input import Seen
+from plimsoll.node.pods.pod_state import ProbeResults, Termination, TerminationCause, WaitingReason
+from plimsoll.node.pods.status import build_status, merge_reported, reject_status, status_patch
+from plimsoll.node.pods.status_input import StatusInput
 
 NOW = 1_750_000_000.0
 WHEN = "2025-06-15T15:06:40Z"
@@ -42,9 +42,9 @@ def state(
     return ContainerInfo(id=f"{name}{attempt}", pod="u", name=name, attempt=attempt, phase=phase, **known)
 
 
-def see(pod: Pod, *states: ContainerInfo, **rest: Any) -> Seen:
+def see(pod: Pod, *states: ContainerInfo, **rest: Any) -> StatusInput:
     known = {"sandbox": SANDBOX, "runtime": "process", "host_ips": ("10.0.0.1",), **rest}
-    return Seen(pod=pod, now=NOW, states=states, **known)
+    return StatusInput(pod=pod, now=NOW, states=states, **known)
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
@@ -116,7 +116,7 @@ def test_an_init_container_that_failed_for_good() -> None:
 
 
 def test_crash_loop() -> None:
-    waiting = {"m": Waiting("CrashLoopBackOff", "back-off 10s ...")}
+    waiting = {"m": WaitingReason("CrashLoopBackOff", "back-off 10s ...")}
     states = (
         state(phase=ContainerPhase.EXITED, exit_code=1),
         state(phase=ContainerPhase.EXITED, attempt=1, exit_code=2, reason="OOMKilled"),
@@ -165,8 +165,8 @@ def test_a_pod_that_never_ran_fails() -> None:
 
 
 def test_deadline_and_eviction() -> None:
-    ending = Ending(Cause.DEADLINE, NOW, NOW, "DeadlineExceeded", "too long")
-    running = see(pod_of(), state(), ending=ending, before={"phase": "Running"})
+    termination = Termination(TerminationCause.DEADLINE, NOW, NOW, "DeadlineExceeded", "too long")
+    running = see(pod_of(), state(), termination=termination, before={"phase": "Running"})
     assert build_status(running)["phase"] == "Running"
     ended = replace(running, states=(state(phase=ContainerPhase.EXITED),), terminal=True)
     status = build_status(ended)
@@ -198,13 +198,13 @@ def test_a_container_that_cannot_be_found() -> None:
 def test_sidecars_and_probes() -> None:
     side = Container(name="s", restart_policy="Always")
     pod = pod_of((side,))
-    slow = see(pod, state("s"), probes={"s0": Probed(started=False)})
+    slow = see(pod, state("s"), probes={"s0": ProbeResults(started=False)})
     assert build_status(slow)["phase"] == "Pending"
     both = see(pod, state("s", ContainerPhase.EXITED, exit_code=1), state())
     status = build_status(both)
     assert status["phase"] == "Running"
     assert conditions(status)["ContainersReady"][2] == "containers with unready status: [s]"
-    unready = see(pod, state("s"), state(), probes={"m0": Probed(ready=False)})
+    unready = see(pod, state("s"), state(), probes={"m0": ProbeResults(ready=False)})
     assert conditions(build_status(unready))["Ready"][2] == "containers with unready status: [m]"
 
 
@@ -227,7 +227,7 @@ def test_rejected() -> None:
 
 
 def test_a_patch_names_our_fields_only() -> None:
-    told = {
+    reported = {
         "phase": "Pending",
         "reason": "Old",
         "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}],
@@ -237,8 +237,8 @@ def test_a_patch_names_our_fields_only() -> None:
             {"type": "PodResizePending", "status": "True"},
         ],
     }
-    status = build_status(see(pod_of(), state(), before=told))
-    patch = status_patch("u", told, status)
+    status = build_status(see(pod_of(), state(), before=reported))
+    patch = status_patch("u", reported, status)
     assert patch is not None
     assert patch["metadata"] == {"uid": "u"}
     assert "nodeAllocatableResourceClaimStatuses" not in patch["status"]
@@ -252,7 +252,7 @@ def test_a_patch_names_our_fields_only() -> None:
 
 def test_nothing_new_is_no_patch() -> None:
     status = build_status(see(pod_of(), state()))
-    assert status_patch("u", merge_told({}, status), status) is None
+    assert status_patch("u", merge_reported({}, status), status) is None
 
 
 def test_conditions_of_a_resize_are_passed_on() -> None:
@@ -297,7 +297,7 @@ def test_the_api_lets_nobody_take_back_an_end() -> None:
 
 def test_what_a_pod_as_a_whole_has_is_told() -> None:
     whole = ResourceRequirements(limits={"cpu": Quantity.parse("2")}, requests={"cpu": Quantity.parse("1")})
-    status = build_status(see(pod_of(), state(), whole=whole))
+    status = build_status(see(pod_of(), state(), pod_level=whole))
     assert status["allocatedResources"] == {"cpu": "1"}
     assert status["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
     patch = status_patch("u", {}, status)

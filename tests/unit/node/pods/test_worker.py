@@ -113,7 +113,7 @@ def test_deletion_while_preparing(cluster: LocalCluster) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: node.log.count("prepare"))
         await node.delete()
-        await until(lambda: node.worker is not None and node.worker.ending)
+        await until(lambda: node.worker is not None and node.worker.termination)
         node.gpus.gate.set()
         await gone(node)
         assert node.log.lines == ["prepare", "prepared", "unprepare", "unprepared", "remove-sandbox"]
@@ -128,7 +128,7 @@ def test_deletion_while_starting(cluster: LocalCluster, step: str) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: node.log.count(step))
         await node.delete()
-        await until(lambda: node.worker is not None and node.worker.ending)
+        await until(lambda: node.worker is not None and node.worker.termination)
         gate.set()
         await gone(node)
         assert node.log.place("unprepared") < node.log.place("remove-sandbox")
@@ -263,11 +263,11 @@ def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
         container = {"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": reference}]}
         await node.begin(await node.create({"containers": [container]}))
 
-        async def waits() -> bool:
+        async def backoffs() -> bool:
             (own,) = (await node.status()).get("containerStatuses") or [{}]
             return bool(own.get("state", {}).get("waiting", {}).get("reason") == "CreateContainerConfigError")
 
-        await until(waits)
+        await until(backoffs)
         (own,) = (await node.status())["containerStatuses"]
         assert own["state"]["waiting"]["message"] == f'configmap "map-{node.serial}" not found'
         tree = {
@@ -293,10 +293,10 @@ def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
             await until(partial(node.log.count, f"create c {attempt}"))
             await until(lambda: node.machine.latest(pod.metadata.uid, "c").phase is ContainerPhase.RUNNING)
         assert await restarted(node, 0), "nothing came through"
-        written = node.parts.writer.written
+        written = node.deps.writer.written
         node.line.cut = False
         await until(lambda: restarted(node, 3))
-        assert node.parts.writer.written - written <= 2, "only the latest status is written"
+        assert node.deps.writer.written - written <= 2, "only the latest status is written"
 
     play(cluster, story)
 
@@ -309,7 +309,7 @@ def test_a_deletion_while_the_server_goes_away(cluster: LocalCluster) -> None:
         await node.delete()
         await until(lambda: node.log.count("stop c"))
         node.line.cut = True
-        await until(lambda: node.worker is not None and node.worker.closed)
+        await until(lambda: node.worker is not None and node.worker.is_released)
         assert not node.gpus.held
         assert await node.get() is not None
         node.line.cut = False
@@ -332,7 +332,7 @@ def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> 
 
 def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        node.parts.timing = replace(QUICK, retry_first=3600.0, retry_most=3600.0)
+        node.deps.timing = replace(QUICK, retry_first=3600.0, retry_max=3600.0)
         device = [AllocationDevice(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]
         earlier = make_claim("earlier", uid="old", users=["gone"], results=device)
         assert await node.claim_cache.prepare(make_pod("gone", "earlier"), {"earlier": earlier}) == ()
@@ -374,7 +374,7 @@ def test_rejected(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
         pod = await node.create(PLAIN)
         message = "Node didn't have enough resource: cpu, requested: 2, used: 1, capacity: 2"
-        worker = reject(pod, "OutOfcpu", message, node.parts)
+        worker = reject(pod, "OutOfcpu", message, node.deps)
         await until(lambda: is_phase(node, "Failed"))
         status = await node.status()
         assert (status["reason"], status["message"]) == ("OutOfcpu", f"Pod was rejected: {message}")

@@ -21,23 +21,23 @@ from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
-from plimsoll.node.pods.backoff import Timing
-from plimsoll.node.pods.components import Parts
-from plimsoll.node.pods.environment import NodeFacts
+from plimsoll.node.pods.backoff import PodTiming
+from plimsoll.node.pods.dependencies import WorkerDependencies
+from plimsoll.node.pods.environment import DownwardNodeInfo
 from plimsoll.node.pods.worker import PodWorker
-from plimsoll.node.pods.writer import Events, StatusWriter
+from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.runtime.simulated import NoneRuntime
 from plimsoll.up.local_cluster import LocalCluster
 
 DRIVER = "gpu.example.com"
 #: Everything quick; real crash loops are tried in virtual time.
-QUICK = Timing(
+QUICK = PodTiming(
     crash_first=0.05,
-    crash_most=0.2,
+    crash_max=0.2,
     retry_first=0.02,
-    retry_most=0.05,
-    grace_least=0.05,
-    grace_vanished=0.05,
+    retry_max=0.05,
+    grace_min=0.05,
+    grace_removed=0.05,
     grace_default=0.3,
     reading=2.0,
 )
@@ -199,18 +199,18 @@ class Node:
         self.gpus = Gpus(self.log, is_used=self._runs)
         self.claim_cache = ClaimInfoCache(self.gpus)
         self.watching: asyncio.Task[None] | None = None
-        self.parts = self._parts()
+        self.deps = self._parts()
 
-    def _parts(self) -> Parts:
-        return Parts(
+    def _parts(self) -> WorkerDependencies:
+        return WorkerDependencies(
             runtime=self.machine,
             claim_cache=self.claim_cache,
             plans=CgroupPlanner(Settings(memory_capacity=2**34)),
             objects=self.client,
-            writer=StatusWriter(self.client, retry_first=0.02, retry_most=0.05),
-            events=Events(self.client),
+            writer=StatusWriter(self.client, retry_first=0.02, retry_max=0.05),
+            events=PodEvents(self.client),
             timing=QUICK,
-            facts=lambda: NodeFacts("n1", ("10.0.0.1",)),
+            facts=lambda: DownwardNodeInfo("n1", ("10.0.0.1",)),
         )
 
     # -- the API
@@ -270,9 +270,9 @@ class Node:
         tree = await self.get()
         if tree is not None and tree["metadata"]["uid"] == pod.metadata.uid:
             pod = codec.decode(codec.encode(tree), Pod)
-        self.worker = PodWorker(pod, self.parts).start()
+        self.worker = PodWorker(pod, self.deps).start()
         if tree is None:
-            self.worker.vanish()
+            self.worker.mark_removed()
         self.watching = asyncio.create_task(self._watch(pod))
         return self.worker
 
@@ -283,36 +283,36 @@ class Node:
         await asyncio.gather(self.watching, return_exceptions=True)
         if self.worker is not None:
             await self.worker.stop()
-        await self.parts.writer.stop()
-        await self.parts.events.stop(0)
+        await self.deps.writer.stop()
+        await self.deps.events.stop(0)
         await self.machine.stop()
         self.worker = None
-        self.parts = self._parts()
+        self.deps = self._parts()
 
     def _runs(self) -> bool:
         return any(state.phase is ContainerPhase.RUNNING for state in self.machine.containers())
 
     def forget(self) -> None:
         """The machine was started anew and knows nothing."""
-        self.machine = self.parts.runtime = Machine(log=self.log)
+        self.machine = self.deps.runtime = Machine(log=self.log)
 
     def kill(self) -> None:
         """From inside a step: nothing of the agent gets any further than this."""
         assert self.worker is not None
         assert self.watching is not None
         worker = self.worker
-        for task in (self.watching, worker._task, worker._work, *worker._stops):
+        for task in (self.watching, worker._task, worker._work, *worker._stopper.tasks):
             if task is not None:
                 task.cancel()
 
     async def stop(self) -> None:
         if self.watching is not None:
             await self.crash()
-        await self.parts.events.stop(0)
+        await self.deps.events.stop(0)
 
     def _stirred(self, uid: str) -> None:
         if self.worker is not None:
-            self.worker.poke()
+            self.worker.notify()
 
     async def _watch(self, pod: Pod) -> None:
         revision = ""
@@ -322,7 +322,7 @@ class Node:
                 continue
             tree = await self.get()
             if tree is None or tree["metadata"]["uid"] != pod.metadata.uid:
-                self.worker.vanish()
+                self.worker.mark_removed()
                 return
             if tree["metadata"]["resourceVersion"] != revision:
                 revision = tree["metadata"]["resourceVersion"]

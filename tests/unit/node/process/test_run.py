@@ -25,10 +25,10 @@ from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess, own_addresses
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.node.status.reporter import NodeStatusReporter, Timing
+from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
-FAST = Timing(renew=0.05, check=0.05, first=0.01, most=0.05)
+FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
 SECONDS = 10.0
 
 

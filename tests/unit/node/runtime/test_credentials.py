@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plimsoll.node.containers import ContainerInfo, RuntimeFault
-from plimsoll.node.pods.commands import HostCommands
+from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.runtime import ProcessRuntime
 from plimsoll.node.security.capabilities import DEFAULT, mask_of
 from plimsoll.node.security.context import SecurityRequest
@@ -184,7 +184,7 @@ def test_a_read_only_root_file_system() -> None:
             # The machine is as it was, and so is a command in the container as the container is.
             assert (root / "shared" / "file").read_text() == "a\n"
             (root / "probe").write_text("writable")
-            commands = HostCommands(runtime.exec_spec, lambda: runtime.exec_program)
+            commands = HostCommandRunner(runtime.exec_spec, lambda: runtime.exec_program)
             outcome = await commands.execute("c1", ["touch", str(root / "more")], 20)
             assert not outcome.ok
             assert "Read-only file system" in outcome.text
@@ -206,7 +206,7 @@ def test_commands_run_as_the_container_does() -> None:
             async with yard.runtime() as runtime:
                 assert state(runtime).pid == found.pid
                 assert status_of(found.pid)["Uid"] == first["Uid"]
-                commands = HostCommands(runtime.exec_spec, lambda: runtime.exec_program)
+                commands = HostCommandRunner(runtime.exec_spec, lambda: runtime.exec_program)
                 outcome = await commands.execute("c1", ["sh", "-c", text], 20)
                 assert outcome.ok
                 *shown, folder, variable = outcome.text.splitlines()

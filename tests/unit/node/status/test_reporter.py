@@ -21,10 +21,10 @@ from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.machine.machine import Machine, NumaNode
-from plimsoll.node.status.reporter import NodeStatusReporter, Timing
+from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
-FAST = Timing(renew=0.05, check=0.05, first=0.01, most=0.05)
+FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
 SECONDS = 10.0
 
 

@@ -27,7 +27,7 @@ from plimsoll.node.admission.resize import (
 )
 from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
-from plimsoll.node.pods.components import Parts, Resizes
+from plimsoll.node.pods.dependencies import Resizer, WorkerDependencies
 from plimsoll.node.pods.steps import sandbox_spec
 from plimsoll.node.pods.writer import WARNING
 
@@ -35,13 +35,13 @@ from plimsoll.node.pods.writer import WARNING
 class PodResize:
     """Progress of a pod's resize."""
 
-    def __init__(self, pod: Pod, parts: Parts) -> None:
+    def __init__(self, pod: Pod, deps: WorkerDependencies) -> None:
         self.conditions: tuple[Condition, ...] = ()
         #: Containers to restart, whatever their restart policy.
         self.restarting: set[str] = set()
         #: Time of the next check or attempt to apply an accepted resize.
-        self.again_at: float | None = None
-        self._parts = parts
+        self.retry_at: float | None = None
+        self._parts = deps
         self._due = True
         #: Last step, to be applied after the restarts.
         self._rest: ResizeStep | None = None
@@ -54,7 +54,7 @@ class PodResize:
         return dict(self._applied.containers)
 
     @property
-    def waits_for_room(self) -> bool:
+    def has_deferred_resize(self) -> bool:
         """Whether the resize is deferred until other pods release resources."""
         return self._decision is not None and self._decision.outcome is ResizeOutcome.DEFERRED
 
@@ -62,98 +62,98 @@ class PodResize:
         """Require a new check because something it depends on may have changed."""
         self._due = True
 
-    def settle(self, pod: Pod, states: Sequence[ContainerInfo]) -> None:
+    def drop_stopped(self, pod: Pod, states: Sequence[ContainerInfo]) -> None:
         """Drop the applied resources of containers that do not run; they start with the allocated ones."""
         running = _running(states)
         kept = {name: own for name, own in self._applied.containers.items() if name in running}
         self._applied = PodAllocation(kept, self._applied.pod_level)
 
-    def wants(self, pod: Pod, states: Sequence[ContainerInfo], now: float) -> bool:
+    def needs_work(self, pod: Pod, states: Sequence[ContainerInfo], now: float) -> bool:
         """Return whether there is a resize to check or to apply now."""
-        resizes = self._parts.resizes
-        if resizes is None:
+        resizer = self._parts.resizer
+        if resizer is None:
             return False
-        timely = self._due or (self.again_at is not None and self.again_at <= now)
-        if self._rest is not None and not self.restarting and (timely or self.again_at is None):
+        is_due = self._due or (self.retry_at is not None and self.retry_at <= now)
+        if self._rest is not None and not self.restarting and (is_due or self.retry_at is None):
             return True
-        if not timely:
+        if not is_due:
             return False
-        given = resizes.allocated(pod)
-        if is_resized(pod, given) or is_resized(given, self._applied.apply_to(given)):
+        allocated = resizer.allocated(pod)
+        if is_resized(pod, allocated) or is_resized(allocated, self._applied.apply_to(allocated)):
             return True
-        self.conditions, self._due, self.again_at = (), False, None
+        self.conditions, self._due, self.retry_at = (), False, None
         return False
 
-    async def work(self, pod: Pod, states: Sequence[ContainerInfo]) -> tuple[ContainerInfo, ...]:
+    async def sync(self, pod: Pod, states: Sequence[ContainerInfo]) -> tuple[ContainerInfo, ...]:
         """Check and apply; return the containers to be restarted."""
-        resizes = self._parts.resizes
-        assert resizes is not None
-        self._due, self.again_at = False, None
+        resizer = self._parts.resizer
+        assert resizer is not None
+        self._due, self.retry_at = False, None
         if self._rest is not None and not self.restarting:
-            error = await self._apply(resizes.allocated(pod), ResizePlan((self._rest,)), states)
+            error = await self._apply(resizer.allocated(pod), ResizePlan((self._rest,)), states)
             if error:
                 self._fail(pod, error)
             else:
                 self._rest, self._due = None, True
             return ()
-        before = self._applied.apply_to(resizes.allocated(pod))
-        if is_resized(pod, resizes.allocated(pod)) and not await self._grant(pod, resizes):
+        before = self._applied.apply_to(resizer.allocated(pod))
+        if is_resized(pod, resizer.allocated(pod)) and not await self._check_resize(pod, resizer):
             return ()
-        given = resizes.allocated(pod)
+        allocated = resizer.allocated(pod)
         self._applied = PodAllocation.from_spec(before)
         self.conditions = (in_progress_condition(pod),)
-        plan = self._plan(given, before, states)
-        error = plan if isinstance(plan, str) else await self._apply(given, plan, states)
+        plan = self._plan(allocated, before, states)
+        error = plan if isinstance(plan, str) else await self._apply(allocated, plan, states)
         if error:
             self._fail(pod, error)
             return ()
         assert isinstance(plan, ResizePlan)
-        self._applied = PodAllocation({}, given.spec.resources)
+        self._applied = PodAllocation({}, allocated.spec.resources)
         self.conditions = ()
-        self._parts.events.say(pod, "ResizeCompleted", format_resize_event(given, "completed"))
+        self._parts.events.emit(pod, "ResizeCompleted", format_resize_event(allocated, "completed"))
         self.restarting |= set(plan.restart)
         self._rest = plan.rest
         running = _running(states)
         return tuple(running[name] for name in plan.restart if name in running)
 
-    async def _grant(self, pod: Pod, resizes: Resizes) -> bool:
-        decision = await resizes.check(pod)
+    async def _check_resize(self, pod: Pod, resizer: Resizer) -> bool:
+        decision = await resizer.check(pod)
         if decision is None or decision.accepted:
             self._decision = None
-            self._parts.events.say(pod, "ResizeStarted", format_resize_event(pod, "started"))
+            self._parts.events.emit(pod, "ResizeStarted", format_resize_event(pod, "started"))
             return True
         if decision != self._decision:
             text = format_resize_event(pod, decision.outcome.value, decision.message)
-            self._parts.events.say(pod, f"Resize{decision.outcome.value}", text, type=WARNING)
+            self._parts.events.emit(pod, f"Resize{decision.outcome.value}", text, type=WARNING)
         self._decision = decision
         self.conditions = (pending_condition(pod, decision),)
         if decision.outcome is ResizeOutcome.DEFERRED:
-            self.again_at = self._parts.clock() + self._parts.timing.retry_most
+            self.retry_at = self._parts.clock() + self._parts.timing.retry_max
         return False
 
-    def _plan(self, given: Pod, before: Pod, states: Sequence[ContainerInfo]) -> ResizePlan | str:
+    def _plan(self, allocated: Pod, before: Pod, states: Sequence[ContainerInfo]) -> ResizePlan | str:
         plans = self._parts.plans
         was = PodAllocation.from_spec(before)
-        usage = self._parts.usage(given.metadata.uid)
-        return plan_resize(given, was, plans.plan(before), plans.plan(given), _running(states), usage)
+        usage = self._parts.usage(allocated.metadata.uid)
+        return plan_resize(allocated, was, plans.plan(before), plans.plan(allocated), _running(states), usage)
 
-    async def _apply(self, given: Pod, plan: ResizePlan, states: Sequence[ContainerInfo]) -> str:
+    async def _apply(self, allocated: Pod, plan: ResizePlan, states: Sequence[ContainerInfo]) -> str:
         running = _running(states)
-        enforced = self._parts.plans.plan(given)
+        plans = self._parts.plans.plan(allocated)
         for step in plan.steps:
             if isinstance(step.plan, ContainerPlan):
                 fault = await self._parts.runtime.update(running[step.container].id, step.plan)
             else:
-                whole = PodCgroupPlans(enforced.qos, step.plan, enforced.sandbox, enforced.containers)
-                fault = await self._parts.runtime.update_sandbox(sandbox_spec(given, whole))
+                pod_level = PodCgroupPlans(plans.qos, step.plan, plans.sandbox, plans.containers)
+                fault = await self._parts.runtime.update_sandbox(sandbox_spec(allocated, pod_level))
             if fault is not None:
                 return fault.message
         return ""
 
     def _fail(self, pod: Pod, error: str) -> None:
         self.conditions = (in_progress_condition(pod, error),)
-        self._parts.events.say(pod, "ResizeError", format_resize_event(pod, "error", error), type=WARNING)
-        self.again_at = self._parts.clock() + self._parts.timing.retry_most
+        self._parts.events.emit(pod, "ResizeError", format_resize_event(pod, "error", error), type=WARNING)
+        self.retry_at = self._parts.clock() + self._parts.timing.retry_max
 
 
 def _running(states: Sequence[ContainerInfo]) -> dict[str, ContainerInfo]:
@@ -163,5 +163,5 @@ def _running(states: Sequence[ContainerInfo]) -> dict[str, ContainerInfo]:
 def _applied(pod: Pod) -> PodAllocation:
     """Return the resources that containers ran with when their status was last reported."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    told = {s.name: s.resources for s in statuses if s.resources is not None and "running" in s.state}
-    return PodAllocation(told, None)
+    reported = {s.name: s.resources for s in statuses if s.resources is not None and "running" in s.state}
+    return PodAllocation(reported, None)

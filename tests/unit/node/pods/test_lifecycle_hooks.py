@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.node.pods.commands import HostCommands
+from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.beside import beside_us
 from tests.unit.node.pods.stories import (
@@ -52,7 +52,7 @@ def test_readiness(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
         answers = [500, 200]
         server, port = await serve(answers)
-        node.parts.timing = replace(node.parts.timing, second=0.02)
+        node.deps.timing = replace(node.deps.timing, second=0.02)
         async with server:
             container = {"name": "c", "image": "i", "readinessProbe": probe(port)}
             await node.begin(await node.create({"containers": [container]}))
@@ -60,13 +60,13 @@ def test_readiness(cluster: LocalCluster) -> None:
             await until(lambda: has_reason(node, "Unhealthy"))
             # A new agent does not take back what was found out.
             await node.crash()
-            node.parts.timing = replace(node.parts.timing, second=100.0)
+            node.deps.timing = replace(node.deps.timing, second=100.0)
             await node.begin(await node.view())
             await asyncio.sleep(0.05)
             assert await is_ready(node, "True")
             await node.crash()
             answers[:] = [503]
-            node.parts.timing = replace(node.parts.timing, second=0.02)
+            node.deps.timing = replace(node.deps.timing, second=0.02)
             await node.begin(await node.view())
             await until(lambda: is_ready(node, "False"))
             assert node.log.count("create") == 1
@@ -79,7 +79,7 @@ def test_liveness_and_startup(cluster: LocalCluster) -> None:
         lively, starting = [500], [500, 500, 200]
         first, port = await serve(lively)
         second, other = await serve(starting)
-        node.parts.timing = replace(node.parts.timing, second=0.02)
+        node.deps.timing = replace(node.deps.timing, second=0.02)
         async with first, second:
             container = {
                 "name": "c",
@@ -103,7 +103,7 @@ def test_liveness_and_startup(cluster: LocalCluster) -> None:
 
 def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        node.parts.unprobed = True
+        node.deps.skip_probes = True
         every = {f"{kind}Probe": probe(1) for kind in ("readiness", "liveness", "startup")}
         hooks = {"postStart": {"exec": {"command": ["false"]}}}
         container = {"name": "c", "image": "i", "lifecycle": hooks, **every}
@@ -113,14 +113,14 @@ def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None
     play(cluster, story)
 
 
-def shell(node: Node) -> HostCommands:
+def shell(node: Node) -> HostCommandRunner:
     held = node.machine.inventory
     return beside_us(lambda id: next((h.spec.env for h in held().containers if h.state.id == id), {}))
 
 
 def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
     async def story(node: Node) -> None:
-        node.parts.commands = shell(node)
+        node.deps.commands = shell(node)
         note = f"echo $KIND >> {tmp_path}/notes"
         hooks = {kind: {"exec": {"command": ["sh", "-c", note]}} for kind in ("postStart", "preStop")}
         env = [{"name": "KIND", "value": "mine"}]
@@ -137,7 +137,7 @@ def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
 
 def test_a_start_whose_hook_fails_is_undone(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        node.parts.commands = shell(node)
+        node.deps.commands = shell(node)
         hooks = {"postStart": {"exec": {"command": ["false"]}}}
         await node.begin(await node.create({"containers": [{"name": "c", "image": "i", "lifecycle": hooks}]}))
         await until(lambda: node.log.count("create c 1"))
@@ -148,10 +148,10 @@ def test_a_start_whose_hook_fails_is_undone(cluster: LocalCluster) -> None:
 
 def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_path: Path) -> None:
     async def story(node: Node) -> None:
-        node.parts.commands = shell(node)
+        node.deps.commands = shell(node)
         node.machine.deaf = {"c"}
         # Time enough for the hook, whose turn comes when the pod's own time is over.
-        node.parts.timing = replace(node.parts.timing, grace_least=0.8)
+        node.deps.timing = replace(node.deps.timing, grace_min=0.8)
         hooks = {"preStop": {"exec": {"command": ["touch", str(tmp_path / "stopping")]}}}
         side = {"name": "s", "image": "i", "restartPolicy": "Always", "lifecycle": hooks}
         await node.begin(await node.create({**PLAIN, "initContainers": [side]}))

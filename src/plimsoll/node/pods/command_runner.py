@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from plimsoll.node.pods.checks import Outcome
+from plimsoll.node.pods.handlers import HandlerResult
 
-_LONGEST = 10 * 1024
+_MAX_OUTPUT = 10 * 1024
 
 
-class HostCommands:
+class HostCommandRunner:
     """Runner of commands in the context of a container's process."""
 
     def __init__(self, find: Callable[[str], Mapping[str, Any] | None], program: Callable[[], Path]) -> None:
@@ -31,52 +31,52 @@ class HostCommands:
         self._find = find
         self._program = program
 
-    async def execute(self, id: str, command: Sequence[str], seconds: float) -> Outcome:
+    async def execute(self, id: str, command: Sequence[str], seconds: float) -> HandlerResult:
         spec = self._find(id)
         if spec is None:
-            return Outcome(False, f"container {id} is not running")
+            return HandlerResult(False, f"container {id} is not running")
         if not command:
-            return Outcome(False, "no command specified")
+            return HandlerResult(False, "no command specified")
         try:
             process = await self._start({**spec, "argv": list(command)})
         except (OSError, ValueError) as error:
-            return Outcome(False, str(error))
+            return HandlerResult(False, str(error))
         return await _finish(process, seconds)
 
     async def _start(self, spec: Mapping[str, Any]) -> asyncio.subprocess.Process:
         # The specification holds the environment, which must not leak: it is passed in neither arguments nor
         # files.
-        held = os.memfd_create("spec", os.MFD_CLOEXEC)
+        spec_fd = os.memfd_create("spec", os.MFD_CLOEXEC)
         try:
-            with os.fdopen(os.dup(held), "wb") as file:
+            with os.fdopen(os.dup(spec_fd), "wb") as file:
                 marshal.dump(dict(spec), file)
-            os.lseek(held, 0, os.SEEK_SET)
+            os.lseek(spec_fd, 0, os.SEEK_SET)
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-I", "-S", "-X", "utf8"),
                 str(self._program()),
-                str(held),
+                str(spec_fd),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(held,),
+                pass_fds=(spec_fd,),
                 start_new_session=True,
             )
         finally:
-            os.close(held)
+            os.close(spec_fd)
 
 
-async def _finish(process: asyncio.subprocess.Process, seconds: float) -> Outcome:
+async def _finish(process: asyncio.subprocess.Process, seconds: float) -> HandlerResult:
     assert process.stdout is not None
     output = b""
     try:
         async with asyncio.timeout(seconds):
-            while chunk := await process.stdout.read(_LONGEST):
-                output = (output + chunk)[:_LONGEST]
+            while chunk := await process.stdout.read(_MAX_OUTPUT):
+                output = (output + chunk)[:_MAX_OUTPUT]
             code = await process.wait()
     except TimeoutError:
-        return Outcome(False, f"command timed out after {seconds:g}s")
+        return HandlerResult(False, f"command timed out after {seconds:g}s")
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -85,4 +85,4 @@ async def _finish(process: asyncio.subprocess.Process, seconds: float) -> Outcom
                 async with asyncio.timeout(1.0):
                     await process.communicate()
     text = output.decode(errors="replace").strip()
-    return Outcome(code == 0, text or f"exit code {code}")
+    return HandlerResult(code == 0, text or f"exit code {code}")

@@ -9,8 +9,8 @@ import asyncio
 
 from plimsoll.api.containers import Hook
 from plimsoll.api.core import Container, Pod
-from plimsoll.node.pods.checks import Outcome, run_check
-from plimsoll.node.pods.components import Parts
+from plimsoll.node.pods.dependencies import WorkerDependencies
+from plimsoll.node.pods.handlers import HandlerResult, run_handler
 from plimsoll.node.pods.probes import pod_address
 
 #: Timeout of a postStart hook, which may take long.
@@ -31,12 +31,12 @@ def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Hook] | None:
 
 
 async def run_hook(
-    handler: Hook, container: Container, id: str, pod: Pod, parts: Parts, seconds: float
-) -> Outcome:
+    handler: Hook, container: Container, id: str, pod: Pod, deps: WorkerDependencies, seconds: float
+) -> HandlerResult:
     """Run a hook of a running container."""
-    if parts.unprobed:
-        return Outcome(True)
+    if deps.skip_probes:
+        return HandlerResult(True)
     if handler.sleep is not None:
-        await asyncio.sleep(min(seconds, max(0, handler.sleep.seconds) * parts.timing.second))
-        return Outcome(True)
-    return await run_check(handler, container, id, pod_address(pod, parts), parts.commands, seconds)
+        await asyncio.sleep(min(seconds, max(0, handler.sleep.seconds) * deps.timing.second))
+        return HandlerResult(True)
+    return await run_handler(handler, container, id, pod_address(pod, deps), deps.commands, seconds)

@@ -59,7 +59,7 @@ async def resize(node: Node, **resources: Any) -> None:
 
 def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        room = node.parts.resizes = Room()
+        room = node.deps.resizer = Room()
         pod = await node.create(RESIZABLE)
         await node.begin(pod)
         await until(lambda: is_phase(node, "Running"))
@@ -73,7 +73,7 @@ def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
         assert own["allocatedResources"]["cpu"] == "1"
         room.answer = ACCEPTED
         assert node.worker is not None
-        node.worker.poke()
+        node.worker.notify()
 
         async def is_told() -> bool:
             (own,) = (await node.status())["containerStatuses"]
@@ -92,7 +92,7 @@ def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
 
 def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        room = node.parts.resizes = Room()
+        room = node.deps.resizer = Room()
         room.answer = ACCEPTED
         await node.begin(await node.create(RESIZABLE))
         await until(lambda: is_phase(node, "Running"))
@@ -109,7 +109,7 @@ def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
 
 def test_a_pod_shrinks_after_the_container_that_had_more_was_restarted(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        room = node.parts.resizes = Room()
+        room = node.deps.resizer = Room()
         room.answer = ACCEPTED
         updates: list[int | None] = []
         update = node.machine.update_sandbox
@@ -137,7 +137,7 @@ def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
     cluster: LocalCluster,
 ) -> None:
     async def story(node: Node) -> None:
-        room = node.parts.resizes = Room()
+        room = node.deps.resizer = Room()
         pod = await node.create(RESIZABLE)
         await node.begin(pod)
         await until(lambda: is_phase(node, "Running"))
@@ -145,7 +145,7 @@ def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
         await resize(node, requests={"cpu": "2"})
         tree = await node.get()
         room.allocations[pod.metadata.uid] = PodAllocation.from_spec(codec.decode(codec.encode(tree), Pod))
-        node.parts.resizes = room
+        node.deps.resizer = room
         await node.begin(pod)
         await until(lambda: node.machine.inventory().containers[0].resources.cpu_shares == 2048)
 

@@ -17,115 +17,122 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.backoff import restart_at
 from plimsoll.node.pods.pod_state import (
     Action,
-    Begin,
-    Decision,
-    Launch,
-    Probed,
-    Remove,
+    CreateContainer,
+    PodActions,
+    PodState,
+    ProbeResults,
+    RemoveContainer,
     RunSandbox,
-    Situation,
-    Waiting,
+    StartContainer,
+    WaitingReason,
 )
-from plimsoll.node.pods.restarts import ALWAYS, NEVER, should_restart, should_restart_init
-from plimsoll.node.pods.termination import deadline_of, judge_end, pod_grace, stop_once, stops_of
+from plimsoll.node.pods.restart_policy import ALWAYS, NEVER, should_restart, should_restart_init
+from plimsoll.node.pods.termination import check_termination, deadline_of, plan_stops, pod_grace, stop_once
 
 CRASH_LOOP = "CrashLoopBackOff"
 #: Number of attempts of a container that are kept: the current and the previous one.
 _KEPT = 2
 
 
-def decide(at: Situation) -> Decision:
+def compute_pod_actions(pod_state: PodState) -> PodActions:
     """Compute the actions for a pod in its current state."""
-    latest = latest_states(at)
-    ending = judge_end(at, latest)
-    if ending is not None:
-        stops, wake = stops_of(at, ending)
-        created = tuple(Remove(state.id) for state in at.states if state.phase is ContainerPhase.CREATED)
-        return Decision(actions=(*stops, *created), wake_at=wake, ending=ending)
-    plan = _Plan(at, latest)
-    plan.make()
-    return Decision(
-        actions=(*plan.actions, *_forgotten(at)), wake_at=plan.wake, waiting=plan.waiting, ending=None
+    latest = latest_states(pod_state)
+    termination = check_termination(pod_state, latest)
+    if termination is not None:
+        stops, wake = plan_stops(pod_state, termination)
+        created = tuple(
+            RemoveContainer(state.id) for state in pod_state.states if state.phase is ContainerPhase.CREATED
+        )
+        return PodActions(actions=(*stops, *created), wake_at=wake, termination=termination)
+    planner = _ActionPlanner(pod_state, latest)
+    planner.compute()
+    return PodActions(
+        actions=(*planner.actions, *_stale_attempts(pod_state)),
+        wake_at=planner.wake,
+        waiting=planner.waiting,
+        termination=None,
     )
 
 
-def latest_states(at: Situation) -> dict[str, ContainerInfo]:
+def latest_states(pod_state: PodState) -> dict[str, ContainerInfo]:
     """Return the last attempt of each container."""
     latest: dict[str, ContainerInfo] = {}
-    for state in at.states:
+    for state in pod_state.states:
         known = latest.get(state.name)
         if known is None or known.attempt <= state.attempt:
             latest[state.name] = state
     return latest
 
 
-def _forgotten(at: Situation) -> tuple[Remove, ...]:
+def _stale_attempts(pod_state: PodState) -> tuple[RemoveContainer, ...]:
     """Return the removals of attempts that are no longer needed."""
     attempts: dict[str, list[ContainerInfo]] = {}
-    for state in at.states:
+    for state in pod_state.states:
         attempts.setdefault(state.name, []).append(state)
     old = []
     for states in attempts.values():
         states.sort(key=lambda state: state.attempt)
-        old += [Remove(state.id) for state in states[:-_KEPT] if state.phase is ContainerPhase.EXITED]
+        old += [
+            RemoveContainer(state.id) for state in states[:-_KEPT] if state.phase is ContainerPhase.EXITED
+        ]
     return tuple(old)
 
 
-def name_pod(pod: Pod) -> str:
+def format_pod(pod: Pod) -> str:
     """Format a pod as the kubelet's messages do."""
     return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
 
 
 @dataclass(slots=True)
-class _Plan:
+class _ActionPlanner:
     """Plan of a pod that keeps running, under construction."""
 
-    at: Situation
+    pod_state: PodState
     latest: dict[str, ContainerInfo]
     actions: list[Action] = field(default_factory=list)
-    waiting: dict[str, Waiting] = field(default_factory=dict)
+    waiting: dict[str, WaitingReason] = field(default_factory=dict)
     wake: float | None = None
 
-    def make(self) -> None:
-        until = deadline_of(self.at)
+    def compute(self) -> None:
+        until = deadline_of(self.pod_state)
         if until is not None:
             self._wake(until)
-        self._stop_strays()
-        sandbox = self.at.sandbox
+        self._stop_unexpected()
+        sandbox = self.pod_state.sandbox
         if sandbox is None or not sandbox.running:
             self._renew_sandbox(stale=sandbox is not None)
             return
         # Containers of an older sandbox count for restarts, not for the progress of this one.
         since = sandbox.created_at
         current = {name: state for name, state in self.latest.items() if state.created_at >= since}
-        if self._initialise(current):
-            for container in self.at.pod.spec.containers:
-                self._keep(container, current.get(container.name))
+        if self._sync_init_containers(current):
+            for container in self.pod_state.pod.spec.containers:
+                self._sync_container(container, current.get(container.name))
 
     # -- sandbox and init containers
 
-    def _stop_strays(self) -> None:
+    def _stop_unexpected(self) -> None:
         """Stop containers that must not run: replaced attempts, and containers the pod does not have."""
-        spec = self.at.pod.spec
+        spec = self.pod_state.pod.spec
         names = {c.name for c in (*spec.init_containers, *spec.containers)}
-        for state in self.at.states:
-            stray = state.name not in names or self.latest[state.name].id != state.id
-            if state.phase is ContainerPhase.RUNNING and stray:
+        for state in self.pod_state.states:
+            unexpected = state.name not in names or self.latest[state.name].id != state.id
+            if state.phase is ContainerPhase.RUNNING and unexpected:
                 self._stop(state, f"Stopping container {state.name}")
 
     def _renew_sandbox(self, *, stale: bool) -> None:
-        running = [state for state in self.at.states if state.phase is ContainerPhase.RUNNING]
+        running = [state for state in self.pod_state.states if state.phase is ContainerPhase.RUNNING]
         for state in running:
             self._stop(state, f"Stopping container {state.name}")
-        failure = self.at.failures.get("")
-        if failure is not None and failure.again_at(self.at.timing) > self.at.now:
-            self._wake(failure.again_at(self.at.timing))
+        failure = self.pod_state.failures.get("")
+        if failure is not None and failure.retry_at(self.pod_state.timing) > self.pod_state.now:
+            self._wake(failure.retry_at(self.pod_state.timing))
         elif not running:
             self.actions.append(RunSandbox(stale))
 
-    def _initialise(self, current: dict[str, ContainerInfo]) -> bool:
+    def _sync_init_containers(self, current: dict[str, ContainerInfo]) -> bool:
         """Continue with init containers; return True once regular containers may run."""
-        spec = self.at.pod.spec
+        spec = self.pod_state.pod.spec
         inits = spec.init_containers
         if any(container.name in current for container in spec.containers):
             reached = len(inits)
@@ -133,17 +140,17 @@ class _Plan:
             reached = max((i for i, c in enumerate(inits) if c.name in current), default=-1)
         for container in inits[: max(reached, 0)]:
             if is_sidecar(container):
-                self._keep(container, current.get(container.name))
+                self._sync_container(container, current.get(container.name))
         if reached == len(inits):
             return True
         if reached >= 0 and not self._is_done(inits[reached], current[inits[reached].name]):
-            self._keep(inits[reached], current[inits[reached].name])
+            self._sync_container(inits[reached], current[inits[reached].name])
             return False
         if reached >= 0 and is_sidecar(inits[reached]):
-            self._keep(inits[reached], current[inits[reached].name])
+            self._sync_container(inits[reached], current[inits[reached].name])
         if reached + 1 == len(inits):
             return True
-        self._keep(inits[reached + 1], None)
+        self._sync_container(inits[reached + 1], None)
         return False
 
     def _is_done(self, container: Container, state: ContainerInfo) -> bool:
@@ -154,24 +161,24 @@ class _Plan:
 
     # -- single containers
 
-    def _keep(self, container: Container, state: ContainerInfo | None) -> None:
+    def _sync_container(self, container: Container, state: ContainerInfo | None) -> None:
         """Keep a container running, unless it has terminated for good."""
         known = state or self.latest.get(container.name)
         if known is not None and known.phase is ContainerPhase.RUNNING:
             failed = self._probed(container, known).failed
             if failed:
-                self._kill_unwell(container, known, failed)
+                self._kill_unhealthy(container, known, failed)
         elif known is not None and any(
-            s.name == container.name and s.phase is ContainerPhase.RUNNING for s in self.at.states
+            s.name == container.name and s.phase is ContainerPhase.RUNNING for s in self.pod_state.states
         ):
             pass  # an older attempt is still being stopped
         elif state is None and known is None:
-            self._begin(container, None)
+            self._create(container, None)
         elif state is not None and state.phase is ContainerPhase.CREATED:
-            if container.name in self.at.failures:
-                self._begin(container, state)
+            if container.name in self.pod_state.failures:
+                self._create(container, state)
             else:
-                self.actions.append(Launch(container, state.id))
+                self.actions.append(StartContainer(container, state.id))
         elif known is not None and self._restarts(container, known, renewed=state is None):
             self._restart(container, known)
 
@@ -179,59 +186,63 @@ class _Plan:
         """Return whether a container restarts; in a new sandbox init containers run again, however they
         exited.
         """
-        if container.name in self.at.forced:
+        if container.name in self.pod_state.forced:
             return True
-        if container in self.at.pod.spec.init_containers:
-            return renewed or should_restart_init(self.at.pod, container, known.exit_code)
-        return should_restart(self.at.pod, container, known.exit_code)
+        if container in self.pod_state.pod.spec.init_containers:
+            return renewed or should_restart_init(self.pod_state.pod, container, known.exit_code)
+        return should_restart(self.pod_state.pod, container, known.exit_code)
 
     def _restart(self, container: Container, ended: ContainerInfo) -> None:
-        wait = self.at.waits.get(container.name)
-        when = restart_at(wait, ended.finished_at, self.at.timing)
-        if wait is not None and when > self.at.now and container.name not in self.at.forced:
-            text = f"back-off {_span(wait.seconds)} restarting failed container={container.name}"
-            self.waiting[container.name] = Waiting(CRASH_LOOP, f"{text} pod={name_pod(self.at.pod)}")
+        backoff = self.pod_state.backoffs.get(container.name)
+        when = restart_at(backoff, ended.finished_at, self.pod_state.timing)
+        if backoff is not None and when > self.pod_state.now and container.name not in self.pod_state.forced:
+            text = (
+                f"back-off {_format_duration(backoff.seconds)} restarting failed container={container.name}"
+            )
+            self.waiting[container.name] = WaitingReason(
+                CRASH_LOOP, f"{text} pod={format_pod(self.pod_state.pod)}"
+            )
             self._wake(when)
         else:
-            self._begin(container, ended)
+            self._create(container, ended)
 
-    def _begin(self, container: Container, known: ContainerInfo | None) -> None:
-        failure = self.at.failures.get(container.name)
+    def _create(self, container: Container, known: ContainerInfo | None) -> None:
+        failure = self.pod_state.failures.get(container.name)
         if failure is not None:
-            self.waiting[container.name] = Waiting(failure.reason, failure.message)
-            again = failure.again_at(self.at.timing)
-            if again > self.at.now:
+            self.waiting[container.name] = WaitingReason(failure.reason, failure.message)
+            again = failure.retry_at(self.pod_state.timing)
+            if again > self.pod_state.now:
                 self._wake(again)
                 return
-        attempt = self.at.restarts.get(container.name, -1) + 1
+        attempt = self.pod_state.restarts.get(container.name, -1) + 1
         if known is not None:
             attempt = max(attempt, known.attempt + 1)
-        if container.name in self.at.forced and known is not None:
+        if container.name in self.pod_state.forced and known is not None:
             # Reported as terminated, a container that runs only once could not be reported as running again.
-            self.waiting.setdefault(container.name, Waiting("ContainerCreating"))
+            self.waiting.setdefault(container.name, WaitingReason("ContainerCreating"))
         ended = known.finished_at if known is not None and known.phase is ContainerPhase.EXITED else None
         replaces = known.id if known is not None and known.phase is ContainerPhase.CREATED else ""
-        self.actions.append(Begin(container, attempt, ended, replaces))
+        self.actions.append(CreateContainer(container, attempt, ended, replaces))
 
-    def _kill_unwell(self, container: Container, state: ContainerInfo, probe: str) -> None:
-        policy = container.restart_policy or self.at.pod.spec.restart_policy or ALWAYS
-        kind = "Init container" if container in self.at.pod.spec.init_containers else "Container"
+    def _kill_unhealthy(self, container: Container, state: ContainerInfo, probe: str) -> None:
+        policy = container.restart_policy or self.pod_state.pod.spec.restart_policy or ALWAYS
+        kind = "Init container" if container in self.pod_state.pod.spec.init_containers else "Container"
         message = f"{kind} {container.name} failed {probe} probe"
         if policy != NEVER:
             message += ", will be restarted"
-        asked = container.startup_probe if probe == "startup" else container.liveness_probe
-        given = asked.termination_grace_period_seconds if asked is not None else None
+        probe_spec = container.startup_probe if probe == "startup" else container.liveness_probe
+        given = probe_spec.termination_grace_period_seconds if probe_spec is not None else None
         self._stop(state, message, None if given is None else float(given))
 
-    def _probed(self, container: Container, state: ContainerInfo) -> Probed:
-        return self.at.probes.get(state.id, Probed(started=container.startup_probe is None))
+    def _probed(self, container: Container, state: ContainerInfo) -> ProbeResults:
+        return self.pod_state.probes.get(state.id, ProbeResults(started=container.startup_probe is None))
 
     def _stop(self, state: ContainerInfo, message: str, grace: float | None = None) -> None:
-        if state.id in self.at.stopping:
+        if state.id in self.pod_state.stopping:
             return
         if grace is None:
-            grace = pod_grace(self.at.pod, self.at.timing.grace_default)
-        stop = stop_once(self.at, state, self.at.now + grace, message)
+            grace = pod_grace(self.pod_state.pod, self.pod_state.timing.grace_default)
+        stop = stop_once(self.pod_state, state, self.pod_state.now + grace, message)
         if stop is not None:
             self.actions.append(stop)
 
@@ -239,7 +250,7 @@ class _Plan:
         self.wake = when if self.wake is None else min(self.wake, when)
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Format a duration as Go does: 10s, 1m20s, 5m0s."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)

@@ -16,14 +16,14 @@ from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
-from plimsoll.node.pods.backoff import Timing
-from plimsoll.node.pods.checks import Commands
-from plimsoll.node.pods.environment import NodeFacts, Objects
-from plimsoll.node.pods.writer import Events, StatusWriter
+from plimsoll.node.pods.backoff import PodTiming
+from plimsoll.node.pods.environment import DownwardNodeInfo, ObjectReader
+from plimsoll.node.pods.handlers import CommandRunner
+from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.security.policy import SecurityPolicy
 
 
-class Book(Protocol):
+class ClaimManager(Protocol):
     """Claims of this node: `claims.claim_info_cache.ClaimInfoCache`."""
 
     async def prepare(self, pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ClaimFault, ...]: ...
@@ -37,13 +37,13 @@ class Book(Protocol):
     def claims_of_pod(self, uid: str) -> tuple[ClaimInfo, ...]: ...
 
 
-class Plans(Protocol):
+class PodPlanner(Protocol):
     """Cgroup plans of pods: `cgroup_planner.CgroupPlanner`."""
 
     def plan(self, pod: Pod) -> PodCgroupPlans: ...
 
 
-class DeviceHealth(Protocol):
+class ReportedHealth(Protocol):
     """Health of a device."""
 
     @property
@@ -53,7 +53,7 @@ class DeviceHealth(Protocol):
     def message(self) -> str: ...
 
 
-class Resizes(Protocol):
+class Resizer(Protocol):
     """Allocated resources of pods, and their resizes: `admission.resize_manager.ResizeManager`."""
 
     def allocated(self, pod: Pod) -> Pod:
@@ -72,7 +72,7 @@ def new_id() -> str:
     return secrets.token_hex(32)
 
 
-def _nothing(driver: str, pool: str, device: str) -> DeviceHealth | None:
+def _nothing(driver: str, pool: str, device: str) -> ReportedHealth | None:
     return None
 
 
@@ -85,26 +85,26 @@ def _unmeasured(uid: str) -> PodUsage | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Parts:
+class WorkerDependencies:
     """Components of an agent that pod workers use."""
 
     runtime: Runtime
-    claim_cache: Book
-    plans: Plans
-    objects: Objects
+    claim_cache: ClaimManager
+    plans: PodPlanner
+    objects: ObjectReader
     writer: StatusWriter
-    events: Events
+    events: PodEvents
     clock: Callable[[], float] = time.time
-    timing: Timing = field(default_factory=Timing)
-    facts: Callable[[], NodeFacts] = NodeFacts
-    health: Callable[[str, str, str], DeviceHealth | None] = _nothing
-    resizes: Resizes | None = None
+    timing: PodTiming = field(default_factory=PodTiming)
+    facts: Callable[[], DownwardNodeInfo] = DownwardNodeInfo
+    health: Callable[[str, str, str], ReportedHealth | None] = _nothing
+    resizer: Resizer | None = None
     #: Runner of the commands of probes and hooks; None: they fail.
-    commands: Commands | None = None
+    commands: CommandRunner | None = None
     #: Check of security contexts; None: nothing runs in the containers, and everything is accepted.
     security: SecurityPolicy | None = None
     #: Nothing runs in the containers: every probe passes and every hook succeeds.
-    unprobed: bool = False
+    skip_probes: bool = False
     #: Resource usage of a pod, by UID, so that no limit is set below it.
     usage: Callable[[str], PodUsage | None] = _unmeasured
     new_id: Callable[[], str] = new_id

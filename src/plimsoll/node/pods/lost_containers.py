@@ -12,7 +12,7 @@ from plimsoll.api.core import ContainerStatus, Pod
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.status_input import branch, number
 
-LOST_CODE = 137
+LOST_EXIT_CODE = 137
 
 
 def restarts_of(pod: Pod) -> dict[str, int]:
@@ -29,7 +29,7 @@ def lost_states(pod: Pod, known: Sequence[ContainerInfo], now: float) -> tuple[C
         ran = "running" in status.state or bool(ended)
         if status.name in names or not ran:
             continue
-        code = LOST_CODE if "running" in status.state else number(ended, "exitCode")
+        code = LOST_EXIT_CODE if "running" in status.state else number(ended, "exitCode")
         lost.append(
             ContainerInfo(
                 id=f"lost-{status.name}",

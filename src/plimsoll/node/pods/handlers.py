@@ -17,58 +17,58 @@ from plimsoll.api.containers import Grpc, Handler, HttpGet, Probe
 from plimsoll.api.core import Container
 
 #: Maximum number of bytes of a response that is read and reported.
-_LONGEST = 10 * 1024
+_MAX_OUTPUT = 10 * 1024
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HandlerResult:
     """Result of a handler: whether it succeeded, and its output if not."""
 
     ok: bool
     text: str = ""
 
 
-class Commands(Protocol):
+class CommandRunner(Protocol):
     """Runner of commands in a running container. Never raises for what a command does."""
 
-    async def execute(self, id: str, command: Sequence[str], seconds: float) -> Outcome: ...
+    async def execute(self, id: str, command: Sequence[str], seconds: float) -> HandlerResult: ...
 
 
-async def run_check(
+async def run_handler(
     action: Probe | Handler,
     container: Container,
     id: str,
     host: str,
-    commands: Commands | None,
+    commands: CommandRunner | None,
     seconds: float,
-) -> Outcome:
+) -> HandlerResult:
     """Run the handler of a probe or a hook, within a timeout."""
     if action.exec is not None:  # the command runner enforces the timeout
         if commands is None:
-            return Outcome(False, "this runtime cannot run commands in containers")
+            return HandlerResult(False, "this runtime cannot run commands in containers")
         return await commands.execute(id, action.exec.command, seconds)
     try:
         async with asyncio.timeout(seconds):
-            return await _ask(action, container, host)
+            return await _run_network_handler(action, container, host)
     except TimeoutError:
-        return Outcome(False, f"timed out after {seconds:g}s")
+        return HandlerResult(False, f"timed out after {seconds:g}s")
     except (OSError, ValueError, aio.AioRpcError, UnicodeError) as error:
-        return Outcome(False, str(error) or type(error).__name__)
+        return HandlerResult(False, str(error) or type(error).__name__)
 
 
-async def _ask(action: Handler, container: Container, host: str) -> Outcome:
+async def _run_network_handler(action: Handler, container: Container, host: str) -> HandlerResult:
     if action.http_get is not None:
-        return await _get(action.http_get, container, host)
+        return await _http_get(action.http_get, container, host)
     if action.tcp_socket is not None:
         target = action.tcp_socket
         _, writer = await asyncio.open_connection(target.host or host, find_port(target.port, container))
         writer.close()
-        return Outcome(True)
+        return HandlerResult(True)
     if isinstance(action, Probe) and action.grpc is not None:
-        return await _ask_health(action.grpc, container, host)
-    return Outcome(True)
+        return await _check_health(action.grpc, container, host)
+    return HandlerResult(True)
 
 
 def find_port(port: Any, container: Container) -> int:
@@ -84,7 +84,7 @@ def find_port(port: Any, container: Container) -> int:
     return number
 
 
-async def _get(target: HttpGet, container: Container, host: str) -> Outcome:
+async def _http_get(target: HttpGet, container: Container, host: str) -> HandlerResult:
     port = find_port(target.port, container)
     secure = target.scheme.upper() == "HTTPS"
     context = ssl.create_default_context() if secure else None
@@ -92,28 +92,28 @@ async def _get(target: HttpGet, container: Container, host: str) -> Outcome:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     host = target.host or host
-    reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_LONGEST)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_MAX_OUTPUT)
     try:
         headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*"}
         headers |= {header.name: header.value for header in target.http_headers}
         lines = [f"GET {target.path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
         if any("\r" in line or "\n" in line for line in lines):
-            return Outcome(False, "a header or the path contains a line break")
+            return HandlerResult(False, "a header or the path contains a line break")
         writer.write("\r\n".join((*lines, "Connection: close", "", "")).encode())
         await writer.drain()
         first = (await reader.readline()).split()
         code = int(first[1]) if len(first) > 1 else 0
         if 200 <= code < 400:
-            return Outcome(True)
-        return Outcome(False, f"HTTP probe failed with statuscode: {code}")
+            return HandlerResult(True)
+        return HandlerResult(False, f"HTTP probe failed with statuscode: {code}")
     finally:
         writer.transport.abort()  # do not wait for a slow server
 
 
-async def _ask_health(target: Grpc, container: Container, host: str) -> Outcome:
+async def _check_health(target: Grpc, container: Container, host: str) -> HandlerResult:
     service = (target.service or "").encode()[:127]
     request = b"\x0a" + bytes([len(service)]) + service if service else b""
     async with aio.insecure_channel(f"{host}:{find_port(target.port, container)}") as channel:
-        ask: Any = channel.unary_unary(_HEALTH)  # bytes in, bytes out
-        answer: bytes = await ask(request)
-    return Outcome(True) if answer == _SERVING else Outcome(False, "service unhealthy")
+        call: Any = channel.unary_unary(_HEALTH)  # bytes in, bytes out
+        response: bytes = await call(request)
+    return HandlerResult(True) if response == _SERVING else HandlerResult(False, "service unhealthy")

@@ -12,16 +12,16 @@ from plimsoll.api.containers import ContainerRestartRule, ExitCodes, Probe
 from plimsoll.api.core import Container, Pod, PodSpec
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
-from plimsoll.node.pods.backoff import Failure, Timing
-from plimsoll.node.pods.decisions import decide
+from plimsoll.node.pods.backoff import PodTiming, StepFailure
+from plimsoll.node.pods.pod_actions import compute_pod_actions
 from plimsoll.node.pods.pod_state import (
-    Begin,
-    Cause,
-    Launch,
-    Probed,
+    CreateContainer,
+    PodState,
+    ProbeResults,
     RunSandbox,
-    Situation,
-    Stop,
+    StartContainer,
+    StopContainer,
+    TerminationCause,
     TerminationRequest,
 )
 from tests.unit.node.pods.simulator import FOREVER, Behaviour, Happening, Simulation
@@ -101,7 +101,7 @@ def simulations(draw: st.DrawFn) -> Simulation:
             if kind == "delete":
                 sim.delete(grace)
             elif kind == "vanish":
-                sim.vanished = True
+                sim.removed = True
             elif sim.order is None:
                 sim.order = TerminationRequest("Evicted", "low", float(grace))
 
@@ -130,14 +130,14 @@ def test_a_pod_lives_by_the_rules(simulation: Simulation) -> None:
     pod = simulation.pod
     simulation.run(steps=100)
     trace = simulation.trace
-    ending = next((h.at for h in trace if h.what == "ending"), FOREVER)
+    termination = next((h.at for h in trace if h.what == "ending"), FOREVER)
     check_one_at_a_time(trace)
     check_order_of_starts(pod, trace)
-    check_restarts(pod, trace, simulation.now, ending, simulation.timing)
-    check_stops(pod, simulation, ending)
-    after = [h for h in trace if h.what == "begin" and h.at > ending]
+    check_restarts(pod, trace, simulation.now, termination, simulation.timing)
+    check_stops(pod, simulation, termination)
+    after = [h for h in trace if h.what == "begin" and h.at > termination]
     assert not after, "nothing is started once a pod ends"
-    if ending < FOREVER:
+    if termination < FOREVER:
         assert simulation.over, "a pod that ends comes to its end"
 
 
@@ -169,7 +169,9 @@ def check_order_of_starts(pod: Pod, trace: list[Happening]) -> None:
         begun.add(happening.name)
 
 
-def check_restarts(pod: Pod, trace: list[Happening], now: float, ending: float, timing: Timing) -> None:
+def check_restarts(
+    pod: Pod, trace: list[Happening], now: float, termination: float, timing: PodTiming
+) -> None:
     """Every end of a container is followed by a restart exactly when, and exactly if, it should be."""
     init_names = {c.name for c in pod.spec.init_containers}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -184,29 +186,31 @@ def check_restarts(pod: Pod, trace: list[Happening], now: float, ending: float, 
             due = end.at if wait is None else end.at + wait
             wanted = should_restart_naively(pod, container, end.code, init=container.name in init_names)
             again = own[place + 1] if place + 1 < len(own) else None
-            if not wanted or due > ending or (due == ending and again is None):
+            if not wanted or due > termination or (due == termination and again is None):
                 assert again is None
             elif again is None:
-                assert due > now or ending <= due or _is_over(pod, trace), (container.name, due, now)
+                assert due > now or termination <= due or _is_over(pod, trace), (container.name, due, now)
             else:
                 assert again.attempt == end.attempt + 1
                 assert again.at == due
-            wait = timing.crash_first if wait is None else min(wait * 2, timing.crash_most)
+            wait = timing.crash_first if wait is None else min(wait * 2, timing.crash_max)
 
 
 def _is_over(pod: Pod, trace: list[Happening]) -> bool:
     return len(trace) >= 50  # the simulation was cut off
 
 
-def check_stops(pod: Pod, simulation: Simulation, ending: float) -> None:
+def check_stops(pod: Pod, simulation: Simulation, termination: float) -> None:
     trace = simulation.trace
-    if ending == FOREVER:
+    if termination == FOREVER:
         assert not any(h.what == "stop" for h in trace)
         return
-    assert simulation.ending is not None
+    assert simulation.termination is not None
     # Who shortens the time when it is up already still leaves the least there is.
     deadline = max(
-        simulation.ending.deadline, *(when for when in simulation.told if when <= simulation.now), 0.0
+        simulation.termination.deadline,
+        *(when for when in simulation.reported if when <= simulation.now),
+        0.0,
     )
     sidecars = [c.name for c in pod.spec.init_containers if c.restart_policy == "Always"]
     running: set[str] = set()
@@ -215,16 +219,16 @@ def check_stops(pod: Pod, simulation: Simulation, ending: float) -> None:
             running.add(happening.name)
         elif happening.what == "end":
             running.discard(happening.name)
-            if happening.at > ending:
-                assert happening.at <= deadline + simulation.timing.grace_least
+            if happening.at > termination:
+                assert happening.at <= deadline + simulation.timing.grace_min
         elif happening.what == "stop":
-            assert happening.at >= ending
-            assert happening.grace >= simulation.timing.grace_least
+            assert happening.at >= termination
+            assert happening.grace >= simulation.timing.grace_min
             if happening.name not in sidecars:
                 continue
             later = sidecars[sidecars.index(happening.name) + 1 :]
             waited_for = {n for n in running if n not in sidecars or n in later}
-            assert not waited_for or happening.at >= simulation.ending.deadline
+            assert not waited_for or happening.at >= simulation.termination.deadline
 
 
 # -- single cases
@@ -234,25 +238,25 @@ def test_init_containers_one_by_one_then_the_rest_together() -> None:
     pod = pod_of(
         Container(name="m1"), Container(name="m2"), inits=(Container(name="i1"), Container(name="i2"))
     )
-    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX))
-    assert found.actions == (Begin(pod.spec.init_containers[0], 0),)
+    found = compute_pod_actions(PodState(pod=pod, now=5.0, sandbox=SANDBOX))
+    assert found.actions == (CreateContainer(pod.spec.init_containers[0], 0),)
     done = [state("i1", ContainerPhase.EXITED), state("i2", ContainerPhase.EXITED)]
-    assert decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=done[:1])).actions == (
-        Begin(pod.spec.init_containers[1], 0),
+    assert compute_pod_actions(PodState(pod=pod, now=5.0, sandbox=SANDBOX, states=done[:1])).actions == (
+        CreateContainer(pod.spec.init_containers[1], 0),
     )
-    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=done))
-    assert found.actions == tuple(Begin(c, 0) for c in pod.spec.containers)
+    found = compute_pod_actions(PodState(pod=pod, now=5.0, sandbox=SANDBOX, states=done))
+    assert found.actions == tuple(CreateContainer(c, 0) for c in pod.spec.containers)
 
 
 def test_what_comes_after_a_sidecar_waits_for_its_startup_probe() -> None:
     sidecar = Container(name="s", restart_policy=SIDECAR, startup_probe=Probe())
     pod = pod_of(Container(name="m"), inits=(sidecar,))
-    at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("s"),))
-    assert decide(at).actions == ()
-    started = replace(at, probes={"s-0": Probed(started=True)})
-    assert decide(started).actions == (Begin(pod.spec.containers[0], 0),)
-    unwell = replace(at, probes={"s-0": Probed(started=False, failed="startup")})
-    (stop,) = decide(unwell).stops
+    at = PodState(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("s"),))
+    assert compute_pod_actions(at).actions == ()
+    started = replace(at, probes={"s-0": ProbeResults(started=True)})
+    assert compute_pod_actions(started).actions == (CreateContainer(pod.spec.containers[0], 0),)
+    unwell = replace(at, probes={"s-0": ProbeResults(started=False, failed="startup")})
+    (stop,) = compute_pod_actions(unwell).stops
     assert stop.message == "Init container s failed startup probe, will be restarted"
 
 
@@ -262,10 +266,10 @@ def test_crash_loop_says_when_it_goes_on() -> None:
     sim.run(horizon=1100.0)
     begins = [h.at - 1000.0 for h in sim.trace if h.what == "begin"]
     assert begins == [0.0, 0.0, 10.0, 30.0, 70.0]
-    at = Situation(
-        pod=pod, now=1100.0, sandbox=sim.sandbox, states=tuple(sim.states.values()), waits=sim.waits
+    at = PodState(
+        pod=pod, now=1100.0, sandbox=sim.sandbox, states=tuple(sim.states.values()), backoffs=sim.backoffs
     )
-    found = decide(at)
+    found = compute_pod_actions(at)
     assert found.wake_at == 1150.0
     assert found.waiting["m"].reason == "CrashLoopBackOff"
     assert found.waiting["m"].message == "back-off 1m20s restarting failed container=m pod=p_d(u)"
@@ -293,8 +297,8 @@ def test_sidecars_end_after_the_rest_the_last_first() -> None:
     sim.run()
     ends = [(h.name, h.at - 1000.0) for h in sim.trace if h.what == "end"]
     assert ends == [("m", 5.0), ("s2", 8.0), ("s1", 8.0)]
-    assert sim.ending is not None
-    assert sim.ending.cause is Cause.FINISHED
+    assert sim.termination is not None
+    assert sim.termination.cause is TerminationCause.FINISHED
 
 
 def test_sidecars_are_stopped_in_time_even_if_the_rest_does_not_end() -> None:
@@ -319,7 +323,7 @@ def test_a_second_deletion_with_less_grace_is_heeded() -> None:
 def test_a_vanished_pod_is_killed_soon() -> None:
     pod = pod_of(Container(name="m"), termination_grace_period_seconds=600)
     sim = Simulation(pod, {"m": Behaviour(heeds=1e6)})
-    sim.news.append((1010.0, lambda sim: setattr(sim, "vanished", True)))
+    sim.news.append((1010.0, lambda sim: setattr(sim, "removed", True)))
     sim.run()
     assert sim.trace[-1] == Happening(1012.0, "end", "m", 0, 137)
 
@@ -327,10 +331,10 @@ def test_a_vanished_pod_is_killed_soon() -> None:
 def test_deadline() -> None:
     pod = pod_of(Container(name="m"), active_deadline_seconds=30)
     sim = Simulation(pod, {"m": Behaviour()}).run()
-    assert sim.ending is not None
-    assert (sim.ending.cause, sim.ending.since) == (Cause.DEADLINE, 1030.0)
-    assert sim.ending.reason == "DeadlineExceeded"
-    assert sim.ending.message == "Pod was active on the node longer than the specified deadline"
+    assert sim.termination is not None
+    assert (sim.termination.cause, sim.termination.since) == (TerminationCause.DEADLINE, 1030.0)
+    assert sim.termination.reason == "DeadlineExceeded"
+    assert sim.termination.message == "Pod was active on the node longer than the specified deadline"
 
 
 def test_a_lost_sandbox_is_made_anew_and_init_containers_run_again() -> None:
@@ -341,45 +345,49 @@ def test_a_lost_sandbox_is_made_anew_and_init_containers_run_again() -> None:
         state("m", ContainerPhase.EXITED, exit_code=137, finished_at=2.0),
         state("n", ContainerPhase.EXITED),
     )
-    at = Situation(pod=pod, now=50.0, sandbox=gone, states=states)
-    assert decide(at).actions == (RunSandbox(stale=True),)
+    at = PodState(pod=pod, now=50.0, sandbox=gone, states=states)
+    assert compute_pod_actions(at).actions == (RunSandbox(stale=True),)
     renewed = replace(at, sandbox=replace(SANDBOX, created_at=50.0))
-    assert decide(renewed).actions == (Begin(pod.spec.init_containers[0], 1, 0.0),)
+    assert compute_pod_actions(renewed).actions == (CreateContainer(pod.spec.init_containers[0], 1, 0.0),)
     again = replace(state("i", ContainerPhase.EXITED, attempt=1), created_at=51.0)
-    found = decide(replace(renewed, states=(*states, again)))
-    assert found.actions == (Begin(pod.spec.containers[0], 1, 2.0),), "n has succeeded and is not run again"
+    found = compute_pod_actions(replace(renewed, states=(*states, again)))
+    assert found.actions == (CreateContainer(pod.spec.containers[0], 1, 2.0),), (
+        "n has succeeded and is not run again"
+    )
 
 
 def test_a_container_created_before_a_crash_of_the_agent_is_started() -> None:
     pod = pod_of(Container(name="m"))
-    at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m", ContainerPhase.CREATED),))
-    assert decide(at).actions == (Launch(pod.spec.containers[0], "m-0"),)
-    failed = replace(at, failures={"m": Failure("RunContainerError", "no", 1, 4.5)})
-    found = decide(failed)
+    at = PodState(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m", ContainerPhase.CREATED),))
+    assert compute_pod_actions(at).actions == (StartContainer(pod.spec.containers[0], "m-0"),)
+    failed = replace(at, failures={"m": StepFailure("RunContainerError", "no", 1, 4.5)})
+    found = compute_pod_actions(failed)
     assert (found.actions, found.wake_at) == ((), 5.5)
     assert found.waiting["m"].reason == "RunContainerError"
-    assert decide(replace(failed, now=6.0)).actions == (Begin(pod.spec.containers[0], 1, None, "m-0"),)
+    assert compute_pod_actions(replace(failed, now=6.0)).actions == (
+        CreateContainer(pod.spec.containers[0], 1, None, "m-0"),
+    )
 
 
 def test_a_container_of_another_pod_or_an_older_attempt_is_stopped() -> None:
     pod = pod_of(Container(name="m"))
     states = (state("m", attempt=0), state("m", attempt=1), state("x"))
-    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=states))
+    found = compute_pod_actions(PodState(pod=pod, now=5.0, sandbox=SANDBOX, states=states))
     assert {stop.id for stop in found.stops} == {"m-0", "x-0"}
 
 
 def test_attempts_are_counted_on_from_what_the_api_knows() -> None:
     pod = pod_of(Container(name="m"))
-    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, restarts={"m": 4}))
-    assert found.actions == (Begin(pod.spec.containers[0], 5),)
+    found = compute_pod_actions(PodState(pod=pod, now=5.0, sandbox=SANDBOX, restarts={"m": 4}))
+    assert found.actions == (CreateContainer(pod.spec.containers[0], 5),)
 
 
 @pytest.mark.parametrize("kind", ["liveness", "startup"])
 def test_an_unwell_container_is_stopped_once(kind: str) -> None:
     pod = pod_of(Container(name="m"), policy="Never")
-    at = Situation(
-        pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m"),), probes={"m-0": Probed(failed=kind)}
+    at = PodState(
+        pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m"),), probes={"m-0": ProbeResults(failed=kind)}
     )
-    (stop,) = decide(at).stops
-    assert stop == Stop("m-0", "m", 30.0, f"Container m failed {kind} probe")
-    assert decide(replace(at, stopping={"m-0": 35.0})).actions == ()
+    (stop,) = compute_pod_actions(at).stops
+    assert stop == StopContainer("m-0", "m", 30.0, f"Container m failed {kind} probe")
+    assert compute_pod_actions(replace(at, stopping={"m-0": 35.0})).actions == ()
