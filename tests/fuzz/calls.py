@@ -12,7 +12,7 @@ import yaml
 
 from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, MASTERS, NODES, SCHEDULER, User
 from plimsoll.apiserver.protobuf import encode_body
-from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource, find_kind
+from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource, find_resource_by_kind
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey, Store
@@ -147,7 +147,7 @@ class Caller:
         self.dice = dice
         self.grower = Grower(dice)
         self._store = store
-        self._stored = [row for row in RESOURCES if row.stored]
+        self._stored = [row for row in RESOURCES if row.is_stored]
         self._kinds = [row for row in self._stored if row.key in TEMPLATES] * 4 + self._stored
         self.tokens: list[str] = []
 
@@ -239,7 +239,7 @@ class Caller:
         dice = self.dice
         other = SUBRESOURCES[subresource] if subresource else None
         if other is not None and other.group is not None:
-            found = find_kind(other.group, other.version, other.kind)
+            found = find_resource_by_kind(other.group, other.version, other.kind)
             schema = schema_for(other.group, other.version, other.kind)
             head = {"kind": other.kind, "apiVersion": f"{other.group}/{other.version}".lstrip("/")}
             assert found is None or found.kind == other.kind
@@ -279,7 +279,7 @@ class Caller:
     def _ask(self, user: User) -> ApiRequest:
         """Reviews, bindings, tokens."""
         dice = self.dice
-        row = dice.choice([row for row in RESOURCES if not row.stored])
+        row = dice.choice([row for row in RESOURCES if not row.is_stored])
         schema = schema_for(row.group, row.versions[0], row.kind)
         tree = self.grower.value(schema)
         if isinstance(tree, dict):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from tests.fuzz.trees import Grower, child
 
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test", "bad", "", None, 5)
 DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers")
 
 
-def grow_patch(grower: Grower, kind: str, tree: Any, type: Type | None) -> Any:
+def grow_patch(grower: Grower, kind: str, tree: Any, type: SchemaType | None) -> Any:
     """A patch: kind is json, merge, strategic or apply."""
     if grower.dice.random() < 0.03:
         return grower.anything()
@@ -32,7 +32,7 @@ def grow_patch(grower: Grower, kind: str, tree: Any, type: Type | None) -> Any:
     return patch
 
 
-def _operation(grower: Grower, tree: Any, type: Type | None) -> Any:
+def _operation(grower: Grower, tree: Any, type: SchemaType | None) -> Any:
     dice = grower.dice
     path = grower.path(tree)
     operation: dict[str, Any] = {"op": dice.choice(OPERATIONS), "path": _pointer(grower, path)}
@@ -56,7 +56,7 @@ def _pointer(grower: Grower, path: list[Any]) -> Any:
     return text if dice.random() < 0.98 else dice.choice((None, 5, "x", "//", text + "/"))
 
 
-def _part(grower: Grower, tree: Any, type: Type | None) -> dict[str, Any]:
+def _part(grower: Grower, tree: Any, type: SchemaType | None) -> dict[str, Any]:
     """A piece of the object, changed: what people send as merge patches."""
     dice = grower.dice
     if not isinstance(tree, dict):

@@ -6,7 +6,7 @@ import copy
 from random import Random
 from typing import Any
 
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 WORDS = (
     *(
@@ -204,7 +204,7 @@ class Grower:
             return [self.anything(depth + 1) for _ in range(dice.randrange(4))]
         return {self.text(): self.anything(depth + 1) for _ in range(dice.randrange(4))}
 
-    def value(self, type: Type | None, depth: int = 0) -> Any:
+    def value(self, type: SchemaType | None, depth: int = 0) -> Any:
         """A value of a type, mostly."""
         dice = self.dice
         if type is None or dice.random() < self.wrong:
@@ -236,7 +236,7 @@ class Grower:
             return dice.choice(("", "AA==", "aGVsbG8="))
         return self.anything(depth)
 
-    def object(self, type: Type, depth: int) -> dict[str, Any]:
+    def object(self, type: SchemaType, depth: int) -> dict[str, Any]:
         dice, tree = self.dice, {}
         likely = (0.6, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)[min(depth, 7)]
         for field in type.fields.values():
@@ -248,14 +248,14 @@ class Grower:
 
     # -- changing what is there
 
-    def change(self, tree: Any, type: Type | None, times: int = 1) -> Any:
+    def change(self, tree: Any, type: SchemaType | None, times: int = 1) -> Any:
         """A copy of a tree with some of it changed, mostly by what fits."""
         tree = copy.deepcopy(tree)
         for _ in range(times):
             tree = self._change(tree, type)
         return tree
 
-    def _change(self, tree: Any, type: Type | None) -> Any:
+    def _change(self, tree: Any, type: SchemaType | None) -> Any:
         dice = self.dice
         path = self.path(tree)
         if not path:
@@ -295,7 +295,7 @@ class Grower:
         return path
 
 
-def child(type: Type | None, step: Any) -> Type | None:
+def child(type: SchemaType | None, step: Any) -> SchemaType | None:
     """The type of a part, where it is known."""
     if type is None:
         return None

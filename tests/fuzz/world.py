@@ -17,7 +17,7 @@ from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.users import MASTERS, User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.in_process import connect_in_process
-from plimsoll.apiserver.registry.resources import RESOURCES, by_key
+from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_key
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
 from tests.fuzz.calls import Caller, token
@@ -45,7 +45,7 @@ class World:
             for name in ("default", "kube-system", "other"):
                 await client.call("POST", "/api/v1/namespaces", tree={"metadata": {"name": name}})
             for key, (api_version, kind, namespaced, rest) in TEMPLATES.items():
-                row = by_key(key)
+                row = find_resource_by_key(key)
                 assert row is not None
                 root = f"/apis/{api_version}" if row.group else f"/api/{api_version}"
                 path = f"{root}/namespaces/default/{row.plural}" if namespaced else f"{root}/{row.plural}"
@@ -80,7 +80,7 @@ class World:
         """What the store holds is in order."""
         seen: set[int] = set()
         for row in RESOURCES:
-            if row.stored_as or not row.stored:
+            if row.stored_as or not row.is_stored:
                 continue
             for stored in self.store.list(row.storage_key).items:
                 tree = codec.decode_tree(stored.raw)

@@ -204,7 +204,7 @@ class Api:
                 route, parse_list_options({**query, "watch": "true"}), render, turn
             )
             return ApiResponse(200, frames, "application/json")
-        if route.verb == "create" and not route.resource.stored:
+        if route.verb == "create" and not route.resource.is_stored:
             return await self._ask(route, call, query, accepted)
         if route.verb == "create":
             body = decode_body(call.body, call.header("content-type"))

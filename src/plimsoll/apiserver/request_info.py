@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.apiserver.registry.resources import SUBRESOURCES, Resource, find
+from plimsoll.apiserver.registry.resources import SUBRESOURCES, Resource, find_resource
 from plimsoll.apiserver.status import method_not_supported, path_not_found
 
 _NAMED_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -59,7 +59,7 @@ def parse_request_info(method: str, path: str, *, watches: bool = False) -> Requ
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest[:3], "", "")[:3]
-    resource = find(group, version, plural)
+    resource = find_resource(group, version, plural)
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         raise path_not_found()
     if subresource and subresource not in resource.subresources:

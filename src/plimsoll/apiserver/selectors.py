@@ -208,8 +208,8 @@ def parse_field_selector(text: str, resource: Resource) -> FieldSelector:
         if match is None:
             raise bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
         label, operator, value = match.groups()
-        if resource.label_path(label) is None:
-            raise bad_request(resource.refuse_label(label))
+        if resource.field_label_path(label) is None:
+            raise bad_request(resource.field_label_error(label))
         conditions.append((label, operator != "!=", _unescape(value)))
     return FieldSelector(tuple(conditions))
 

@@ -24,7 +24,7 @@ PATHS = [f"apis/{g}/{v}" if g else f"api/{v}" for g, versions in group_versions(
 def ask(path: str, accept: str = "", query: str = "", **headers: str) -> ApiResponse:
     pairs = [tuple(part.split("=", 1)) for part in query.split("&") if part]
     call = ApiRequest("GET", path, User("u"), [(k, v) for k, v in pairs], {"accept": accept, **headers})
-    return openapi.answer(call, [part for part in path.split("/") if part])
+    return openapi.respond(call, [part for part in path.split("/") if part])
 
 
 def tree(path: str) -> Any:
@@ -94,7 +94,7 @@ def operations_of(item: Any) -> list[Any]:
     return [value for method, value in item.items() if method != "parameters"]
 
 
-@pytest.mark.parametrize("row", [row for row in RESOURCES if row.stored], ids=lambda row: row.key)
+@pytest.mark.parametrize("row", [row for row in RESOURCES if row.is_stored], ids=lambda row: row.key)
 def test_kubectl_finds_kind_and_parameters_of_patches(row: Any) -> None:
     for version in row.versions:
         base = f"apis/{row.group}/{version}" if row.group else f"api/{version}"

@@ -16,14 +16,14 @@ from plimsoll.apiserver.protobuf import decode_body, encode_body, encode_frame, 
 from plimsoll.apiserver.protobuf.decoding import decode_message
 from plimsoll.apiserver.protobuf.encoding import encode_message
 from plimsoll.apiserver.registry.resources import RESOURCES
-from plimsoll.apiserver.registry.schema import Type, schema_for
+from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 from plimsoll.errors import DecodeError, InputError
 from tests.unit.apiserver.registry.sample_objects import trees_of
 
 SLOW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
-def shape(kind: str, group: str = "", version: str = "v1") -> Type:
+def shape(kind: str, group: str = "", version: str = "v1") -> SchemaType:
     found = schema_for(group, version, kind)
     assert found is not None
     return found
@@ -263,10 +263,10 @@ def test_every_shape_survives_the_way_there_and_back(data: st.DataObject) -> Non
     assert codec.encode(decode_body(encode_body(tree))) == codec.encode(_ordered(tree, type))
 
 
-def _ordered(tree: Any, type: Type) -> Any:
+def _ordered(tree: Any, type: SchemaType) -> Any:
     """A tree with its fields in the order of their numbers, the way they are told."""
     if isinstance(tree, dict) and type.kind == "object":
-        rank = {name: (*known.within, known.number) for name, known in type.fields.items()}
+        rank = {name: (*known.message_path, known.number) for name, known in type.fields.items()}
         return {
             name: _ordered(tree[name], type.fields[name].type) for name in sorted(tree, key=rank.__getitem__)
         }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.registry.resources import Resource, find
+from plimsoll.apiserver.registry.resources import Resource, find_resource
 from plimsoll.apiserver.selectors import parse_field_selector, parse_label_selector, read_selector
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import refused
@@ -18,7 +18,7 @@ LABELS = {"app": "web", "tier": "1", "empty": ""}
 
 
 def pods() -> Resource:
-    resource = find("", "v1", "pods")
+    resource = find_resource("", "v1", "pods")
     assert resource is not None
     return resource
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.registry.resources import RESOURCES, Resource, by_key
+from plimsoll.apiserver.registry.resources import RESOURCES, Resource, find_resource_by_key
 from plimsoll.apiserver.tables import to_table
-from plimsoll.apiserver.tables.row import tell_duration, tell_selector
+from plimsoll.apiserver.tables.row import format_duration, format_selector
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.registry.sample_objects import trees_of
 from tests.unit.apiserver.registry.test_schema import pod as pod_shape
@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 
 
 def the(key: str) -> Resource:
-    found = by_key(key)
+    found = find_resource_by_key(key)
     assert found is not None
     return found
 
@@ -516,8 +516,8 @@ def test_replicas_and_selectors() -> None:
     row = cells("replicasets.apps", {"spec": spec, "status": {"replicas": 2}})
     assert list(row.values())[:4] == ["x", 3, 2, 0]
     assert cells("statefulsets.apps", {})["Ready"] == "0/1"
-    assert tell_selector({"matchExpressions": [{"key": "a", "operator": "Odd"}]}) == "<error>"
-    assert tell_selector(None) == "<none>"
+    assert format_selector({"matchExpressions": [{"key": "a", "operator": "Odd"}]}) == "<error>"
+    assert format_selector(None) == "<none>"
 
 
 @pytest.mark.parametrize(
@@ -617,12 +617,12 @@ def naive_duration(seconds: int) -> str:
 
 @given(st.integers(0, 20 * 365 * 86400) | st.integers(0, 20000))
 def test_durations_are_told_in_one_or_two_units(seconds: int) -> None:
-    assert tell_duration(timedelta(seconds=seconds)) == naive_duration(seconds)
+    assert format_duration(timedelta(seconds=seconds)) == naive_duration(seconds)
 
 
 def test_clocks_may_be_a_second_apart() -> None:
-    assert tell_duration(timedelta(seconds=-1.5)) == "0s"
-    assert tell_duration(timedelta(seconds=-2)) == "<invalid>"
+    assert format_duration(timedelta(seconds=-1.5)) == "0s"
+    assert format_duration(timedelta(seconds=-2)) == "<invalid>"
 
 
 def test_times_that_are_none() -> None:

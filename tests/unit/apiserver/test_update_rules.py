@@ -46,7 +46,7 @@ CREATED_BY_PUT = {
     "runtimeclasses.node.k8s.io",
     "services",
 }
-STORED = [row for row in RESOURCES if row.stored]
+STORED = [row for row in RESOURCES if row.is_stored]
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 _TEMPLATE = {
     "metadata": {"labels": {"a": "b"}},
@@ -97,8 +97,8 @@ REFUSED = "metadata.resourceVersion: Invalid value: 0: must be specified for an 
 
 
 def test_the_table_follows_upstream() -> None:
-    assert {row.key for row in STORED if not row.unconditional_update} == CONDITIONAL
-    assert {row.key for row in STORED if row.create_on_update} == CREATED_BY_PUT
+    assert {row.key for row in STORED if not row.allow_unconditional_update} == CONDITIONAL
+    assert {row.key for row in STORED if row.allow_create_on_update} == CREATED_BY_PUT
 
 
 def collection(row: Resource) -> str:

@@ -44,7 +44,7 @@ class AdmissionChain:
 
     def admit_namespace(self, route: RequestInfo) -> None:
         """New objects need a namespace that exists and is not on its way out; ApiError 404 or 403."""
-        if not route.resource.namespaced or not route.resource.stored:
+        if not route.resource.namespaced or not route.resource.is_stored:
             return
         refusal = check_namespace(route.namespace, self._find("namespaces", "", route.namespace))
         if refusal is not None:

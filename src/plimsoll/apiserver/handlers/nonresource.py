@@ -38,7 +38,7 @@ class NonResourceHandler:
         if parts in (["openid", "v1", "jwks"], [".well-known", "openid-configuration"]):
             return self._issuer(parts)
         if head == "openapi":
-            return openapi.answer(call, parts)
+            return openapi.respond(call, parts)
         if head in ("api", "apis"):
             return discovery.handle_discovery(call, parts)
         raise path_not_found()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.apiserver.handlers.conversion import convert_to_storage
-from plimsoll.apiserver.patch import settle
-from plimsoll.apiserver.registry.schema import check_fields, check_text, schema_for
-from plimsoll.apiserver.registry.schema_match import fits
+from plimsoll.apiserver.patch import drop_nulls
+from plimsoll.apiserver.registry.schema import check_fields, check_json, schema_for
+from plimsoll.apiserver.registry.schema_match import matches_schema
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import bad_request, invalid
 from plimsoll.apiserver.validation.field_errors import FieldPath
@@ -48,8 +48,8 @@ def decode_object(
         found = f"the API version in the data ({version}) does not match the expected API version"
         raise _refuse(f"{found} ({route.api_version})", current)
     warnings = _check_fields(route, body, validation, text, current)
-    if not route.resource.full:  # the others are settled by their own rules
-        body = settle(body, schema_for(route.group, route.version, kind))
+    if not route.resource.has_strategy:  # the others are settled by their own rules
+        body = drop_nulls(body, schema_for(route.group, route.version, kind))
     tree = convert_to_storage(body, route.resource)
     metadata = tree["metadata"] if tree["metadata"] is not None else {}
     if not isinstance(metadata, dict):
@@ -65,16 +65,18 @@ def _check_fields(route: RequestInfo, body: Tree, validation: str, text: bytes, 
     schema = schema_for(route.group, route.version, route.resource.kind)
     if schema is None:
         return []
-    if current is not None and fits(_news(body, current), schema):
+    if current is not None and matches_schema(_news(body, current), schema):
         return []
-    report = check_text(text, schema) if text else check_fields(body, schema)
-    if report.wrong:
-        shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
+    report = check_json(text, schema) if text else check_fields(body, schema)
+    if report.type_errors:
+        shown = "; ".join(
+            f"{path}: {message}" if path else message for path, message in report.type_errors[:8]
+        )
         raise _refuse(_cannot_be(route, shown), current)
-    if not report.strict:
+    if not report.strict_errors:
         return []
-    known = set(check_fields(current, schema).strict) if current is not None else set()
-    texts = [text for text in report.strict if text not in known][:_TOLD]
+    known = set(check_fields(current, schema).strict_errors) if current is not None else set()
+    texts = [text for text in report.strict_errors if text not in known][:_TOLD]
     if texts and validation == "Strict":
         raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts)}"))
     return texts if validation == "Warn" else []

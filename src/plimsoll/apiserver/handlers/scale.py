@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.apiserver.status import bad_request
-from plimsoll.apiserver.tables.row import tell_labels, tell_selector
+from plimsoll.apiserver.tables.row import format_labels, format_selector
 
 Tree = dict[str, Any]
 
@@ -49,5 +49,5 @@ def _selector(selector: Any) -> str:
     if not isinstance(selector, dict) or not selector:
         return ""
     if "matchLabels" in selector or "matchExpressions" in selector:
-        return tell_selector(selector, "")
-    return tell_labels(selector)
+        return format_selector(selector, "")
+    return format_labels(selector)

@@ -102,4 +102,4 @@ def _labels(tree: Any) -> Mapping[str, str]:
 def selectable_fields(resource: Resource, tree: Any) -> Mapping[str, str]:
     """The selectable fields of an object; equal texts are kept once."""
     labels = ("metadata.name", "metadata.namespace", *resource.field_labels)
-    return {label: sys.intern(resource.field_text(tree, label)) for label in labels}
+    return {label: sys.intern(resource.field_value(tree, label)) for label in labels}

@@ -51,7 +51,7 @@ def prepare_write(
         if resource.stored_as:
             prepared = prepare(write)
             return replace(prepared, tree=convert_to_storage(prepared.tree, resource))
-        if resource.full:
+        if resource.has_strategy:
             return prepare(write)
         has_status = "status" in resource.subresources
         return prepare_generic(write, namespaced=resource.namespaced, has_status=has_status)

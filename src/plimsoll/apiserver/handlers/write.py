@@ -26,11 +26,11 @@ from plimsoll.apiserver.handlers.strategy import prepare_write
 from plimsoll.apiserver.patch import (
     apply_json_patch,
     apply_merge_patch,
-    apply_owned,
     apply_strategic_patch,
     conflict_causes,
     conflict_message,
-    keep_idle_times,
+    keep_times_if_unchanged,
+    server_side_apply,
     track_update,
 )
 from plimsoll.apiserver.registry.schema import schema_for
@@ -115,7 +115,7 @@ class WriteHandler:
         job = _Job(route, options, user, text)
         tree = job.read(body)
         stored = self._store.get(storage_key(route))
-        if stored is None and route.resource.create_on_update and not route.subresource:
+        if stored is None and route.resource.allow_create_on_update and not route.subresource:
             tree.get("metadata", {}).pop("resourceVersion", None)
             return self._create(job, tree)
         if stored is None:
@@ -212,7 +212,7 @@ class WriteHandler:
         before = old["metadata"]
         version = metadata.get("resourceVersion", "")
         if not _has_version(metadata):
-            if not route.resource.unconditional_update:
+            if not route.resource.allow_unconditional_update:
                 raise _version_needed(route, stored.key.name)
         elif version != before["resourceVersion"]:
             if not version.isdigit():
@@ -281,7 +281,7 @@ class WriteHandler:
             )
             raise conflict(route.group, route.plural, route.name, why)
         try:
-            result = apply_owned(
+            result = server_side_apply(
                 live,
                 applied,
                 schema=schema_for(route.group, route.version, route.resource.kind),
@@ -325,7 +325,7 @@ class WriteHandler:
             tree["metadata"].pop("managedFields", None)
             if job.managed:
                 tree["metadata"]["managedFields"] = job.managed
-            return keep_idle_times(old, tree) if old is not None else tree
+            return keep_times_if_unchanged(old, tree) if old is not None else tree
         resource, version = job.route.resource, job.route.version
         return track_update(
             old,

@@ -12,7 +12,7 @@ from plimsoll.apiserver.openapi import documents
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.status import not_acceptable, path_not_found
 
-__all__ = ["answer"]
+__all__ = ["respond"]
 
 _JSON = "application/json"
 _GNOSTIC_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -20,29 +20,29 @@ _GNOSTIC_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _GNOSTIC_V2_NAMES = (_GNOSTIC_V2, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 
 
-def answer(call: ApiRequest, parts: list[str]) -> ApiResponse:
+def respond(call: ApiRequest, parts: list[str]) -> ApiResponse:
     """The answer to `/openapi/...`, given with its parts; ApiError 404 or 406."""
     if parts[1:] == ["v2"]:
-        return _answer_v2(call)
+        return _respond_v2(call)
     if parts[1:2] == ["v3"]:
-        return _answer_v3(call, "/".join(parts[2:]))
+        return _respond_v3(call, "/".join(parts[2:]))
     raise path_not_found()
 
 
-def _answer_v2(call: ApiRequest) -> ApiResponse:
+def _respond_v2(call: ApiRequest) -> ApiResponse:
     for media in _medias(call.header("accept")):
         if media in _GNOSTIC_V2_NAMES:
-            return _answer(call, documents.v2_protobuf(), _GNOSTIC_V2)
+            return _respond(call, documents.v2_protobuf(), _GNOSTIC_V2)
         if media in ("*/*", "application/*", _JSON):
-            return _answer(call, documents.v2(), _JSON)
+            return _respond(call, documents.v2(), _JSON)
     raise not_acceptable((_JSON, _GNOSTIC_V2))
 
 
-def _answer_v3(call: ApiRequest, path: str) -> ApiResponse:
+def _respond_v3(call: ApiRequest, path: str) -> ApiResponse:
     if not any(media in ("*/*", "application/*", _JSON) for media in _medias(call.header("accept"))):
         raise not_acceptable((_JSON,))
     if not path:
-        return _answer(call, documents.v3_index(), _JSON)
+        return _respond(call, documents.v3_index(), _JSON)
     document = documents.v3(path)
     if document is None:
         raise path_not_found()
@@ -50,7 +50,7 @@ def _answer_v3(call: ApiRequest, path: str) -> ApiResponse:
     if wanted and wanted != document.digest:
         location = documents.v3_address(path)
         return ApiResponse(301, b"", _JSON, {"Location": location, "ETag": document.tag, "Vary": "Accept"})
-    found = _answer(call, document, _JSON)
+    found = _respond(call, document, _JSON)
     if wanted:
         found.headers["Cache-Control"] = "public, immutable"
     return found
@@ -61,7 +61,7 @@ def _medias(header: str) -> list[str]:
     return [part.split(";")[0].strip().lower() for part in header.split(",")[:64]] if header else ["*/*"]
 
 
-def _answer(call: ApiRequest, document: documents.Document, media: str) -> ApiResponse:
+def _respond(call: ApiRequest, document: documents.Document, media: str) -> ApiResponse:
     headers = {"ETag": document.tag, "Vary": "Accept"}
     if document.tag in (part.strip() for part in call.header("if-none-match").split(",")):
         return ApiResponse(304, b"", media, headers)

@@ -15,7 +15,7 @@ from plimsoll.apiserver.openapi.gnostic import encode_v2
 from plimsoll.apiserver.openapi.paths import PARAMETERS, PATCH_TYPES, Operation, operations
 from plimsoll.apiserver.openapi.schemas import Definitions, kind_of
 from plimsoll.apiserver.registry.resources import group_versions
-from plimsoll.apiserver.registry.schema import Type, schema_for
+from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 
 Tree = dict[str, Any]
 
@@ -99,7 +99,7 @@ _SECURITY = {"type": "apiKey", "name": "authorization", "in": "header", "descrip
 def _operation_v3(operation: Operation, definitions: Definitions) -> Tree:
     tree = _operation(operation, version=3)
     body = _refer(operation.body, operation, definitions)
-    answer = _refer(operation.answer, operation, definitions)
+    respond = _refer(operation.respond, operation, definitions)
     if operation.method == "patch":
         patch = {"schema": {"$ref": definitions.add_patch()}}
         tree["requestBody"] = {"required": True, "content": dict.fromkeys(PATCH_TYPES, patch)}
@@ -107,7 +107,7 @@ def _operation_v3(operation: Operation, definitions: Definitions) -> Tree:
         tree["requestBody"] = {"content": {"*/*": {"schema": {"$ref": body}}}}
         if operation.method != "delete":
             tree["requestBody"]["required"] = True
-    content = {"content": {media: {"schema": {"$ref": answer}} for media in _MEDIAS}} if answer else {}
+    content = {"content": {media: {"schema": {"$ref": respond}} for media in _MEDIAS}} if respond else {}
     tree["responses"] = _responses(operation, content)
     return tree
 
@@ -147,7 +147,7 @@ def v2_protobuf() -> Document:
 def _operation_v2(operation: Operation, definitions: Definitions) -> Tree:
     tree = _operation(operation, version=2)
     body = _refer(operation.body, operation, definitions)
-    answer = _refer(operation.answer, operation, definitions)
+    respond = _refer(operation.respond, operation, definitions)
     if operation.method == "patch":
         body = definitions.add_patch()
     if body:
@@ -158,7 +158,7 @@ def _operation_v2(operation: Operation, definitions: Definitions) -> Tree:
     tree["consumes"] = list(PATCH_TYPES) if operation.method == "patch" else ["*/*"]
     tree["produces"] = list(_MEDIAS)
     tree["schemes"] = ["https"]
-    tree["responses"] = _responses(operation, {"schema": {"$ref": answer}} if answer else {})
+    tree["responses"] = _responses(operation, {"schema": {"$ref": respond}} if respond else {})
     return tree
 
 
@@ -177,7 +177,7 @@ def _operation(operation: Operation, *, version: int) -> Tree:
     return tree
 
 
-def _refer(type: Type | None, operation: Operation, definitions: Definitions) -> str:
+def _refer(type: SchemaType | None, operation: Operation, definitions: Definitions) -> str:
     """The reference to what an operation takes or gives, defined with the kinds it stands for."""
     if type is None:
         return ""

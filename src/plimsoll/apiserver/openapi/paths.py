@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.apiserver.openapi.schemas import tag_of, title_of
 from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource
-from plimsoll.apiserver.registry.schema import Type, schema_for
+from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 
 Tree = dict[str, Any]
 
@@ -65,8 +65,8 @@ class Operation(NamedTuple):
     action: str  #: the verb in Kubernetes' words for operations
     parameters: tuple[str, ...]
     kind: tuple[str, str, str]  #: group, version and kind it is about
-    body: Type | None  #: what it takes
-    answer: Type | None  #: what it gives
+    body: SchemaType | None  #: what it takes
+    respond: SchemaType | None  #: what it gives
     codes: tuple[int, ...]
     tag: str = ""
 
@@ -83,14 +83,14 @@ def _operations_of(row: Resource, version: str) -> Iterator[Operation]:
     base = f"/apis/{row.group}/{version}" if row.group else f"/api/{version}"
     title = title_of(row.group, version)
     scope = "Namespaced" if row.namespaced else ""
-    within = "/namespaces/{namespace}" if row.namespaced else ""
+    message_path = "/namespaces/{namespace}" if row.namespaced else ""
     kind = (row.group, version, row.kind)
     own = schema_for(*kind)
     listed = schema_for(row.group, version, row.list_kind)
     options = schema_for("", "v1", "DeleteOptions")
     status = schema_for("", "v1", "Status")
     every = f"{base}/{row.plural}"
-    collection = f"{base}{within}/{row.plural}"
+    collection = f"{base}{message_path}/{row.plural}"
     named = f"{collection}/{{name}}"
 
     def make(path: str, method: str, id: str, action: str, *rest: Any) -> Operation:

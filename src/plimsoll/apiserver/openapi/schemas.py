@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.registry.schema import Field, Type
+from plimsoll.apiserver.registry.schema import SchemaField, SchemaType
 from plimsoll.apiserver.registry.schema_files import read_type
 
 Tree = dict[str, Any]
@@ -20,7 +20,7 @@ _PREFIXES = {
     "apiregistration.v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
 #: Values that are no objects but have a definition of their own: its name, and what it says in each version.
-_MOMENT: Tree = {"type": "string", "format": "date-time"}
+_DATE_TIME: Tree = {"type": "string", "format": "date-time"}
 _OBJECT: Tree = {"type": "object"}
 _VALUES: dict[str, tuple[str, Tree, Tree]] = {
     "quantity": (
@@ -33,8 +33,8 @@ _VALUES: dict[str, tuple[str, Tree, Tree]] = {
         {"type": "string", "format": "int-or-string"},
         {"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"},
     ),
-    "time": (f"{_META}.Time", _MOMENT, _MOMENT),
-    "micro-time": (f"{_META}.MicroTime", _MOMENT, _MOMENT),
+    "time": (f"{_META}.Time", _DATE_TIME, _DATE_TIME),
+    "micro-time": (f"{_META}.MicroTime", _DATE_TIME, _DATE_TIME),
     "raw": ("io.k8s.apimachinery.pkg.runtime.RawExtension", _OBJECT, _OBJECT),
     "fields": (f"{_META}.FieldsV1", _OBJECT, _OBJECT),
     "any": (f"{_PREFIXES['apiextensions.v1']}.JSON", {}, {}),
@@ -59,7 +59,7 @@ _VALUE_TEXTS = {
 PATCH = f"{_META}.Patch"
 
 
-def definition_name(type: Type) -> str:
+def definition_name(type: SchemaType) -> str:
     """`io.k8s.api.core.v1.Pod` of the type `core.v1.Pod`."""
     place, _, name = type.name.rpartition(".")
     return f"{_PREFIXES.get(place, f'io.k8s.api.{place}')}.{name}"
@@ -79,7 +79,7 @@ class Definitions:
             self._found[name]["x-kubernetes-group-version-kind"] = kinds
         return dict(sorted(self._found.items()))
 
-    def add_kind(self, type: Type, group: str, version: str, kind: str) -> str:
+    def add_kind(self, type: SchemaType, group: str, version: str, kind: str) -> str:
         """Define a type that is known by apiVersion and kind; gives the reference to it."""
         reference = self.refer(type)
         kinds = self._kinds.setdefault(definition_name(type), [])
@@ -93,7 +93,7 @@ class Definitions:
         self._found[PATCH] = {"type": "object", "description": "A patch of one of the supported types."}
         return self._root + PATCH
 
-    def refer(self, type: Type) -> str:
+    def refer(self, type: SchemaType) -> str:
         """The reference to an object type, which is defined along with everything it holds."""
         name = definition_name(type)
         if name not in self._found:
@@ -103,7 +103,7 @@ class Definitions:
             self._fill(schema, read_type(*type.name.rsplit(".", 1)) or type)
         return self._root + name
 
-    def _fill(self, schema: Tree, type: Type) -> None:
+    def _fill(self, schema: Tree, type: SchemaType) -> None:
         if type.description:
             schema["description"] = type.description
         properties = {name: self._property(field) for name, field in sorted(type.fields.items())}
@@ -115,7 +115,7 @@ class Definitions:
         if type.atomic:
             schema["x-kubernetes-map-type"] = "atomic"
 
-    def _property(self, field: Field) -> Tree:
+    def _property(self, field: SchemaField) -> Tree:
         schema = self._schema(field.type)
         if self._version == 3 and "$ref" in schema:
             schema = {"allOf": [schema]}
@@ -125,7 +125,7 @@ class Definitions:
             schema["default"] = int(field.default) if field.type.kind == "integer" else field.default
         return schema | _extensions(field.type)
 
-    def _schema(self, type: Type) -> Tree:
+    def _schema(self, type: SchemaType) -> Tree:
         if type.kind == "list" and type.item is not None:
             return {"type": "array", "items": self._schema(type.item)}
         if type.kind == "map" and type.item is not None:
@@ -144,7 +144,7 @@ class Definitions:
         return self._root + name
 
 
-def _extensions(type: Type) -> Tree:
+def _extensions(type: SchemaType) -> Tree:
     """What the field says about lists, maps and patches."""
     told: Tree = {}
     if "list" in type.stated:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from plimsoll.apiserver.patch.apply import Applied, Conflict, apply_owned, conflict_causes, conflict_message
+from plimsoll.apiserver.patch.apply import (
+    ApplyConflict,
+    ApplyResult,
+    conflict_causes,
+    conflict_message,
+    server_side_apply,
+)
 from plimsoll.apiserver.patch.json_patch import apply_json_patch
-from plimsoll.apiserver.patch.merge import settle
+from plimsoll.apiserver.patch.merge import drop_nulls
 from plimsoll.apiserver.patch.merge_patch import apply_merge_patch
 from plimsoll.apiserver.patch.reset_fields import Filter, excluding, including
 from plimsoll.apiserver.patch.strategic_merge import apply_strategic_patch
-from plimsoll.apiserver.patch.tracking import Convert, keep_idle_times, track_update
+from plimsoll.apiserver.patch.tracking import Convert, keep_times_if_unchanged, track_update
 
 __all__ = [
-    "Applied",
-    "Conflict",
+    "ApplyConflict",
+    "ApplyResult",
     "Convert",
     "Filter",
     "apply_json_patch",
     "apply_merge_patch",
-    "apply_owned",
     "apply_strategic_patch",
     "conflict_causes",
     "conflict_message",
+    "drop_nulls",
     "excluding",
     "including",
-    "keep_idle_times",
-    "settle",
+    "keep_times_if_unchanged",
+    "server_side_apply",
     "track_update",
 ]

@@ -1,8 +1,8 @@
 """Server-side apply.
 
-Owns `apply_owned` and the texts of conflicts. An applier owns exactly the fields of its configuration. What
-it no longer names goes away unless somebody else owns it; what others own and it would change is a conflict,
-unless it is forced. Refused configurations raise PatchError; conflicts are values.
+Server-side apply and the texts of its conflicts. An applier owns exactly the fields of its configuration.
+What it no longer names goes away unless somebody else owns it; what others own and it would change is a
+conflict, unless it is forced. Refused configurations raise PatchError; conflicts are values.
 """
 
 from __future__ import annotations
@@ -12,33 +12,47 @@ from typing import Any, NamedTuple
 from plimsoll.apiserver.patch.field_set import (
     FieldSet,
     difference,
-    has,
+    has_path,
     intersection,
-    iterate,
+    iter_paths,
     union,
     union_all,
 )
 from plimsoll.apiserver.patch.go_json import quote
 from plimsoll.apiserver.patch.json_patch import equal
-from plimsoll.apiserver.patch.last_applied import fields_left_alone, renew_last_applied
+from plimsoll.apiserver.patch.last_applied import unchanged_last_applied_fields, update_last_applied
 from plimsoll.apiserver.patch.managed_fields import (
     APPLY,
     UPDATE,
-    Identity,
-    Owner,
+    FieldOwner,
+    ManagerIdentity,
     Owners,
     identify,
     managed_fields,
     read_owners,
-    with_owners,
+    with_managed_fields,
 )
-from plimsoll.apiserver.patch.merge import applied_fields, merge, name_objects, reconcile, remove, settle
-from plimsoll.apiserver.patch.path_elements import order, show_path
-from plimsoll.apiserver.patch.recursion_guard import guarded
-from plimsoll.apiserver.patch.reset_fields import Filter, resets_of
-from plimsoll.apiserver.patch.tracking import UNOWNED, Convert, Request, Step, rewrite_owners, update_owners
+from plimsoll.apiserver.patch.merge import (
+    applied_fields,
+    drop_nulls,
+    ensure_named_fields_are_members,
+    merge,
+    reconcile_with_schema,
+    remove_items,
+)
+from plimsoll.apiserver.patch.path_elements import format_path, sort_key
+from plimsoll.apiserver.patch.recursion_guard import guard_recursion
+from plimsoll.apiserver.patch.reset_fields import Filter, reset_filter
+from plimsoll.apiserver.patch.tracking import (
+    UNOWNED,
+    Convert,
+    ObjectChange,
+    TrackingRequest,
+    rewrite_owners,
+    update_owners,
+)
 from plimsoll.apiserver.patch.typed_check import check_typed
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError
 
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -46,7 +60,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 KUBECTL = "kubectl"
 
 
-class Conflict(NamedTuple):
+class ApplyConflict(NamedTuple):
     """A field that somebody else owns and that the configuration would change."""
 
     manager: str
@@ -64,14 +78,14 @@ class Conflict(NamedTuple):
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     """The object after an apply; as it was if there are conflicts."""
 
     tree: dict[str, Any]
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[ApplyConflict, ...] = ()
 
 
-def conflict_message(conflicts: tuple[Conflict, ...]) -> str:
+def conflict_message(conflicts: tuple[ApplyConflict, ...]) -> str:
     """What the API says about conflicts."""
     if len(conflicts) == 1:
         return f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {conflicts[0].field}"
@@ -86,7 +100,7 @@ def conflict_message(conflicts: tuple[Conflict, ...]) -> str:
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
-def conflict_causes(conflicts: tuple[Conflict, ...]) -> list[dict[str, str]]:
+def conflict_causes(conflicts: tuple[ApplyConflict, ...]) -> list[dict[str, str]]:
     """The same as causes of a Status."""
     return [
         {
@@ -98,12 +112,12 @@ def conflict_causes(conflicts: tuple[Conflict, ...]) -> list[dict[str, str]]:
     ]
 
 
-@guarded
-def apply_owned(
+@guard_recursion
+def server_side_apply(
     live: dict[str, Any] | None,
     applied: dict[str, Any],
     *,
-    schema: Type | None,
+    schema: SchemaType | None,
     manager: str,
     api_version: str,
     subresource: str,
@@ -111,7 +125,7 @@ def apply_owned(
     now: str,
     ignored: Filter | None = None,
     convert: Convert | None = None,
-) -> Applied:
+) -> ApplyResult:
     """Apply a configuration to the stored object, or make an object of it if there is none (live None).
 
     The result is fresh down to its metadata and shares the rest with the arguments; it has no defaults yet.
@@ -121,8 +135,8 @@ def apply_owned(
     kind = schema.short_name if schema is not None else str((live or {}).get("kind") or "")
     check_configuration(applied, api_version, kind)
     check_typed(applied, schema)
-    request = Request(
-        schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
+    request = TrackingRequest(
+        schema, api_version, subresource, now, ignored or reset_filter(schema, subresource), convert
     )
     base: dict[str, Any] = live if live is not None else {}
     stored = read_owners(managed_fields(base), trusted=True)
@@ -134,23 +148,23 @@ def apply_owned(
     if not force:
         found = attempt.conflicts()
         if found and manager == KUBECTL:
-            own = fields_left_alone(base, request)
-            found = [(owner, path) for owner, path in found if not has(own, path)]
+            own = unchanged_last_applied_fields(base, request)
+            found = [(owner, path) for owner, path in found if not has_path(own, path)]
         if found:
-            return Applied(base, tuple(_conflict(who, owners[who], path) for who, path in found))
-    tree, owners = attempt.carry_out()
+            return ApplyResult(base, tuple(_conflict(who, owners[who], path) for who, path in found))
+    tree, owners = attempt.execute()
     if manager == KUBECTL:
-        tree = renew_last_applied(tree, applied)
-    return Applied(with_owners(tree, rewrite_owners(live, stored, owners)))
+        tree = update_last_applied(tree, applied)
+    return ApplyResult(with_managed_fields(tree, rewrite_owners(live, stored, owners)))
 
 
-def _reconciled(owner: Owner, schema: Type | None) -> Owner:
-    fields = reconcile(owner.fields, schema)
-    return owner if fields is owner.fields else Owner(fields, owner.version, owner.time)
+def _reconciled(owner: FieldOwner, schema: SchemaType | None) -> FieldOwner:
+    fields = reconcile_with_schema(owner.fields, schema)
+    return owner if fields is owner.fields else FieldOwner(fields, owner.version, owner.time)
 
 
-def _conflict(who: Identity, owner: Owner, path: tuple[str, ...]) -> Conflict:
-    return Conflict(who.manager, show_path(path), who.operation, owner.version, who.subresource)
+def _conflict(who: ManagerIdentity, owner: FieldOwner, path: tuple[str, ...]) -> ApplyConflict:
+    return ApplyConflict(who.manager, format_path(path), who.operation, owner.version, who.subresource)
 
 
 def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
@@ -172,7 +186,12 @@ class _Attempt:
     """One apply worked out: the new state, who owns what in it, and whom it would take something from."""
 
     def __init__(
-        self, live: dict[str, Any], applied: dict[str, Any], owners: Owners, who: Identity, request: Request
+        self,
+        live: dict[str, Any],
+        applied: dict[str, Any],
+        owners: Owners,
+        who: ManagerIdentity,
+        request: TrackingRequest,
     ) -> None:
         schema = request.schema
         self._live = live
@@ -181,24 +200,26 @@ class _Attempt:
         self._last = owners.get(who)
         fields = applied_fields(applied, schema)
         self._fields = request.ignored(fields) if request.ignored is not None else fields
-        self._owners = {**owners, who: Owner(self._fields, request.version, None)}
+        self._owners = {**owners, who: FieldOwner(self._fields, request.version, None)}
         self._new = self._prune(merge(live, applied, schema))
-        self._step = Step(live, self._new, request, nulls=True)
+        self._step = ObjectChange(live, self._new, request, nulls=True)
 
-    def conflicts(self) -> list[tuple[Identity, tuple[str, ...]]]:
+    def conflicts(self) -> list[tuple[ManagerIdentity, tuple[str, ...]]]:
         """What others own and this would change, owner by owner."""
         found = []
         for who, owner in sorted(self._owners.items(), key=lambda pair: pair[0].text):
             changes = self._step.changes(owner.version)
             if who == self._who or changes is None:
                 continue
-            found += [(who, path) for path in iterate(intersection(owner.fields, changes.changed), order)]
+            found += [
+                (who, path) for path in iter_paths(intersection(owner.fields, changes.changed), sort_key)
+            ]
         return found
 
-    def carry_out(self) -> tuple[dict[str, Any], Owners]:
+    def execute(self) -> tuple[dict[str, Any], Owners]:
         """The new state and its owners. Times move only if the object changed."""
         request, last = self._request, self._last
-        owners = self._step.yield_fields(self._owners, self._who)
+        owners = self._step.release_fields(self._owners, self._who)
         changed = not equal(self._live, self._new)
         time = request.now if changed else last.time if last else None
         mine = difference(self._fields, UNOWNED)
@@ -207,8 +228,8 @@ class _Attempt:
         elif last is not None and last.version == request.version and equal(last.fields, mine):
             owners[self._who] = last if last.time == time else last._replace(time=time)
         else:
-            owners[self._who] = Owner(mine, request.version, time)
-        return settle(self._new, request.schema) if changed else self._live, owners
+            owners[self._who] = FieldOwner(mine, request.version, time)
+        return drop_nulls(self._new, request.schema) if changed else self._live, owners
 
     def _prune(self, merged: dict[str, Any]) -> dict[str, Any]:
         """Take out what the applier named last time, not this time, and nobody else owns."""
@@ -222,20 +243,20 @@ class _Attempt:
         if shown is None:
             return merged
         whole, schema = shown
-        named = name_objects(last.fields, schema)
-        pruned = remove(whole, named, schema) or {}
+        named = ensure_named_fields_are_members(last.fields, schema)
+        pruned = remove_items(whole, named, schema) or {}
         for version, fields in owned:
             before, after = convert(whole, version), convert(pruned, version)
             if before is not None and after is not None:
-                pruned = _spare(before[0], after[0], fields, before[1])
+                pruned = _restore_owned(before[0], after[0], fields, before[1])
         shown = convert(pruned, last.version)
         if shown is None:
             return merged
         gone = difference(_all_fields(whole, schema), _all_fields(shown[0], schema))
-        left = convert(remove(whole, intersection(gone, named), schema) or {}, self._request.version)
+        left = convert(remove_items(whole, intersection(gone, named), schema) or {}, self._request.version)
         return left[0] if left is not None else merged
 
-    def _convert(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], Type | None] | None:
+    def _convert(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], SchemaType | None] | None:
         convert = self._request.convert
         return (tree, self._request.schema) if convert is None else convert(tree, version)
 
@@ -249,13 +270,13 @@ class _Attempt:
         return sorted(owned.items(), key=lambda pair: pair[0] != first)
 
 
-def _spare(
-    whole: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: Type | None
+def _restore_owned(
+    whole: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: SchemaType | None
 ) -> dict[str, Any]:
     """The pruned object with what somebody owns put back in."""
-    kept = union(_all_fields(pruned, schema), name_objects(owned, schema))
-    return remove(whole, difference(_all_fields(whole, schema), kept), schema) or {}
+    kept = union(_all_fields(pruned, schema), ensure_named_fields_are_members(owned, schema))
+    return remove_items(whole, difference(_all_fields(whole, schema), kept), schema) or {}
 
 
-def _all_fields(tree: dict[str, Any], schema: Type | None) -> FieldSet:
-    return name_objects(applied_fields(tree, schema), schema)
+def _all_fields(tree: dict[str, Any], schema: SchemaType | None) -> FieldSet:
+    return ensure_named_fields_are_members(applied_fields(tree, schema), schema)

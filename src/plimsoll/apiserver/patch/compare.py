@@ -1,7 +1,7 @@
 """What changed between two states of an object, as sets of fields.
 
-Owns `compare` and `cover`. A field is *changed* if it was added or got another value, *removed* if it is
-gone. Maps and keyed lists are compared entry by entry; scalars and atomic lists and maps are whole values.
+Owns `compare` and `to_field_set`. A field is *changed* if it was added or got another value, *removed* if it
+is gone. Maps and keyed lists are compared entry by entry; scalars and atomic lists and maps are whole values.
 
 Two absences differ from what meets the eye. An object that upstream always writes (`spec`, or the `resources`
 of a container) counts as present, so adding something inside does not add the object itself. And a list with
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
 from plimsoll.apiserver.patch.json_patch import equal
 from plimsoll.apiserver.patch.path_elements import item_element
-from plimsoll.apiserver.patch.schema_queries import ABSENT, UNKNOWN, child, form, members_of
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.patch.schema_queries import ABSENT, UNKNOWN, child, merge_form, schema_members
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 
-class Changes(NamedTuple):
+class FieldChanges(NamedTuple):
     """The fields that were added or got another value, and those that are gone."""
 
     changed: FieldSet
@@ -38,57 +38,61 @@ _Below = FieldSet | None
 _SAME: tuple[_Below, _Below] = (None, None)
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], shape: Type | None, *, nulls: bool = False) -> Changes:
+def compare(
+    old: dict[str, Any], new: dict[str, Any], schema: SchemaType | None, *, nulls: bool = False
+) -> FieldChanges:
     """Compare two states of an object of one type.
 
     `nulls` says that null is a value in the new state, as in server-side apply; else a field of an object
     that is null says no more than one that is left out.
     """
-    if shape is None:
+    if schema is None:
         changed, removed = _compare_free(old, new)
     else:
-        changed, removed = _compare_maps(old, new, shape, _Mode(True, nulls))
-    return Changes(changed or {}, removed or {})
+        changed, removed = _compare_maps(old, new, schema, _Mode(True, nulls))
+    return FieldChanges(changed or {}, removed or {})
 
 
 _CONTAINERS = frozenset((dict, list))
 
 
-def cover(value: Any, shape: Type | None) -> FieldSet:
+def to_field_set(value: Any, schema: SchemaType | None) -> FieldSet:
     """Every field of a value, for one that comes or goes as a whole; seen from above, with itself."""
-    how = form(shape)
+    how = merge_form(schema)
     if how == "whole":
         return LEAF
     if how == "list":
-        assert shape is not None
+        assert schema is not None
         if not isinstance(value, list) or not value:
             return LEAF
         below: FieldSet = {SELF: LEAF}
-        for element, items in _by_element(value, shape).items():
-            below[element] = cover(items[0], shape.item) if len(items) == 1 else LEAF
+        for element, items in _by_element(value, schema).items():
+            below[element] = to_field_set(items[0], schema.item) if len(items) == 1 else LEAF
         return below
     if not isinstance(value, dict) or not value:
         return LEAF
     below = {SELF: LEAF}
     for name, inner in value.items():
-        below["f:" + name] = cover(inner, child(shape, name)) if inner.__class__ in _CONTAINERS else LEAF
+        below["f:" + name] = (
+            to_field_set(inner, child(schema, name)) if inner.__class__ in _CONTAINERS else LEAF
+        )
     return below
 
 
-def _compare(old: Any, new: Any, shape: Type | None, mode: _Mode) -> tuple[_Below, _Below]:
+def _compare(old: Any, new: Any, schema: SchemaType | None, mode: _Mode) -> tuple[_Below, _Below]:
     """Compare two values that are both present."""
-    how = form(shape)
+    how = merge_form(schema)
     if how == "free":
         return _compare_free(old, new)
     if how == "whole":
         return (LEAF, None) if old != new else _SAME
-    assert shape is not None
+    assert schema is not None
     if how == "map":
-        return _compare_maps(old, new, shape, mode)
-    return _compare_lists(old, new, shape, mode)
+        return _compare_maps(old, new, schema, mode)
+    return _compare_lists(old, new, schema, mode)
 
 
-def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
+def _compare_maps(old: Any, new: Any, schema: SchemaType, mode: _Mode) -> tuple[_Below, _Below]:
     # True equals 1 here, but a field of a known type never changes from one to the other.
     if old == new:
         return _SAME
@@ -96,8 +100,8 @@ def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below,
     after = new if isinstance(new, dict) else {}
     if not before and not after:
         return LEAF, None
-    known = members_of(shape) if shape.kind == "object" else None
-    inner, below = shape.item, _Mode(False, mode.nulls) if mode.root else mode
+    known = schema_members(schema) if schema.kind == "object" else None
+    inner, below = schema.item, _Mode(False, mode.nulls) if mode.root else mode
     changed: FieldSet = {}
     removed: FieldSet = {}
     for name in after.keys() | before.keys():
@@ -114,9 +118,9 @@ def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below,
                     continue
                 value = member.at_root if mode.root else member.inside
         if earlier is ABSENT:
-            changed["f:" + name] = cover(value, inner) if value.__class__ in _CONTAINERS else LEAF
+            changed["f:" + name] = to_field_set(value, inner) if value.__class__ in _CONTAINERS else LEAF
         elif value is ABSENT:
-            removed["f:" + name] = cover(earlier, inner) if earlier.__class__ in _CONTAINERS else LEAF
+            removed["f:" + name] = to_field_set(earlier, inner) if earlier.__class__ in _CONTAINERS else LEAF
         elif earlier is not value and (inner is None or earlier != value):
             more, less = _compare(earlier, value, inner, below)
             if more is not None:
@@ -126,11 +130,11 @@ def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below,
     return changed or None, removed or None
 
 
-def _compare_lists(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
+def _compare_lists(old: Any, new: Any, schema: SchemaType, mode: _Mode) -> tuple[_Below, _Below]:
     if old == new:
         return _SAME
-    before = _by_element(old, shape) if isinstance(old, list) else {}
-    after = _by_element(new, shape) if isinstance(new, list) else {}
+    before = _by_element(old, schema) if isinstance(old, list) else {}
+    after = _by_element(new, schema) if isinstance(new, list) else {}
     if not before and not after:
         return LEAF, None
     changed: FieldSet = {}
@@ -138,24 +142,24 @@ def _compare_lists(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below
     for element, items in after.items():
         earlier = before.get(element)
         if earlier is None:
-            changed[element] = cover(items[0], shape.item) if len(items) == 1 else LEAF
+            changed[element] = to_field_set(items[0], schema.item) if len(items) == 1 else LEAF
         elif len(items) == 1 and len(earlier) == 1:
-            more, less = _compare(earlier[0], items[0], shape.item, mode)
+            more, less = _compare(earlier[0], items[0], schema.item, mode)
             if more is not None:
                 changed[element] = more
             if less is not None:
                 removed[element] = less
         elif len(items) == 1:  # the last of several stays: it is new, the crowd is gone
-            changed[element] = cover(items[0], shape.item)
+            changed[element] = to_field_set(items[0], schema.item)
             removed[element] = LEAF
         elif len(earlier) == 1:  # one became several
             changed[element] = LEAF
-            removed[element] = cover(earlier[0], shape.item)
+            removed[element] = to_field_set(earlier[0], schema.item)
         elif items != earlier:
             changed[element] = LEAF
     for element, earlier in before.items():
         if element not in after:
-            removed[element] = cover(earlier[0], shape.item) if len(earlier) == 1 else LEAF
+            removed[element] = to_field_set(earlier[0], schema.item) if len(earlier) == 1 else LEAF
     return changed or None, removed or None
 
 
@@ -177,7 +181,7 @@ def _compare_free_maps(old: dict[str, Any], new: dict[str, Any]) -> tuple[_Below
     removed: FieldSet = {}
     for name, value in new.items():
         if name not in old:
-            changed["f:" + name] = cover(value, None)
+            changed["f:" + name] = to_field_set(value, None)
             continue
         more, less = _compare_free(old[name], value)
         if more is not None:
@@ -186,16 +190,16 @@ def _compare_free_maps(old: dict[str, Any], new: dict[str, Any]) -> tuple[_Below
             removed["f:" + name] = less
     for name, value in old.items():
         if name not in new:
-            removed["f:" + name] = cover(value, None)
+            removed["f:" + name] = to_field_set(value, None)
     return changed or None, removed or None
 
 
 def _entries(value: dict[str, Any]) -> FieldSet:
-    return {"f:" + name: cover(inner, None) for name, inner in value.items()}
+    return {"f:" + name: to_field_set(inner, None) for name, inner in value.items()}
 
 
-def _by_element(items: list[Any], shape: Type) -> dict[str, list[Any]]:
+def _by_element(items: list[Any], schema: SchemaType) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for item in items:
-        found.setdefault(item_element(item, shape), []).append(item)
+        found.setdefault(item_element(item, schema), []).append(item)
     return found

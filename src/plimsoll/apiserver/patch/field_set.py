@@ -160,7 +160,7 @@ def has_member(fields: FieldSet, element: str) -> bool:
     return below is not None and (not below or SELF in below)
 
 
-def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
+def has_path(fields: FieldSet, path: tuple[str, ...]) -> bool:
     """Whether the set holds the field at a path."""
     here: FieldSet | None = fields
     for element in path[:-1]:
@@ -168,15 +168,15 @@ def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
     return bool(path) and here is not None and has_member(here, path[-1])
 
 
-def iterate(fields: FieldSet, order: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def iter_paths(fields: FieldSet, sort_key: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every path of the set: the fields of a level first, in order, then what lies below each."""
-    elements = sorted((element for element in fields if element != SELF), key=order)
+    elements = sorted((element for element in fields if element != SELF), key=sort_key)
     for element in elements:
         if has_member(fields, element):
             yield (*prefix, element)
     for element in elements:
         if fields[element]:
-            yield from iterate(fields[element], order, (*prefix, element))
+            yield from iter_paths(fields[element], sort_key, (*prefix, element))
 
 
 def from_paths(paths: Any) -> FieldSet:

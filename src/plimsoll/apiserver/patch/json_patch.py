@@ -15,7 +15,7 @@ from typing import Any
 
 from plimsoll.api.codec import decode_tree, encode
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
-from plimsoll.apiserver.patch.recursion_guard import guarded
+from plimsoll.apiserver.patch.recursion_guard import guard_recursion
 from plimsoll.errors import PatchError
 
 MAX_OPERATIONS = 10_000
@@ -28,7 +28,7 @@ _MISSING = "missing value"
 _BAD_INDEX = "invalid index referenced"
 
 
-@guarded
+@guard_recursion
 def apply_json_patch(tree: Any, operations: Any) -> Any:
     """The tree with the operations applied, one after the other; all or nothing."""
     patch = _Patch(tree)

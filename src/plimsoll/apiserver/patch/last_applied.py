@@ -18,7 +18,7 @@ from plimsoll.apiserver.patch.typed_check import check_typed
 from plimsoll.errors import DecodeError, PatchError
 
 if TYPE_CHECKING:
-    from plimsoll.apiserver.patch.tracking import Request
+    from plimsoll.apiserver.patch.tracking import TrackingRequest
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATIONS = 256 * 1024
@@ -30,7 +30,7 @@ def _annotations(tree: dict[str, Any]) -> dict[str, Any]:
     return annotations if isinstance(annotations, dict) else {}
 
 
-def fields_left_alone(live: dict[str, Any], request: Request) -> FieldSet:
+def unchanged_last_applied_fields(live: dict[str, Any], request: TrackingRequest) -> FieldSet:
     """The fields that are still as the last client-side apply set them; none if there was no such apply."""
     text = _annotations(live).get(ANNOTATION)
     if not isinstance(text, str) or not text:
@@ -47,7 +47,7 @@ def fields_left_alone(live: dict[str, Any], request: Request) -> FieldSet:
     return difference(difference(fields, changes.changed), changes.removed)
 
 
-def renew_last_applied(tree: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+def update_last_applied(tree: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
     """The object with the annotation brought up to date, if it has one."""
     annotations = _annotations(tree)
     if not annotations.get(ANNOTATION):

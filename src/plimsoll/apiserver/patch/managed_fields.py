@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 from plimsoll.apiserver.patch.field_set import SELF, FieldSet
 from plimsoll.apiserver.patch.go_json import quote
-from plimsoll.apiserver.patch.path_elements import order, read_set
+from plimsoll.apiserver.patch.path_elements import parse_field_set, sort_key
 from plimsoll.errors import PatchError
 
 APPLY = "Apply"
 UPDATE = "Update"
 
 
-class Identity(NamedTuple):
+class ManagerIdentity(NamedTuple):
     """What makes two entries the same owner's. The version is empty for appliers: they have one entry."""
 
     manager: str
@@ -36,7 +36,7 @@ class Identity(NamedTuple):
         return "{" + ",".join(f'"{name}":{quote(value)}' for name, value in pairs if value) + "}"
 
 
-class Owner(NamedTuple):
+class FieldOwner(NamedTuple):
     """The fields of one owner, since when, and the entry with these very fields (None if they changed)."""
 
     fields: FieldSet
@@ -45,7 +45,7 @@ class Owner(NamedTuple):
     entry: dict[str, Any] | None = None
 
 
-Owners = dict[Identity, Owner]
+Owners = dict[ManagerIdentity, FieldOwner]
 
 
 class _Place(Protocol):
@@ -55,10 +55,10 @@ class _Place(Protocol):
     def subresource(self) -> str: ...
 
 
-def identify(manager: str, operation: str, request: _Place) -> Identity:
+def identify(manager: str, operation: str, request: _Place) -> ManagerIdentity:
     """The identity of who makes a request."""
     version = "" if operation == APPLY else request.version
-    return Identity(manager or "unknown", operation, version, request.subresource)
+    return ManagerIdentity(manager or "unknown", operation, version, request.subresource)
 
 
 def managed_fields(tree: Any) -> Any:
@@ -67,7 +67,7 @@ def managed_fields(tree: Any) -> Any:
     return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
 
-def asks_for_reset(entries: Any) -> bool:
+def requests_reset(entries: Any) -> bool:
     """Whether a list of entries says: forget all owners."""
     return isinstance(entries, list) and (not entries or entries == [{}])
 
@@ -83,24 +83,24 @@ def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
     if not isinstance(entries, list):
         raise PatchError("metadata.managedFields is no list", malformed=True)
     for number, entry in enumerate(entries):
-        if not trusted or not _is_usual(entry):
+        if not trusted or not _is_well_formed(entry):
             _check_entry(entry, number)
         fields = entry.get("fieldsV1")
         version, operation = entry["apiVersion"], entry["operation"]
-        identity = Identity(
+        identity = ManagerIdentity(
             entry.get("manager") or "",
             operation,
             "" if operation == APPLY else version,
             entry.get("subresource") or "",
         )
         if trusted and isinstance(fields, dict):
-            owners[identity] = Owner(fields, version, entry.get("time"), entry)
+            owners[identity] = FieldOwner(fields, version, entry.get("time"), entry)
         else:
-            owners[identity] = Owner(read_set(fields), version, entry.get("time"))
+            owners[identity] = FieldOwner(parse_field_set(fields), version, entry.get("time"))
     return owners
 
 
-def _is_usual(entry: Any) -> bool:
+def _is_well_formed(entry: Any) -> bool:
     """Whether `_check_entry` has nothing to say, at a glance: for an entry in the form that we write."""
     return (
         entry.__class__ is dict
@@ -136,12 +136,18 @@ def write_owners(owners: Owners) -> list[dict[str, Any]]:
     return [_write_entry(identity, owner) for identity, owner in ranked]
 
 
-def _rank(pair: tuple[Identity, Owner]) -> tuple[Any, ...]:
+def _rank(pair: tuple[ManagerIdentity, FieldOwner]) -> tuple[Any, ...]:
     identity, owner = pair
-    return (identity.operation, seconds(owner.time), identity.manager, owner.version, identity.subresource)
+    return (
+        identity.operation,
+        parse_entry_time(owner.time),
+        identity.manager,
+        owner.version,
+        identity.subresource,
+    )
 
 
-def _write_entry(identity: Identity, owner: Owner) -> dict[str, Any]:
+def _write_entry(identity: ManagerIdentity, owner: FieldOwner) -> dict[str, Any]:
     if owner.entry is not None:
         return owner.entry if owner.entry.get("time") == owner.time else {**owner.entry, "time": owner.time}
     entry: dict[str, Any] = {}
@@ -164,12 +170,12 @@ def sort_set(fields: FieldSet) -> FieldSet:
         return {element: sort_set(below) if below else below for element, below in fields.items()}
     names = sorted(fields)
     if names[-1][0] > "f":  # not only names of fields, which stand in their own order
-        names.sort(key=lambda name: (-1,) if name == SELF else order(name))
+        names.sort(key=lambda name: (-1,) if name == SELF else sort_key(name))
     return {name: sort_set(fields[name]) if fields[name] else fields[name] for name in names}
 
 
 @lru_cache(maxsize=1024)
-def seconds(time: str | None) -> int:
+def parse_entry_time(time: str | None) -> int:
     """Seconds since the epoch of an entry's time; 0 for none."""
     if not time:
         return 0
@@ -180,7 +186,7 @@ def seconds(time: str | None) -> int:
         return 0
 
 
-def with_owners(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+def with_managed_fields(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
     """A copy of the object, fresh down to its metadata, with these entries."""
     metadata = tree.get("metadata")
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
@@ -191,6 +197,8 @@ def with_owners(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str
     return {**tree, "metadata": metadata}
 
 
-def older_first(owners: Iterable[tuple[Identity, Owner]]) -> list[tuple[Identity, Owner]]:
+def sort_oldest_first(
+    owners: Iterable[tuple[ManagerIdentity, FieldOwner]],
+) -> list[tuple[ManagerIdentity, FieldOwner]]:
     """Owners by time, then by the text of their identity."""
-    return sorted(owners, key=lambda pair: (seconds(pair[1].time), pair[0].text))
+    return sorted(owners, key=lambda pair: (parse_entry_time(pair[1].time), pair[0].text))

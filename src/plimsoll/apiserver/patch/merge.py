@@ -1,10 +1,11 @@
 """The objects of server-side apply: which fields a configuration names, merging it in, taking fields out.
 
-Owns `applied_fields`, `merge`, `remove` and `name_objects`. None of them changes its arguments.
+Owns `applied_fields`, `merge`, `remove_items` and `ensure_named_fields_are_members`. None of them changes its
+arguments.
 
-Null is a value here: a configuration that says null owns the field. `remove` leaves null where it took out
-the last entry, which tells "emptied" from "was never there" in the comparison that follows; what is stored
-has no such nulls (`settle`).
+Null is a value here: a configuration that says null owns the field. `remove_items` leaves null where it took
+out the last entry, which tells "emptied" from "was never there" in the comparison that follows; what is
+stored has no such nulls (`drop_nulls`).
 """
 
 from __future__ import annotations
@@ -14,35 +15,35 @@ from typing import Any
 
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet, has_member
 from plimsoll.apiserver.patch.path_elements import item_element
-from plimsoll.apiserver.patch.schema_queries import child, form
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.patch.schema_queries import child, merge_form
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 
-def applied_fields(tree: dict[str, Any], shape: Type | None) -> FieldSet:
+def applied_fields(tree: dict[str, Any], schema: SchemaType | None) -> FieldSet:
     """The set of fields that a configuration names."""
-    return _applied(tree, shape) or {}
+    return _applied(tree, schema) or {}
 
 
-def _applied(value: Any, shape: Type | None) -> FieldSet | None:
+def _applied(value: Any, schema: SchemaType | None) -> FieldSet | None:
     """What lies below a value; LEAF if it is owned whole, None if there is nothing to own."""
-    how = form(shape)
+    how = merge_form(schema)
     if how == "whole":
         return LEAF
     if how == "list":
-        assert shape is not None
+        assert schema is not None
         if not isinstance(value, list):
             return None
         below: FieldSet = {}
         for item in value:
-            element = item_element(item, shape)
-            below[element] = LEAF if element in below else _itself(_applied(item, shape.item))
+            element = item_element(item, schema)
+            below[element] = LEAF if element in below else _itself(_applied(item, schema.item))
         return below or None
     if not isinstance(value, dict):
         return LEAF if how == "free" and value is not None else None
-    known = shape.fields if shape is not None and shape.kind == "object" else {}
+    known = schema.fields if schema is not None and schema.kind == "object" else {}
     below = {}
     for name, inner in value.items():
-        node = _applied(inner, child(shape, name))
+        node = _applied(inner, child(schema, name))
         if inner is None or inner == {} or name not in known:
             node = _itself(node)
         if node is not None:
@@ -54,30 +55,30 @@ def _itself(node: FieldSet | None) -> FieldSet:
     return {SELF: LEAF, **node} if node else LEAF
 
 
-def merge(live: Any, applied: Any, shape: Type | None) -> Any:
+def merge(live: Any, applied: Any, schema: SchemaType | None) -> Any:
     """The live value with the applied one merged in: nothing goes away, what both have is as applied."""
-    how = form(shape)
+    how = merge_form(schema)
     if how == "whole":
         return applied
     if how == "list":
-        assert shape is not None
+        assert schema is not None
         if not live or not applied or not isinstance(live, list) or not isinstance(applied, list):
             return live if live and isinstance(live, list) and not applied else applied
-        return _merge_lists(live, applied, shape)
+        return _merge_lists(live, applied, schema)
     if isinstance(live, dict) and live and (applied is None or applied == {}):
         return live
     if not isinstance(live, dict) or not live or not isinstance(applied, dict):
         return applied
     merged = dict(live)
     for name, value in applied.items():
-        merged[name] = merge(live[name], value, child(shape, name)) if name in live else value
+        merged[name] = merge(live[name], value, child(schema, name)) if name in live else value
     return merged
 
 
-def _merge_lists(live: list[Any], applied: list[Any], shape: Type) -> list[Any]:
+def _merge_lists(live: list[Any], applied: list[Any], schema: SchemaType) -> list[Any]:
     """Merge item by item. The applied items come in their order; the others stay between their neighbours."""
-    lefts = [item_element(item, shape) for item in live]
-    rights = [item_element(item, shape) for item in applied]
+    lefts = [item_element(item, schema) for item in live]
+    rights = [item_element(item, schema) for item in applied]
     old: dict[str, Any] = {}
     for element, item in zip(lefts, live, strict=True):
         old[element] = None if element in old else item  # of several with one key none is merged into
@@ -102,27 +103,27 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Type) -> list[Any]:
         if right < len(rights):
             element = rights[right]
             done.add(element)
-            merged.append(merge(old[element], new[element], shape.item) if element in old else new[element])
+            merged.append(merge(old[element], new[element], schema.item) if element in old else new[element])
             right += 1
             if shared and shared[0] == element:
                 shared.popleft()
     return merged
 
 
-def remove(value: Any, fields: FieldSet, shape: Type | None) -> Any:
+def remove_items(value: Any, fields: FieldSet, schema: SchemaType | None) -> Any:
     """The value without the fields of the set; null where nothing is left."""
-    how = form(shape)
+    how = merge_form(schema)
     if how == "list":
-        assert shape is not None
+        assert schema is not None
         if not isinstance(value, list):
             return None
         items = []
         for item in value:
-            element = item_element(item, shape)
+            element = item_element(item, schema)
             if not has_member(fields, element):
                 below = fields.get(element)
                 # An item stays an item, even if nothing but defaults of its keys is left.
-                items.append((remove(item, below, shape.item) or {}) if below else item)
+                items.append((remove_items(item, below, schema.item) or {}) if below else item)
         return items or None
     if not isinstance(value, dict):
         return None if isinstance(value, list) else value
@@ -133,13 +134,13 @@ def remove(value: Any, fields: FieldSet, shape: Type | None) -> Any:
         element = "f:" + name
         if not has_member(fields, element):
             below = fields.get(element)
-            rest[name] = remove(inner, below, child(shape, name)) if below else inner
+            rest[name] = remove_items(inner, below, child(schema, name)) if below else inner
     return rest or None
 
 
-def name_objects(fields: FieldSet, shape: Type | None) -> FieldSet:
+def ensure_named_fields_are_members(fields: FieldSet, schema: SchemaType | None) -> FieldSet:
     """The set with every declared field that has something below it as a member of its own."""
-    if shape is None or shape.kind not in ("object", "map", "list"):
+    if schema is None or schema.kind not in ("object", "map", "list"):
         return fields
     named: FieldSet = {}
     for element, below in fields.items():
@@ -148,29 +149,29 @@ def name_objects(fields: FieldSet, shape: Type | None) -> FieldSet:
             continue
         inner = None
         if element.startswith("f:"):
-            inner = child(shape, element[2:])
-        elif element.startswith("k:") and shape.kind == "list":
-            inner = shape.item
-        node = name_objects(below, inner)
-        if shape.kind == "object" and element[2:] in shape.fields and element.startswith("f:"):
+            inner = child(schema, element[2:])
+        elif element.startswith("k:") and schema.kind == "list":
+            inner = schema.item
+        node = ensure_named_fields_are_members(below, inner)
+        if schema.kind == "object" and element[2:] in schema.fields and element.startswith("f:"):
             node = node if SELF in node else {SELF: LEAF, **node}
         named[element] = node
     return named
 
 
-def reconcile(fields: FieldSet, shape: Type | None) -> FieldSet:
+def reconcile_with_schema(fields: FieldSet, schema: SchemaType | None) -> FieldSet:
     """The set with what is owned inside of whole values owned as a whole: their type may have become one."""
-    if shape is None:
+    if schema is None:
         return fields
     mended: FieldSet | None = None
     for element, below in fields.items():
         if not below:
             continue
-        inner = shape.item if shape.kind == "list" else child(shape, element[2:])
+        inner = schema.item if schema.kind == "list" else child(schema, element[2:])
         if inner is None:
             continue
-        whole = form(inner) == "whole" and inner.kind in ("object", "map", "list", "any")
-        node = LEAF if whole else reconcile(below, inner)
+        whole = merge_form(inner) == "whole" and inner.kind in ("object", "map", "list", "any")
+        node = LEAF if whole else reconcile_with_schema(below, inner)
         if node is not below:
             mended = mended if mended is not None else dict(fields)
             mended[element] = node
@@ -181,22 +182,22 @@ _ZEROS = {"string": "", "quantity": "0"}
 _CONTAINERS: frozenset[Any] = frozenset((dict, list))
 
 
-def settle(value: Any, shape: Type | None) -> Any:
+def drop_nulls(value: Any, schema: SchemaType | None) -> Any:
     """The value as it is stored: fields that are null are left out, entries of maps have their zero."""
     if isinstance(value, dict):
-        if shape is not None and shape.kind not in ("object", "map"):
+        if schema is not None and schema.kind not in ("object", "map"):
             return value
         settled = {}
         for name, inner in value.items():
             if inner.__class__ in _CONTAINERS:
-                settled[name] = settle(inner, child(shape, name))
+                settled[name] = drop_nulls(inner, child(schema, name))
             elif inner is not None:
                 settled[name] = inner
-            elif shape is not None and shape.kind == "map":
-                below = child(shape, name)
+            elif schema is not None and schema.kind == "map":
+                below = child(schema, name)
                 if below is not None and below.kind in _ZEROS:
                     settled[name] = _ZEROS[below.kind]
         return settled
-    if isinstance(value, list) and shape is not None and shape.kind == "list":
-        return [settle(item, shape.item) for item in value]
+    if isinstance(value, list) and schema is not None and schema.kind == "list":
+        return [drop_nulls(item, schema.item) for item in value]
     return value

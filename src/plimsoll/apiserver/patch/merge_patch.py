@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.patch.recursion_guard import guarded
+from plimsoll.apiserver.patch.recursion_guard import guard_recursion
 from plimsoll.errors import PatchError
 
 
-@guarded
+@guard_recursion
 def apply_merge_patch(tree: Any, patch: Any) -> Any:
     """The tree with the patch merged into it."""
     if not isinstance(patch, dict):

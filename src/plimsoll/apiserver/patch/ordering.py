@@ -14,10 +14,10 @@ from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.errors import PatchError
 
 #: A scalar with its kind, so that 1 and true differ.
-Place = tuple[type, Any]
+ElementKey = tuple[type, Any]
 
 
-def key_of(value: Any) -> Place:
+def key_of(value: Any) -> ElementKey:
     """A scalar as a key of a dict."""
     if value is None or isinstance(value, str | int | Number):
         return (value.__class__, value)
@@ -26,12 +26,12 @@ def key_of(value: Any) -> Place:
 
 def interleave(items: list[Any], first: list[Any], live: list[Any], key: str) -> list[Any]:
     """The items of a merged list in order: `first` orders those it names, `live` the others."""
-    wanted = _places(first, key)
-    standing = _places(live, key)
-    named: list[tuple[Place, Any]] = []
-    others: list[tuple[Place, Any]] = []
+    wanted = _element_keys(first, key)
+    standing = _element_keys(live, key)
+    named: list[tuple[ElementKey, Any]] = []
+    others: list[tuple[ElementKey, Any]] = []
     for item in items:
-        place = _place(item, key)
+        place = _element_key(item, key)
         (named if place in wanted else others).append((place, item))
     named.sort(key=lambda pair: wanted[pair[0]])
     others.sort(key=lambda pair: standing.get(pair[0], len(live)))
@@ -47,7 +47,7 @@ def interleave(items: list[Any], first: list[Any], live: list[Any], key: str) ->
     return woven
 
 
-def _place(item: Any, key: str) -> Place:
+def _element_key(item: Any, key: str) -> ElementKey:
     if not key:
         return key_of(item)
     if not isinstance(item, dict):
@@ -57,10 +57,10 @@ def _place(item: Any, key: str) -> Place:
     return key_of(item[key])
 
 
-def _places(items: list[Any], key: str) -> dict[Place, int]:
-    places: dict[Place, int] = {}
+def _element_keys(items: list[Any], key: str) -> dict[ElementKey, int]:
+    places: dict[ElementKey, int] = {}
     for number, item in enumerate(items):
-        places.setdefault(_place(item, key), number)
+        places.setdefault(_element_key(item, key), number)
     return places
 
 
@@ -79,7 +79,7 @@ def check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
         directs = isinstance(element, dict) and "$patch" in element
         while step < len(wanted) and not directs:
             step += 1
-            if _place(wanted[step - 1], key) == _place(element, key):
+            if _element_key(wanted[step - 1], key) == _element_key(element, key):
                 break
         else:
             if step == len(wanted):

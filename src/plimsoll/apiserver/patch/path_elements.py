@@ -15,21 +15,21 @@ from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
 from plimsoll.apiserver.patch.go_json import encode_go, quote
 from plimsoll.apiserver.patch.schema_queries import key_default
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import DecodeError, PatchError
 
 
-def item_element(item: Any, shape: Type) -> str:
+def item_element(item: Any, schema: SchemaType) -> str:
     """The element of an item of a list that is merged by keys, or of a set."""
-    if shape.list_type == "map":
+    if schema.list_type == "map":
         if not isinstance(item, dict):
             raise PatchError("associative list with keys may not have non-map elements")
-        keys = shape.keys
+        keys = schema.keys
         if len(keys) == 1:
             value = item.get(keys[0])
             if value.__class__ is str:
                 return _text_key(keys[0], value)
-        return _keyed(item, shape)
+        return _keyed(item, schema)
     if isinstance(item, dict | list) or item is None:
         raise PatchError("associative list without keys has an element that is no scalar")
     return "v:" + encode_go(item)
@@ -40,17 +40,17 @@ def _text_key(key: str, value: str) -> str:
     return f"k:{{{quote(key)}:{quote(value)}}}"
 
 
-def _keyed(item: dict[str, Any], shape: Type) -> str:
+def _keyed(item: dict[str, Any], schema: SchemaType) -> str:
     pairs = []
-    for key in sorted(shape.keys):
+    for key in sorted(schema.keys):
         if key in item:
             pairs.append(f"{quote(key)}:{encode_go(item[key])}")
         else:
-            default = key_default(shape, key)
+            default = key_default(schema, key)
             if default is not None:
                 pairs.append(f"{quote(key)}:{encode_go(default)}")
     if not pairs:
-        names = " ".join(quote(key) for key in shape.keys)
+        names = " ".join(quote(key) for key in schema.keys)
         raise PatchError(
             f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"
@@ -59,7 +59,7 @@ def _keyed(item: dict[str, Any], shape: Type) -> str:
 
 
 @lru_cache(maxsize=4096)
-def order(element: str) -> Any:
+def sort_key(element: str) -> Any:
     """Sort key: fields by name, then keyed items, then values, then indices."""
     kind = element[:2]
     if kind == "f:":
@@ -86,24 +86,24 @@ def _body(element: str) -> Any:
     return decode_tree(element[2:])
 
 
-def show_path(path: tuple[str, ...]) -> str:
+def format_path(path: tuple[str, ...]) -> str:
     """A path for people: `.spec.containers[name="web"].image`."""
-    return "".join(map(_show, path))
+    return "".join(map(_format_element, path))
 
 
-def _show(element: str) -> str:
+def _format_element(element: str) -> str:
     kind = element[:2]
     if kind == "f:":
         return "." + element[2:]
     if kind == "k:":
-        pairs = (f"{name}={_show_value(value)}" for name, value in sorted(_body(element).items()))
+        pairs = (f"{name}={_format_value(value)}" for name, value in sorted(_body(element).items()))
         return "[" + ",".join(pairs) + "]"
     if kind == "v:":
-        return f"[={_show_value(_body(element))}]"
+        return f"[={_format_value(_body(element))}]"
     return f"[{element[2:]}]"
 
 
-def _show_value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if not isinstance(value, str):
         return encode_go(value)
     text = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -120,7 +120,7 @@ def _escape(char: str) -> str:
 _SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 
 
-def read_set(raw: Any) -> FieldSet:
+def parse_field_set(raw: Any) -> FieldSet:
     """A field set from what somebody sent: elements in their one form, unknown kinds of elements left out."""
     if raw is None:
         return {}

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def guarded(function: Callable[P, R]) -> Callable[P, R]:
+def guard_recursion(function: Callable[P, R]) -> Callable[P, R]:
     """Turn running out of stack into a PatchError."""
 
     @wraps(function)

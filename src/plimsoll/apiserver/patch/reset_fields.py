@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet, from_paths, without
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 #: Leaves out of a set what a request cannot change.
 Filter = Callable[[FieldSet], FieldSet]
@@ -47,15 +47,15 @@ _ONLY: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-def resets_of(schema: Type | None, subresource: str) -> Filter | None:
+def reset_filter(schema: SchemaType | None, subresource: str) -> Filter | None:
     """The filter for writes to a kind or one of its subresources; None if nothing is reset."""
     if schema is None:
         return None
-    return _resets(schema.short_name, "status" in schema.fields, subresource)
+    return _reset_filter(schema.short_name, "status" in schema.fields, subresource)
 
 
 @lru_cache(maxsize=1024)
-def _resets(kind: str, has_status: bool, subresource: str) -> Filter | None:
+def _reset_filter(kind: str, has_status: bool, subresource: str) -> Filter | None:
     if (kind, subresource) in _ONLY:
         return including(*_ONLY[kind, subresource])
     if subresource == "status":

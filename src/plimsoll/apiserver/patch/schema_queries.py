@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 #: Objects that stand inside others without being optional: upstream always writes them, if only as `{}`, so
 #: nobody owns their bare presence. By the name of the outer type; fields that are required need no entry.
@@ -65,66 +65,66 @@ _ZEROS: dict[str, Any] = {
 }
 
 
-def stand_in(shape: Type, name: str, *, root: bool = False) -> Any:
+def implicit_value(schema: SchemaType, name: str, *, root: bool = False) -> Any:
     """What a field counts as where it is left out: its zero if upstream always writes it, else ABSENT."""
-    field = shape.fields.get(name)
+    field = schema.fields.get(name)
     if field is None:
         return ABSENT
     if field.required:
         return None if field.type.atomic else _ZEROS.get(field.type.kind, ABSENT)
-    if (root and name in _ROOT) or name in _EMBEDDED.get(shape.short_name, _NONE):
+    if (root and name in _ROOT) or name in _EMBEDDED.get(schema.short_name, _NONE):
         return {}
     return ABSENT
 
 
-class Member(NamedTuple):
+class SchemaMember(NamedTuple):
     """A field of an object type: its type, and what it counts as where it is left out, by where it stands."""
 
-    type: Type | None
+    type: SchemaType | None
     at_root: Any
     inside: Any
 
 
 #: A field that the type does not have.
-UNKNOWN = Member(None, ABSENT, ABSENT)
+UNKNOWN = SchemaMember(None, ABSENT, ABSENT)
 
 
 @lru_cache(maxsize=4096)
-def members_of(shape: Type) -> dict[str, Member]:
+def schema_members(schema: SchemaType) -> dict[str, SchemaMember]:
     """The fields of an object type, worked out once; not to be changed."""
     return {
-        name: Member(field.type, stand_in(shape, name, root=True), stand_in(shape, name))
-        for name, field in shape.fields.items()
+        name: SchemaMember(field.type, implicit_value(schema, name, root=True), implicit_value(schema, name))
+        for name, field in schema.fields.items()
     }
 
 
-def child(shape: Type | None, name: str) -> Type | None:
+def child(schema: SchemaType | None, name: str) -> SchemaType | None:
     """The type of what stands under a key of an object or map; None if nothing is known."""
-    if shape is None:
+    if schema is None:
         return None
-    if shape.kind == "object":
-        field = shape.fields.get(name)
+    if schema.kind == "object":
+        field = schema.fields.get(name)
         return None if field is None else field.type
-    return shape.item if shape.kind == "map" else None
+    return schema.item if schema.kind == "map" else None
 
 
-def form(shape: Type | None) -> str:
+def merge_form(schema: SchemaType | None) -> str:
     """How a value of this type is owned: "map" by entries, "list" by items, "free" as it comes, "whole"."""
-    if shape is None:
+    if schema is None:
         return "free"
-    kind = shape.kind
+    kind = schema.kind
     if kind in ("object", "map"):
-        return "whole" if shape.atomic else "map"
+        return "whole" if schema.atomic else "map"
     if kind == "list":
-        return "whole" if shape.list_type == "atomic" else "list"
+        return "whole" if schema.list_type == "atomic" else "list"
     return "whole"
 
 
-def key_default(shape: Type, key: str) -> str | int | None:
+def key_default(schema: SchemaType, key: str) -> str | int | None:
     """What stands for a key that an item of a keyed list leaves out; None if nothing does."""
-    if key in shape.key_defaults:
-        return shape.key_defaults[key]
-    field = shape.item.fields.get(key) if shape.item is not None else None
+    if key in schema.key_defaults:
+        return schema.key_defaults[key]
+    field = schema.item.fields.get(key) if schema.item is not None else None
     if field is None:
         return None
     if field.required or field.owner.endswith(".LocalObjectReference"):

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from plimsoll.apiserver.patch.go_json import encode_go
-from plimsoll.apiserver.patch.ordering import Place, check_order, interleave, key_of
-from plimsoll.apiserver.patch.recursion_guard import guarded
+from plimsoll.apiserver.patch.ordering import ElementKey, check_order, interleave, key_of
+from plimsoll.apiserver.patch.recursion_guard import guard_recursion
 from plimsoll.apiserver.patch.schema_queries import child
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError
 
 PATCH = "$patch"
@@ -25,8 +25,8 @@ DELETE_FROM = "$deleteFromPrimitiveList"
 SET_ORDER = "$setElementOrder"
 
 
-@guarded
-def apply_strategic_patch(tree: Any, patch: Any, schema: Type | None) -> Any:
+@guard_recursion
+def apply_strategic_patch(tree: Any, patch: Any, schema: SchemaType | None) -> Any:
     """The tree with the patch merged into it."""
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", malformed=True)
@@ -35,55 +35,55 @@ def apply_strategic_patch(tree: Any, patch: Any, schema: Type | None) -> Any:
     return _merge_map(tree if isinstance(tree, dict) else {}, patch, schema)
 
 
-def _merge_map(live: dict[str, Any], patch: dict[str, Any], shape: Type | None) -> dict[str, Any]:
+def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: SchemaType | None) -> dict[str, Any]:
     if PATCH in patch:
-        return _directed(patch)
+        return _has_directive(patch)
     merged = dict(live)
     rest = dict(patch)
     if RETAIN in rest:
         _retain(merged, rest)
     for key in [key for key in rest if key.startswith(SET_ORDER)]:
-        _merge_in_order(merged, rest, key, shape)
+        _merge_in_order(merged, rest, key, schema)
     for key, value in rest.items():
         if not key.startswith(DELETE_FROM):
-            _merge_value(merged, key, value, shape)
+            _merge_value(merged, key, value, schema)
     for key, value in rest.items():
         if key.startswith(DELETE_FROM):
             name = _target(key, DELETE_FROM, "invalid patch format of primitive list")
-            _merge_value(merged, name, value, shape, deletes=True)
+            _merge_value(merged, name, value, schema, deletes=True)
     return merged
 
 
-def _directed(patch: dict[str, Any]) -> dict[str, Any]:
+def _has_directive(patch: dict[str, Any]) -> dict[str, Any]:
     directive = patch[PATCH]
     if directive == "replace":
-        return {key: _plain(value) for key, value in patch.items() if _stays(key, value)}
+        return {key: _plain(value) for key, value in patch.items() if _is_kept(key, value)}
     if directive == "delete":
         return {}
     raise PatchError(f"unknown patch type: {encode_go(directive)} in map: {encode_go(patch)}")
 
 
 def _merge_value(
-    merged: dict[str, Any], name: str, value: Any, shape: Type | None, *, deletes: bool = False
+    merged: dict[str, Any], name: str, value: Any, schema: SchemaType | None, *, deletes: bool = False
 ) -> None:
     if value is None:
         merged.pop(name, None)
         return
     live = merged.get(name)
     if isinstance(live, dict) and isinstance(value, dict):
-        inner = child(shape, name)
+        inner = child(schema, name)
         if inner is not None and "replace" in inner.strategies:
             merged[name] = _plain(value)
         else:
             merged[name] = _merge_map(live, value, inner)
     elif isinstance(live, list) and isinstance(value, list):
-        merged[name] = _merge_list(live, value, _list_rule(shape, name), deletes=deletes).items
+        merged[name] = _merge_list(live, value, _list_rule(schema, name), deletes=deletes).items
     elif deletes:
         return
     elif _is_directive(value):
         merged.pop(name, None)
     else:
-        merged[name] = _fresh(value)
+        merged[name] = _plain_and_undirected(value)
 
 
 class _ListRule(NamedTuple):
@@ -91,11 +91,11 @@ class _ListRule(NamedTuple):
 
     merges: bool
     key: str
-    item: Type | None
+    item: SchemaType | None
 
 
-def _list_rule(shape: Type | None, name: str) -> _ListRule:
-    inner = child(shape, name)
+def _list_rule(schema: SchemaType | None, name: str) -> _ListRule:
+    inner = child(schema, name)
     if inner is None or inner.kind != "list":
         return _ListRule(False, "", None)
     return _ListRule("merge" in inner.strategies, inner.merge_key, inner.item)
@@ -105,7 +105,7 @@ class _Merged(NamedTuple):
     """A merged list, and the live items in the order the others are put among."""
 
     items: list[Any]
-    order: list[Any]
+    sort_key: list[Any]
 
 
 def _merge_list(live: list[Any], patch: list[Any], rule: _ListRule, *, deletes: bool = False) -> _Merged:
@@ -159,11 +159,13 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
             merged.append(_plain(item))
     # Upstream deletes and appends in place: items that come in for items that go are seen as live ones by an
     # order that is set for the list.
-    order = kept + merged[len(kept) : len(live)]
-    return _Merged(interleave(merged, plain, kept, rule.key), order)
+    sort_key = kept + merged[len(kept) : len(live)]
+    return _Merged(interleave(merged, plain, kept, rule.key), sort_key)
 
 
-def _merge_in_order(merged: dict[str, Any], rest: dict[str, Any], key: str, shape: Type | None) -> None:
+def _merge_in_order(
+    merged: dict[str, Any], rest: dict[str, Any], key: str, schema: SchemaType | None
+) -> None:
     """Merge a list for which the patch sets the order of the elements."""
     wanted = rest.pop(key)
     name = _target(key, SET_ORDER, "invalid patch format of setElementOrder list")
@@ -171,19 +173,19 @@ def _merge_in_order(merged: dict[str, Any], rest: dict[str, Any], key: str, shap
     for given in (wanted, live if name in merged else [], patch if name in rest else []):
         if not isinstance(given, list):
             raise PatchError(f"{key}: both it and {name} have to be lists", malformed=True)
-    rule = _list_rule(shape, name)
+    rule = _list_rule(schema, name)
     check_order(patch or [], wanted, rule.key)
     if name not in merged and name not in rest:
         return
-    order = live or []
+    sort_key = live or []
     if name not in rest:
-        items = list(order)
+        items = list(sort_key)
     elif name not in merged:
         items = [_plain(item) for item in _undirected(patch)]
     else:
-        items, order = _merge_list(order, patch or [], rule)
+        items, sort_key = _merge_list(sort_key, patch or [], rule)
     _element_kind(live or [], patch or [], empty=False)
-    merged[name] = interleave(items, wanted, order, rule.key)
+    merged[name] = interleave(items, wanted, sort_key, rule.key)
     rest.pop(name, None)
 
 
@@ -220,7 +222,7 @@ def _element_kind(*lists: list[Any], empty: bool = True) -> type | None:
     return kinds.pop() if kinds else None
 
 
-def _key_value(item: dict[str, Any], key: str) -> Place:
+def _key_value(item: dict[str, Any], key: str) -> ElementKey:
     if key not in item:
         raise PatchError(f"map: {encode_go(item)} does not contain declared merge key: {key}")
     return key_of(item[key])
@@ -242,26 +244,26 @@ def _undirected(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """The value as it is stored: no nulls in maps, no directives."""
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items() if _stays(key, inner)}
+        return {key: _plain(inner) for key, inner in value.items() if _is_kept(key, inner)}
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
 
 
-def _fresh(value: Any) -> Any:
+def _plain_and_undirected(value: Any) -> Any:
     """The same as `_plain(_undirected(value))` in one go."""
     if isinstance(value, dict):
         return {
-            key: _fresh(inner) if inner.__class__ in _CONTAINERS else inner
+            key: _plain_and_undirected(inner) if inner.__class__ in _CONTAINERS else inner
             for key, inner in value.items()
-            if _stays(key, inner) and not _is_directive(inner)
+            if _is_kept(key, inner) and not _is_directive(inner)
         }
     if isinstance(value, list):
-        return [_fresh(item) for item in value if not _is_directive(item)]
+        return [_plain_and_undirected(item) for item in value if not _is_directive(item)]
     return value
 
 
-def _stays(key: str, value: Any) -> bool:
+def _is_kept(key: str, value: Any) -> bool:
     return value is not None and (key[:1] != "$" or not key.startswith(_DIRECTIVES))
 
 

@@ -10,31 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from plimsoll.apiserver.patch.compare import Changes, compare
+from plimsoll.apiserver.patch.compare import FieldChanges, compare
 from plimsoll.apiserver.patch.field_set import FieldSet, difference, from_paths, union, union_all
 from plimsoll.apiserver.patch.managed_fields import (
     UPDATE,
-    Identity,
-    Owner,
+    FieldOwner,
+    ManagerIdentity,
     Owners,
-    asks_for_reset,
     identify,
     managed_fields,
-    older_first,
     read_owners,
-    with_owners,
+    requests_reset,
+    sort_oldest_first,
+    with_managed_fields,
     write_owners,
 )
-from plimsoll.apiserver.patch.merge import reconcile
-from plimsoll.apiserver.patch.recursion_guard import guarded
-from plimsoll.apiserver.patch.reset_fields import Filter, resets_of
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.patch.merge import reconcile_with_schema
+from plimsoll.apiserver.patch.recursion_guard import guard_recursion
+from plimsoll.apiserver.patch.reset_fields import Filter, reset_filter
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError
 
 #: An object and its type in another version of the API; None if there is no such version (any more).
-Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Type | None] | None"]
+Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], SchemaType | None] | None"]
 
-MAX_UPDATERS = 10
+MAX_UPDATE_MANAGERS = 10
 ANCIENT = "ancient-changes"
 
 _UNTRACKED = frozenset(
@@ -57,58 +57,60 @@ UNOWNED = from_paths(
 )
 
 
-class Request(NamedTuple):
+class TrackingRequest(NamedTuple):
     """What a write is about, apart from its objects: the type, the version, the place, the time.
 
     `ignored` leaves out of a set what this request cannot change, whatever it says. `convert` shows objects
     in other versions; without it all versions of a kind are taken to look alike.
     """
 
-    schema: Type | None
+    schema: SchemaType | None
     version: str
     subresource: str
     now: str
     ignored: Filter | None = None
     convert: Convert | None = None
 
-    def show(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], Type | None] | None:
+    def convert_to(
+        self, tree: dict[str, Any], version: str
+    ) -> tuple[dict[str, Any], SchemaType | None] | None:
         """An object of the request's version in another one, with its type there."""
         if version == self.version or self.convert is None:
             return tree, self.schema
         return self.convert(tree, version)
 
 
-class Step:
+class ObjectChange:
     """One step from an old state of an object to a new one; its changes are worked out once per version."""
 
     def __init__(
-        self, old: dict[str, Any], new: dict[str, Any], request: Request, *, nulls: bool = False
+        self, old: dict[str, Any], new: dict[str, Any], request: TrackingRequest, *, nulls: bool = False
     ) -> None:
         self._old = old
         self._new = new
         self._request = request
         self._nulls = nulls
-        self._seen: dict[str, Changes | None] = {}
+        self._seen: dict[str, FieldChanges | None] = {}
 
-    def changes(self, version: str) -> Changes | None:
+    def changes(self, version: str) -> FieldChanges | None:
         """The changes as seen in a version; None if it is not served."""
         if self._request.convert is None:
             version = self._request.version
         if version not in self._seen:
-            self._seen[version] = self._look(version)
+            self._seen[version] = self._compare_in(version)
         return self._seen[version]
 
-    def _look(self, version: str) -> Changes | None:
-        old, new = self._request.show(self._old, version), self._request.show(self._new, version)
+    def _compare_in(self, version: str) -> FieldChanges | None:
+        old, new = self._request.convert_to(self._old, version), self._request.convert_to(self._new, version)
         if old is None or new is None:
             return None
-        changes = compare(_tracked(old[0]), _tracked(new[0]), new[1], nulls=self._nulls)
+        changes = compare(_without_untracked(old[0]), _without_untracked(new[0]), new[1], nulls=self._nulls)
         ignored = self._request.ignored
         if ignored is None:
             return changes
-        return Changes(ignored(changes.changed), ignored(changes.removed))
+        return FieldChanges(ignored(changes.changed), ignored(changes.removed))
 
-    def yield_fields(self, owners: Owners, spare: Identity | None = None) -> Owners:
+    def release_fields(self, owners: Owners, spare: ManagerIdentity | None = None) -> Owners:
         """Take what changed and what is gone from every owner but one; who has nothing left is dropped."""
         left: Owners = {}
         for identity, owner in owners.items():
@@ -122,11 +124,11 @@ class Step:
             if fields is owner.fields:
                 left[identity] = owner
             elif fields:
-                left[identity] = Owner(fields, owner.version, owner.time)
+                left[identity] = FieldOwner(fields, owner.version, owner.time)
         return left
 
 
-def _tracked(tree: dict[str, Any]) -> dict[str, Any]:
+def _without_untracked(tree: dict[str, Any]) -> dict[str, Any]:
     """The object without what nobody owns."""
     seen = {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
     metadata = seen.get("metadata")
@@ -135,12 +137,12 @@ def _tracked(tree: dict[str, Any]) -> dict[str, Any]:
     return seen
 
 
-@guarded
+@guard_recursion
 def track_update(
     old: dict[str, Any] | None,
     new: dict[str, Any],
     *,
-    schema: Type | None,
+    schema: SchemaType | None,
     manager: str,
     api_version: str,
     subresource: str,
@@ -156,25 +158,25 @@ def track_update(
     """
     if not isinstance(new, dict) or not isinstance(old, dict | None):
         raise PatchError("is no object", malformed=True)
-    request = Request(
-        schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
+    request = TrackingRequest(
+        schema, api_version, subresource, now, ignored or reset_filter(schema, subresource), convert
     )
     before = _current_owners(old, new, request)
     if old is not None and not before:
-        return with_owners(new, [])  # tracking starts with the creation or the first apply
+        return with_managed_fields(new, [])  # tracking starts with the creation or the first apply
     try:
         owners = update_owners(old or {}, new, before, identify(manager, UPDATE, request), request)
     except PatchError:
-        return with_owners(new, [])
-    return with_owners(new, rewrite_owners(old, before, owners))
+        return with_managed_fields(new, [])
+    return with_managed_fields(new, rewrite_owners(old, before, owners))
 
 
-def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Request) -> Owners:
+def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: TrackingRequest) -> Owners:
     """The owners before this write: as the request has them, or else as stored."""
     stored = managed_fields(old)
     if not request.subresource:
         given = managed_fields(new)
-        if asks_for_reset(given):
+        if requests_reset(given):
             return {}
         if given is not None and given != stored:
             try:
@@ -183,7 +185,7 @@ def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Re
                 owners = {}
             if owners:
                 return {
-                    identity: owner._replace(fields=reconcile(owner.fields, request.schema))
+                    identity: owner._replace(fields=reconcile_with_schema(owner.fields, request.schema))
                     for identity, owner in owners.items()
                 }
     try:
@@ -193,23 +195,23 @@ def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Re
 
 
 def update_owners(
-    old: dict[str, Any], new: dict[str, Any], owners: Owners, who: Identity, request: Request
+    old: dict[str, Any], new: dict[str, Any], owners: Owners, who: ManagerIdentity, request: TrackingRequest
 ) -> Owners:
     """The owners after somebody changed an object from one state to another."""
-    step = Step(old, new, request)
-    owners = step.yield_fields(owners, who)
-    changes = step.changes(request.version) or Changes({}, {})
+    step = ObjectChange(old, new, request)
+    owners = step.release_fields(owners, who)
+    changes = step.changes(request.version) or FieldChanges({}, {})
     mine = difference(changes.changed, UNOWNED)
     earlier = owners.pop(who, None)
     if earlier is None:
         if mine:
-            owners[who] = Owner(mine, request.version, request.now)
+            owners[who] = FieldOwner(mine, request.version, request.now)
     else:
         fields = union(difference(earlier.fields, changes.removed), mine)
         entry = earlier.entry if fields is earlier.fields else None
         if fields:
-            owners[who] = Owner(fields, request.version, request.now if mine else earlier.time, entry)
-    return cap_updaters(owners)
+            owners[who] = FieldOwner(fields, request.version, request.now if mine else earlier.time, entry)
+    return cap_update_managers(owners)
 
 
 def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -> list[dict[str, Any]]:
@@ -224,43 +226,45 @@ def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -
     return write_owners(after)
 
 
-def cap_updaters(owners: Owners) -> Owners:
+def cap_update_managers(owners: Owners) -> Owners:
     """Gather the oldest owners by update, version by version, until there are at most ten."""
     updaters = [pair for pair in owners.items() if pair[0].operation == UPDATE]
     count = len(updaters)
-    if count <= MAX_UPDATERS:
+    if count <= MAX_UPDATE_MANAGERS:
         return owners
-    first: dict[str, Identity] = {}
-    gathered: dict[Identity, list[FieldSet]] = {}
-    for identity, owner in older_first(updaters):
-        if count <= MAX_UPDATERS:
+    first: dict[str, ManagerIdentity] = {}
+    gathered: dict[ManagerIdentity, list[FieldSet]] = {}
+    for identity, owner in sort_oldest_first(updaters):
+        if count <= MAX_UPDATE_MANAGERS:
             break
         if owner.version not in first:
             first[owner.version] = identity
             continue
-        bucket = Identity(ANCIENT, UPDATE, owner.version, "")
+        bucket = ManagerIdentity(ANCIENT, UPDATE, owner.version, "")
         # DIFF: gathering never forgets the bucket itself (test_gathering_keeps_what_was_gathered).
         source = identity if identity != bucket else first[owner.version]
         parts = gathered.setdefault(bucket, [])
         parts.append(owners.pop(source).fields)
         parts.append(owners[bucket].fields if bucket in owners else owners.pop(first[owner.version]).fields)
-        owners[bucket] = Owner({}, owner.version, owner.time)  # its fields are joined at the end
+        owners[bucket] = FieldOwner({}, owner.version, owner.time)  # its fields are joined at the end
         count -= 1
     for bucket, parts in gathered.items():
-        owners[bucket] = Owner(union_all(parts), owners[bucket].version, owners[bucket].time)
+        owners[bucket] = FieldOwner(union_all(parts), owners[bucket].version, owners[bucket].time)
     return owners
 
 
-def keep_idle_times(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def keep_times_if_unchanged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """The new object, with its owners' old times if nothing else changed: so that nothing is written."""
     before, after = managed_fields(old), managed_fields(new)
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return new
-    if before == after or [_timeless(entry) for entry in before] != [_timeless(entry) for entry in after]:
+    if before == after or [_without_time(entry) for entry in before] != [
+        _without_time(entry) for entry in after
+    ]:
         return new
-    kept = with_owners(new, before)
+    kept = with_managed_fields(new, before)
     return kept if kept == old else new
 
 
-def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
+def _without_time(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != "time"}

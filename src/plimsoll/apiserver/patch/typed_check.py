@@ -13,8 +13,8 @@ from typing import Any
 
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.patch.go_json import encode_go
-from plimsoll.apiserver.patch.path_elements import item_element, show_path
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.patch.path_elements import format_path, item_element
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError
 
 _NUMBERS = frozenset(("integer", "number"))
@@ -28,7 +28,7 @@ _WANTED = {
 }
 
 
-def check_typed(tree: dict[str, Any], schema: Type | None) -> None:
+def check_typed(tree: dict[str, Any], schema: SchemaType | None) -> None:
     """Raise PatchError with every misfit of a configuration."""
     if schema is None:
         return
@@ -44,47 +44,47 @@ def check_typed(tree: dict[str, Any], schema: Type | None) -> None:
         raise PatchError(f"failed to create typed patch object ({place}; {what}): {listed}", malformed=True)
 
 
-def _check(value: Any, shape: Type | None, path: tuple[str, ...], problems: list[str]) -> None:
-    if value is None or shape is None or shape.kind == "any":
+def _check(value: Any, schema: SchemaType | None, path: tuple[str, ...], problems: list[str]) -> None:
+    if value is None or schema is None or schema.kind == "any":
         return
-    kind = shape.kind
+    kind = schema.kind
     if kind in ("object", "map"):
         if not isinstance(value, dict):
-            problems.append(f"{show_path(path)}: expected map, got {encode_go(value)}")
+            problems.append(f"{format_path(path)}: expected map, got {encode_go(value)}")
             return
         for name, inner in value.items():
             here = (*path, "f:" + name)
             if kind == "map":
-                _check(inner, shape.item, here, problems)
-            elif name in shape.fields:
-                _check(inner, shape.fields[name].type, here, problems)
+                _check(inner, schema.item, here, problems)
+            elif name in schema.fields:
+                _check(inner, schema.fields[name].type, here, problems)
             elif path or name not in ("apiVersion", "kind"):
-                problems.append(f"{show_path(here)}: field not declared in schema")
+                problems.append(f"{format_path(here)}: field not declared in schema")
     elif kind == "list":
         if not isinstance(value, list):
-            problems.append(f"{show_path(path)}: expected list, got {encode_go(value)}")
+            problems.append(f"{format_path(path)}: expected list, got {encode_go(value)}")
             return
-        _check_items(value, shape, path, problems)
+        _check_items(value, schema, path, problems)
     elif not _fits(value, kind):
         wanted = _WANTED.get(kind, "string")
-        problems.append(f"{show_path(path)}: expected {wanted}, got {encode_go(value)}")
+        problems.append(f"{format_path(path)}: expected {wanted}, got {encode_go(value)}")
 
 
-def _check_items(items: list[Any], shape: Type, path: tuple[str, ...], problems: list[str]) -> None:
+def _check_items(items: list[Any], schema: SchemaType, path: tuple[str, ...], problems: list[str]) -> None:
     seen: set[str] = set()
     for number, item in enumerate(items):
-        if shape.list_type == "atomic":
+        if schema.list_type == "atomic":
             element = f"i:{number}"
         else:
             try:
-                element = item_element(item, shape)
+                element = item_element(item, schema)
             except PatchError as error:
-                problems.append(f"{show_path(path)}: element {number}: {error}")
+                problems.append(f"{format_path(path)}: element {number}: {error}")
                 return
             if element in seen:
-                problems.append(f"{show_path(path)}: duplicate entries for key {show_path((element,))}")
+                problems.append(f"{format_path(path)}: duplicate entries for key {format_path((element,))}")
             seen.add(element)
-        _check(item, shape.item, (*path, element), problems)
+        _check(item, schema.item, (*path, element), problems)
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -17,7 +17,7 @@ from plimsoll.api import codec
 from plimsoll.apiserver.protobuf import wire
 from plimsoll.apiserver.protobuf.decoding import decode_message
 from plimsoll.apiserver.protobuf.encoding import encode_message
-from plimsoll.apiserver.registry.schema import Type, schema_for
+from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 from plimsoll.errors import DecodeError
 
 __all__ = ["CONTENT_TYPE", "ListBuilder", "decode_body", "encode_body", "encode_frame"]
@@ -93,7 +93,7 @@ def encode_frame(type: str, tree: Any) -> bytes:
     return len(event).to_bytes(4, "big") + event
 
 
-def _shape(api_version: str, kind: str) -> Type:
+def _shape(api_version: str, kind: str) -> SchemaType:
     group, version = codec.split_api_version(api_version)
     shape = schema_for(group, version, kind)
     if shape is None:

@@ -17,7 +17,7 @@ from plimsoll.api import codec
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.protobuf import wire
 from plimsoll.apiserver.protobuf.wire import Value
-from plimsoll.apiserver.registry.schema import Field, Type
+from plimsoll.apiserver.registry.schema import SchemaField, SchemaType
 from plimsoll.errors import DecodeError, InputError
 
 _DEPTH = 100
@@ -28,23 +28,23 @@ class _Entry(NamedTuple):
     """What to do with a field number."""
 
     name: str
-    type: Type
-    keeps_zero: bool
+    type: SchemaType
+    emits_zero: bool
     inside: Mapping[int, _Entry] | None  #: of a message that JSON does not show
 
 
-_plans: dict[Type, dict[int, _Entry]] = {}
-_ANY = Type("any")
+_plans: dict[SchemaType, dict[int, _Entry]] = {}
+_ANY = SchemaType("any")
 
 
-def decode_message(data: bytes, type: Type) -> dict[str, Any]:
+def decode_message(data: bytes, type: SchemaType) -> dict[str, Any]:
     """The tree of a message of this type; raises DecodeError."""
     tree: dict[str, Any] = {}
     _read_into(tree, data, _plan(type), 0)
     return tree
 
 
-def _plan(type: Type) -> dict[int, _Entry]:
+def _plan(type: SchemaType) -> dict[int, _Entry]:
     plan = _plans.get(type)
     if plan is None:
         plan = _plans[type] = {}
@@ -54,12 +54,12 @@ def _plan(type: Type) -> dict[int, _Entry]:
     return plan
 
 
-def _enter(plan: dict[int, _Entry], field: Field) -> None:
-    for number in field.within:
+def _enter(plan: dict[int, _Entry], field: SchemaField) -> None:
+    for number in field.message_path:
         around = plan.setdefault(number, _Entry("", _ANY, False, {}))
         assert isinstance(around.inside, dict)
         plan = around.inside
-    plan[field.number] = _Entry(field.name, field.type, field.keeps_zero, None)
+    plan[field.number] = _Entry(field.name, field.type, field.emits_zero, None)
 
 
 def _read_into(tree: dict[str, Any], data: bytes, plan: Mapping[int, _Entry], depth: int) -> None:
@@ -69,7 +69,7 @@ def _read_into(tree: dict[str, Any], data: bytes, plan: Mapping[int, _Entry], de
         entry = plan.get(number)
         if entry is None:
             continue
-        name, type, keeps_zero, inside = entry
+        name, type, emits_zero, inside = entry
         if inside is not None:
             _read_into(tree, wire.chunk(value), inside, depth + 1)
         elif type.kind == "list":
@@ -81,20 +81,20 @@ def _read_into(tree: dict[str, Any], data: bytes, plan: Mapping[int, _Entry], de
             tree.setdefault(name, {})[key] = item
         else:
             read = _read(value, type, depth)
-            if read is None or (not keeps_zero and not read):
+            if read is None or (not emits_zero and not read):
                 tree.pop(name, None)  # absent, or the zero that a writer in Go never leaves away
             else:
                 tree[name] = read
 
 
-def _extend(items: list[Any], value: Value, item: Type, depth: int) -> None:
+def _extend(items: list[Any], value: Value, item: SchemaType, depth: int) -> None:
     if item.kind in ("integer", "boolean") and isinstance(value, bytes):  # a packed list
         items.extend(_SCALARS[item.format](number) for number in wire.read_varints(value))
     else:
         items.append(_read(value, item, depth))
 
 
-def _read_map_entry(data: bytes, item: Type, depth: int) -> tuple[str, Any]:
+def _read_map_entry(data: bytes, item: SchemaType, depth: int) -> tuple[str, Any]:
     key, value = "", None
     for number, part in wire.read_fields(data):
         if number == 1:
@@ -108,7 +108,7 @@ def _read_map_entry(data: bytes, item: Type, depth: int) -> tuple[str, Any]:
 _EMPTY: dict[str, Value] = {"int32": 0, "int64": 0, "bool": 0, "double": bytes(8)}
 
 
-def _read(value: Value, type: Type, depth: int) -> Any:
+def _read(value: Value, type: SchemaType, depth: int) -> Any:
     if type.kind == "object":
         tree: dict[str, Any] = {}
         _read_into(tree, wire.chunk(value), _plan(type), depth + 1)
@@ -161,7 +161,7 @@ def _read_int_or_string(value: Value) -> int | str:
     return _read_int32(parts.get(2, 0))
 
 
-def _read_moment(value: Value) -> tuple[datetime, int] | None:
+def _read_timestamp(value: Value) -> tuple[datetime, int] | None:
     """A moment and its microseconds; None for one that was never set."""
     data = wire.chunk(value)
     if not data:
@@ -175,12 +175,12 @@ def _read_moment(value: Value) -> tuple[datetime, int] | None:
 
 
 def _read_time(value: Value) -> str | None:
-    moment = _read_moment(value)
+    moment = _read_timestamp(value)
     return None if moment is None else moment[0].strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20)
 
 
 def _read_micro_time(value: Value) -> str | None:
-    moment = _read_moment(value)
+    moment = _read_timestamp(value)
     return None if moment is None else f"{moment[0].strftime('%Y-%m-%dT%H:%M:%S').zfill(19)}.{moment[1]:06}Z"
 
 

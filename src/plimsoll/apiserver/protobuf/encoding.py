@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from plimsoll.api import codec
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.apiserver.protobuf import wire
-from plimsoll.apiserver.registry.schema import Type
+from plimsoll.apiserver.registry.schema import SchemaType
 from plimsoll.errors import DecodeError, QuantityError
 
 _DEPTH = 100
@@ -28,26 +28,26 @@ class _Step(NamedTuple):
 
     number: int
     name: str
-    type: Type | None
+    type: SchemaType | None
     inside: list[_Step]
 
 
-_plans: dict[Type, list[_Step]] = {}
+_plans: dict[SchemaType, list[_Step]] = {}
 
 
-def encode_message(tree: Any, type: Type) -> bytes:
+def encode_message(tree: Any, type: SchemaType) -> bytes:
     """The message of a tree; raises DecodeError."""
     return _encode_object(tree, type, 0)
 
 
-def _plan(type: Type) -> list[_Step]:
+def _plan(type: SchemaType) -> list[_Step]:
     plan = _plans.get(type)
     if plan is None:
         plan = _plans[type] = []
         fields = [field for field in type.fields.values() if field.number]
-        for field in sorted(fields, key=lambda field: (*field.within, field.number)):
+        for field in sorted(fields, key=lambda field: (*field.message_path, field.number)):
             steps = plan
-            for number in field.within:
+            for number in field.message_path:
                 if not steps or steps[-1].number != number:
                     steps.append(_Step(number, "", None, []))
                 steps = steps[-1].inside
@@ -55,7 +55,7 @@ def _plan(type: Type) -> list[_Step]:
     return plan
 
 
-def _encode_object(tree: Any, type: Type, depth: int) -> bytes:
+def _encode_object(tree: Any, type: SchemaType, depth: int) -> bytes:
     if not isinstance(tree, dict):
         raise DecodeError(f"{type.short_name} must be an object")
     if depth > _DEPTH:
@@ -93,7 +93,7 @@ def _encode_steps(parts: list[bytes], tree: dict[str, Any], plan: list[_Step], d
             parts.append(_encode_field(number, value, type, depth))
 
 
-def _encode_field(number: int, value: Any, type: Type, depth: int) -> bytes:
+def _encode_field(number: int, value: Any, type: SchemaType, depth: int) -> bytes:
     """One field, tag included; null in a list or map is the type's zero."""
     kind = type.kind
     if kind == "object":

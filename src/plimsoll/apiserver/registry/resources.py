@@ -69,11 +69,13 @@ class Resource:
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     field_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: label -> path as stored
-    label_error: str = ""  #: how an unknown label is refused, with `{label}` in it; kinds without labels: ""
-    full: bool = False  #: validated, defaulted and with strategies; otherwise stored as it comes
+    field_label_message: str = (
+        ""  #: how an unknown label is refused, with `{label}` in it; kinds without labels: ""
+    )
+    has_strategy: bool = False  #: validated, defaulted and with strategies; otherwise stored as it comes
     stored_as: str = ""  #: key of the resource that holds the objects, if it is another one
-    unconditional_update: bool = True  #: an update may leave out metadata.resourceVersion
-    create_on_update: bool = False  #: a PUT creates the object where there is none
+    allow_unconditional_update: bool = True  #: an update may leave out metadata.resourceVersion
+    allow_create_on_update: bool = False  #: a PUT creates the object where there is none
 
     @property
     def key(self) -> str:
@@ -90,7 +92,7 @@ class Resource:
         return f"{self.kind}List"
 
     @property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
         """False for reviews and bindings, which are answered and forgotten."""
         return "get" in self.verbs
 
@@ -98,28 +100,28 @@ class Resource:
         """`v1`, or `resource.k8s.io/v1`; of the stored version unless told."""
         return join_api_version(self.group, version or self.versions[0])
 
-    def label_path(self, label: str) -> tuple[str, ...] | None:
+    def field_label_path(self, label: str) -> tuple[str, ...] | None:
         """The path of a field label, None if objects cannot be selected by it."""
         if label == "metadata.name" or (label == "metadata.namespace" and self._has_namespace_label()):
             return _COMMON_LABELS[label]
         return self.field_labels.get(label)
 
     def _has_namespace_label(self) -> bool:
-        return self.namespaced or not self.label_error
+        return self.namespaced or not self.field_label_message
 
-    def refuse_label(self, label: str) -> str:
+    def field_label_error(self, label: str) -> str:
         """Upstream's words for a field label that is not in the table."""
-        if self.label_error:
-            return self.label_error.replace("{label}", label)
+        if self.field_label_message:
+            return self.field_label_message.replace("{label}", label)
         return f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
-    def field_text(self, tree: Any, label: str) -> str:
+    def field_value(self, tree: Any, label: str) -> str:
         """What a field selector compares with: the field as text, as upstream prints it if it is absent."""
-        path = self.label_path(label)
-        value = _dig(tree, path) if path else None
+        path = self.field_label_path(label)
+        value = _get_path(tree, path) if path else None
         if value is None or value == "":
             if label == "source":
-                value = _dig(tree, ("reportingComponent",))
+                value = _get_path(tree, ("reportingComponent",))
             if value is None or value == "":
                 return _ABSENT.get(label, "")
         if isinstance(value, bool):
@@ -127,7 +129,7 @@ class Resource:
         return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
 
 
-def _dig(tree: Any, path: tuple[str, ...]) -> Any:
+def _get_path(tree: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         if not isinstance(tree, dict):
             return None
@@ -181,19 +183,19 @@ def _core() -> Iterable[Resource]:
     def row(plural: str, kind: str, namespaced: bool = True, **more: Any) -> Resource:
         return _row("", "v1", plural, kind, namespaced, **more)
 
-    yield row("bindings", "Binding", verbs=_CREATE, full=True)
+    yield row("bindings", "Binding", verbs=_CREATE, has_strategy=True)
     yield row("configmaps", "ConfigMap", short_names="cm")
-    yield row("endpoints", "Endpoints", short_names="ep", create_on_update=True)
+    yield row("endpoints", "Endpoints", short_names="ep", allow_create_on_update=True)
     yield row(
         "events",
         "Event",
         short_names="ev",
         field_labels=_EVENT_LABELS,
-        label_error=_PLAIN_ERROR,
-        full=True,
-        create_on_update=True,
+        field_label_message=_PLAIN_ERROR,
+        has_strategy=True,
+        allow_create_on_update=True,
     )
-    yield row("limitranges", "LimitRange", short_names="limits", create_on_update=True)
+    yield row("limitranges", "LimitRange", short_names="limits", allow_create_on_update=True)
     yield row(
         "namespaces",
         "Namespace",
@@ -202,8 +204,8 @@ def _core() -> Iterable[Resource]:
         subresources="finalize status",
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
         field_labels=_paths("status.phase"),
-        label_error=_PLAIN_ERROR,
-        full=True,
+        field_label_message=_PLAIN_ERROR,
+        has_strategy=True,
     )
     yield row(
         "nodes",
@@ -212,8 +214,8 @@ def _core() -> Iterable[Resource]:
         short_names="no",
         subresources="status",
         field_labels=_paths("spec.unschedulable"),
-        label_error=_PLAIN_ERROR,
-        full=True,
+        field_label_message=_PLAIN_ERROR,
+        has_strategy=True,
     )
     yield row("persistentvolumeclaims", "PersistentVolumeClaim", short_names="pvc", subresources="status")
     yield row("persistentvolumes", "PersistentVolume", False, short_names="pv", subresources="status")
@@ -224,8 +226,8 @@ def _core() -> Iterable[Resource]:
         categories=_ALL,
         subresources="binding ephemeralcontainers eviction resize status",
         field_labels=_POD_LABELS,
-        label_error=_PLAIN_ERROR,
-        full=True,
+        field_label_message=_PLAIN_ERROR,
+        has_strategy=True,
     )
     yield row("podtemplates", "PodTemplate")
     yield row(
@@ -235,10 +237,12 @@ def _core() -> Iterable[Resource]:
         categories=_ALL,
         subresources="scale status",
         field_labels=_paths("status.replicas"),
-        label_error=_PLAIN_ERROR,
+        field_label_message=_PLAIN_ERROR,
     )
-    yield row("resourcequotas", "ResourceQuota", short_names="quota", subresources="status", full=True)
-    yield row("secrets", "Secret", field_labels=_paths("type"), label_error=_PLAIN_ERROR)
+    yield row(
+        "resourcequotas", "ResourceQuota", short_names="quota", subresources="status", has_strategy=True
+    )
+    yield row("secrets", "Secret", field_labels=_paths("type"), field_label_message=_PLAIN_ERROR)
     yield row("serviceaccounts", "ServiceAccount", short_names="sa", subresources="token")
     yield row(
         "services",
@@ -247,8 +251,8 @@ def _core() -> Iterable[Resource]:
         categories=_ALL,
         subresources="status",
         field_labels=_paths("spec.clusterIP", "spec.type"),
-        label_error=_PLAIN_ERROR,
-        create_on_update=True,
+        field_label_message=_PLAIN_ERROR,
+        allow_create_on_update=True,
     )
 
 
@@ -274,10 +278,10 @@ def _workloads() -> Iterable[Resource]:
         True,
         short_names="ev",
         field_labels=_NEW_EVENT_LABELS,
-        label_error=_PLAIN_ERROR,
-        full=True,
+        field_label_message=_PLAIN_ERROR,
+        has_strategy=True,
         stored_as="events",
-        create_on_update=True,
+        allow_create_on_update=True,
     )
     yield _row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_CREATE)
     yield _row("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE)
@@ -315,7 +319,7 @@ def _workloads() -> Iterable[Resource]:
         categories=_ALL,
         subresources="status",
         field_labels={"status.successful": ("status", "succeeded")},
-        label_error='field label "{label}" not supported for Job',
+        field_label_message='field label "{label}" not supported for Job',
     )
 
 
@@ -329,7 +333,7 @@ def _cluster_wide() -> Iterable[Resource]:
         short_names="csr",
         subresources="approval status",
         field_labels=_paths("spec.signerName"),
-        label_error=_PLAIN_ERROR,
+        field_label_message=_PLAIN_ERROR,
     )
     group = "networking.k8s.io"
     yield _row(group, "v1", "ingressclasses", "IngressClass", False)
@@ -345,17 +349,19 @@ def _cluster_wide() -> Iterable[Resource]:
         True,
         short_names="pdb",
         subresources="status",
-        unconditional_update=False,
+        allow_unconditional_update=False,
     )
     group = "rbac.authorization.k8s.io"
-    yield _row(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False, create_on_update=True)
-    yield _row(group, "v1", "clusterroles", "ClusterRole", False, create_on_update=True)
-    yield _row(group, "v1", "rolebindings", "RoleBinding", True, create_on_update=True)
-    yield _row(group, "v1", "roles", "Role", True, create_on_update=True)
+    yield _row(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False, allow_create_on_update=True)
+    yield _row(group, "v1", "clusterroles", "ClusterRole", False, allow_create_on_update=True)
+    yield _row(group, "v1", "rolebindings", "RoleBinding", True, allow_create_on_update=True)
+    yield _row(group, "v1", "roles", "Role", True, allow_create_on_update=True)
     group = "storage.k8s.io"
-    yield _row(group, "v1", "csidrivers", "CSIDriver", False, unconditional_update=False)
-    yield _row(group, "v1", "csinodes", "CSINode", False, unconditional_update=False)
-    yield _row(group, "v1", "csistoragecapacities", "CSIStorageCapacity", True, unconditional_update=False)
+    yield _row(group, "v1", "csidrivers", "CSIDriver", False, allow_unconditional_update=False)
+    yield _row(group, "v1", "csinodes", "CSINode", False, allow_unconditional_update=False)
+    yield _row(
+        group, "v1", "csistoragecapacities", "CSIStorageCapacity", True, allow_unconditional_update=False
+    )
     yield _row(group, "v1", "storageclasses", "StorageClass", False, short_names="sc")
     yield _row(
         group,
@@ -364,7 +370,7 @@ def _cluster_wide() -> Iterable[Resource]:
         "VolumeAttachment",
         False,
         subresources="status",
-        unconditional_update=False,
+        allow_unconditional_update=False,
     )
     yield _row(group, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, short_names="vac")
     group = "admissionregistration.k8s.io"
@@ -384,7 +390,7 @@ def _cluster_wide() -> Iterable[Resource]:
             False,
             categories=_EXTENSIONS,
             subresources=subresources,
-            unconditional_update=False,
+            allow_unconditional_update=False,
         )
     yield _row(
         "apiextensions.k8s.io",
@@ -395,7 +401,7 @@ def _cluster_wide() -> Iterable[Resource]:
         short_names="crd crds",
         categories=_EXTENSIONS,
         subresources="status",
-        unconditional_update=False,
+        allow_unconditional_update=False,
     )
     yield _row(
         "apiregistration.k8s.io",
@@ -405,20 +411,26 @@ def _cluster_wide() -> Iterable[Resource]:
         False,
         categories=_EXTENSIONS,
         subresources="status",
-        unconditional_update=False,
+        allow_unconditional_update=False,
     )
 
 
 def _scheduling() -> Iterable[Resource]:
     yield _row(
-        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short_names="pc", full=True
+        "scheduling.k8s.io",
+        "v1",
+        "priorityclasses",
+        "PriorityClass",
+        False,
+        short_names="pc",
+        has_strategy=True,
     )
     conditional = {"unconditional_update": False, "create_on_update": True}
-    yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, full=True, **conditional)
+    yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, has_strategy=True, **conditional)
     yield _row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, **conditional)
     yield _row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
     group = "resource.k8s.io"
-    yield _row(group, "v1 v1beta2", "deviceclasses", "DeviceClass", False, full=True)
+    yield _row(group, "v1 v1beta2", "deviceclasses", "DeviceClass", False, has_strategy=True)
     yield _row(
         group,
         "v1beta2 v1alpha3",
@@ -426,10 +438,14 @@ def _scheduling() -> Iterable[Resource]:
         "DeviceTaintRule",
         False,
         subresources="status",
-        full=True,
+        has_strategy=True,
     )
-    yield _row(group, "v1 v1beta2", "resourceclaims", "ResourceClaim", True, subresources="status", full=True)
-    yield _row(group, "v1 v1beta2", "resourceclaimtemplates", "ResourceClaimTemplate", True, full=True)
+    yield _row(
+        group, "v1 v1beta2", "resourceclaims", "ResourceClaim", True, subresources="status", has_strategy=True
+    )
+    yield _row(
+        group, "v1 v1beta2", "resourceclaimtemplates", "ResourceClaimTemplate", True, has_strategy=True
+    )
     yield _row(
         group,
         "v1alpha3",
@@ -437,7 +453,7 @@ def _scheduling() -> Iterable[Resource]:
         "ResourcePoolStatusRequest",
         False,
         subresources="status",
-        unconditional_update=False,
+        allow_unconditional_update=False,
     )
     yield _row(
         group,
@@ -446,8 +462,8 @@ def _scheduling() -> Iterable[Resource]:
         "ResourceSlice",
         False,
         field_labels=_paths("spec.nodeName", "spec.driver"),
-        label_error=_SLICE_ERROR,
-        full=True,
+        field_label_message=_SLICE_ERROR,
+        has_strategy=True,
     )
     group = "flowcontrol.apiserver.k8s.io"
     yield _row(group, "v1", "flowschemas", "FlowSchema", False, subresources="status")
@@ -463,17 +479,17 @@ _BY_KIND = {(row.group, version, row.kind): row for row in RESOURCES for version
 _BY_KEY = {row.key: row for row in RESOURCES}
 
 
-def find(group: str, version: str, plural: str) -> Resource | None:
+def find_resource(group: str, version: str, plural: str) -> Resource | None:
     """The resource behind a path such as `/apis/GROUP/VERSION/PLURAL`."""
     return _BY_PATH.get((group, version, plural))
 
 
-def find_kind(group: str, version: str, kind: str) -> Resource | None:
+def find_resource_by_kind(group: str, version: str, kind: str) -> Resource | None:
     """The resource whose objects say this apiVersion and kind."""
     return _BY_KIND.get((group, version, kind))
 
 
-def by_key(key: str) -> Resource | None:
+def find_resource_by_key(key: str) -> Resource | None:
     """The resource of a store key such as `pods` or `resourceclaims.resource.k8s.io`."""
     return _BY_KEY.get(key)
 

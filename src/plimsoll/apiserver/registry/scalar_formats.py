@@ -34,7 +34,7 @@ def is_quantity(value: Any) -> bool:
     return True
 
 
-def refuse_quantity(value: Any) -> str:
+def quantity_error(value: Any) -> str:
     """Why a value is no quantity."""
     try:
         Quantity.from_json(value)
@@ -47,10 +47,10 @@ def refuse_quantity(value: Any) -> str:
 
 
 def is_base64(text: str) -> bool:
-    return not refuse_base64(text)
+    return not base64_error(text)
 
 
-def refuse_base64(value: str) -> str:
+def base64_error(value: str) -> str:
     """Why a text is not the Base64 of anything; "" if it is. Line breaks are allowed."""
     text = value.replace("\n", "").replace("\r", "")
     bad = re.search(r"[^A-Za-z0-9+/=]", text)
@@ -96,7 +96,7 @@ def is_time(text: str, *, micro: bool) -> bool:
     return True
 
 
-def refuse_time(text: str, *, micro: bool) -> str:
+def time_error(text: str, *, micro: bool) -> str:
     """How Go says that a text is no time: the part where it stopped, and what it looked for there."""
     layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
     shown = json.dumps(text[:_SHOWN], ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Holding objects against their shape.
 
-Owns `check_fields` and `check_text`, which find unknown fields, duplicate fields and values of the wrong
+Owns `check_fields` and `check_json`, which find unknown fields, duplicate fields and values of the wrong
 type. What fits is told apart first (`fit`); the walk here is for the rest. Promises: paths and words are
 those of Kubernetes' strict decoding (`unknown field "spec.foo"`, `json: cannot unmarshal string into Go
 struct field ...`); null is accepted everywhere, as Go does; nothing is raised, whatever the tree holds.
@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.registry.scalar_formats import (
+    base64_error,
     is_quantity,
     is_time,
-    refuse_base64,
-    refuse_quantity,
-    refuse_time,
+    quantity_error,
+    time_error,
 )
-from plimsoll.apiserver.registry.schema_match import fits
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_match import matches_schema
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 #: How many problems of a sort are told; the rest is cut off.
 LIMIT = 100
@@ -40,15 +40,17 @@ class FieldReport:
 
     unknown: list[str] = field(default_factory=list)
     duplicate: list[str] = field(default_factory=list)
-    wrong: list[tuple[str, str]] = field(default_factory=list)  #: path, and the decoder's whole message
-    strict: list[str] = field(default_factory=list)  #: unknown and duplicate as upstream tells them, in order
+    type_errors: list[tuple[str, str]] = field(default_factory=list)  #: path, and the decoder's whole message
+    strict_errors: list[str] = field(
+        default_factory=list
+    )  #: unknown and duplicate as upstream tells them, in order
 
     def __bool__(self) -> bool:
         """Whether there is anything to tell."""
-        return bool(self.strict or self.wrong)
+        return bool(self.strict_errors or self.type_errors)
 
 
-class Pairs(list[tuple[str, Any]]):
+class ObjectPairs(list[tuple[str, Any]]):
     """A JSON object with its fields as they came, duplicates included."""
 
 
@@ -56,19 +58,19 @@ class Pairs(list[tuple[str, Any]]):
 _Place: TypeAlias = tuple[str, str, str]
 
 
-def check_fields(tree: Any, type: Type) -> FieldReport:
+def check_fields(tree: Any, type: SchemaType) -> FieldReport:
     """Hold a tree against a type."""
-    return FieldReport() if fits(tree, type) else explain_fields(tree, type)
+    return FieldReport() if matches_schema(tree, type) else report_fields(tree, type)
 
 
-def explain_fields(tree: Any, type: Type) -> FieldReport:
+def report_fields(tree: Any, type: SchemaType) -> FieldReport:
     """The same without asking first whether there is anything to tell."""
     report = FieldReport()
     _check(tree, type, ("", type.short_name, ""), report, 0)
     return report
 
 
-def check_text(raw: bytes | str, type: Type) -> FieldReport:
+def check_json(raw: bytes | str, type: SchemaType) -> FieldReport:
     """The same for JSON text, which can also have a field twice; text that is no JSON has an empty report."""
     pairs_needed = False
 
@@ -82,22 +84,22 @@ def check_text(raw: bytes | str, type: Type) -> FieldReport:
         tree = json.loads(raw, object_pairs_hook=collect, parse_float=Number)
         if not pairs_needed:
             return check_fields(tree, type)
-        return explain_fields(json.loads(raw, object_pairs_hook=Pairs, parse_float=Number), type)
+        return report_fields(json.loads(raw, object_pairs_hook=ObjectPairs, parse_float=Number), type)
     except (ValueError, RecursionError):
         return FieldReport()
 
 
-def _check(value: Any, type: Type, place: _Place, report: FieldReport, depth: int) -> None:
+def _check(value: Any, type: SchemaType, place: _Place, report: FieldReport, depth: int) -> None:
     if value is None or depth > _DEPTH:
         return
     kind = type.kind
     if kind == "object":
-        if isinstance(value, (dict, Pairs)):
+        if isinstance(value, (dict, ObjectPairs)):
             _check_object(value, type, place, report, depth)
         else:
             _refuse(value, type, place, report)
     elif kind == "list":
-        if isinstance(value, list) and not isinstance(value, Pairs):
+        if isinstance(value, list) and not isinstance(value, ObjectPairs):
             item = type.item
             assert item is not None
             if item.format == "string":
@@ -110,7 +112,7 @@ def _check(value: Any, type: Type, place: _Place, report: FieldReport, depth: in
         else:
             _refuse(value, type, place, report)
     elif kind == "map":
-        if isinstance(value, (dict, Pairs)):
+        if isinstance(value, (dict, ObjectPairs)):
             assert type.item is not None
             for name, part in _entries(value, place[0], report):
                 _check(part, type.item, _step(place, f".{name}"), report, depth + 1)
@@ -121,7 +123,7 @@ def _check(value: Any, type: Type, place: _Place, report: FieldReport, depth: in
 
 
 def _check_object(
-    value: dict[str, Any] | Pairs, type: Type, place: _Place, report: FieldReport, depth: int
+    value: dict[str, Any] | ObjectPairs, type: SchemaType, place: _Place, report: FieldReport, depth: int
 ) -> None:
     fields = type.fields
     path, _, go_path = place
@@ -129,7 +131,7 @@ def _check_object(
     for name, part in _entries(value, path, report, fields):
         known = fields.get(name)
         if known is None:
-            _tell(report, "unknown", f"{prefix}{name}")
+            _report(report, "unknown", f"{prefix}{name}")
         elif part is not None:
             if known.type.format == "string" and isinstance(part, str):
                 continue
@@ -138,7 +140,7 @@ def _check_object(
 
 
 def _entries(
-    value: dict[str, Any] | Pairs, path: str, report: FieldReport, fields: Any = None
+    value: dict[str, Any] | ObjectPairs, path: str, report: FieldReport, fields: Any = None
 ) -> Iterable[tuple[str, Any]]:
     """The entries of an object; the second and later ones of a known name are reported on the way."""
     if isinstance(value, dict):
@@ -146,13 +148,15 @@ def _entries(
     return _entries_of_pairs(value, path, report, fields)
 
 
-def _entries_of_pairs(value: Pairs, path: str, report: FieldReport, fields: Any) -> Iterator[tuple[str, Any]]:
+def _entries_of_pairs(
+    value: ObjectPairs, path: str, report: FieldReport, fields: Any
+) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for name, part in value:
         if name in seen:
             if fields is not None and name not in fields:
                 continue
-            _tell(report, "duplicate", f"{path}.{name}" if path else name)
+            _report(report, "duplicate", f"{path}.{name}" if path else name)
         seen.add(name)
         yield name, part
 
@@ -161,14 +165,14 @@ def _step(place: _Place, more: str) -> _Place:
     return place[0] + more, place[1], place[2]
 
 
-def _tell(report: FieldReport, sort: str, path: str) -> None:
+def _report(report: FieldReport, sort: str, path: str) -> None:
     found = report.unknown if sort == "unknown" else report.duplicate
     if len(found) < LIMIT:
         found.append(path)
-        report.strict.append(f'{sort} field "{path}"')
+        report.strict_errors.append(f'{sort} field "{path}"')
 
 
-def _refuse(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _refuse(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     wanted = "int32" if type.kind == "int-or-string" else _go_name(type)
     what = _json_name(value)
     if what == "number" and type.kind in ("integer", "int-or-string"):
@@ -183,8 +187,8 @@ def _where(place: _Place) -> str:
 
 
 def _fail(report: FieldReport, place: _Place, message: str) -> None:
-    if len(report.wrong) < LIMIT:
-        report.wrong.append((place[0], message))
+    if len(report.type_errors) < LIMIT:
+        report.type_errors.append((place[0], message))
 
 
 def _json_name(value: Any) -> str:
@@ -192,7 +196,7 @@ def _json_name(value: Any) -> str:
         return "bool"
     if isinstance(value, str):
         return "string"
-    if isinstance(value, (dict, Pairs)):
+    if isinstance(value, (dict, ObjectPairs)):
         return "object"
     return "array" if isinstance(value, list) else "number"
 
@@ -200,7 +204,7 @@ def _json_name(value: Any) -> str:
 _GO_NAMES = {"bytes": "[]uint8", "time": "string", "micro-time": "string", "double": "float64"}
 
 
-def _go_name(type: Type) -> str:
+def _go_name(type: SchemaType) -> str:
     if type.kind == "object":
         _, version, name = type.name.split(".")
         return f"{version}.{name}"
@@ -211,61 +215,61 @@ def _go_name(type: Type) -> str:
     return _GO_NAMES.get(type.format, type.format)
 
 
-def _check_string(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_string(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     if not isinstance(value, str):
         _refuse(value, type, place, report)
 
 
-def _check_bool(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_bool(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     if not isinstance(value, bool):
         _refuse(value, type, place, report)
 
 
-def _check_integer(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_integer(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     bound = _RANGES[type.format]
     if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
         _refuse(value, type, place, report)
 
 
-def _check_double(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_double(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, Number)):
         _refuse(value, type, place, report)
 
 
-def _check_int_or_string(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_int_or_string(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     if isinstance(value, str):
         return
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
         _refuse(value, type, place, report)
 
 
-def _check_quantity(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_quantity(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     if not is_quantity(value):
-        _fail(report, place, refuse_quantity(value))
+        _fail(report, place, quantity_error(value))
 
 
-def _check_bytes(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_bytes(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     if not isinstance(value, str):
         _refuse(value, type, place, report)
         return
-    why = refuse_base64(value)
+    why = base64_error(value)
     if why:
         _fail(report, place, why)
 
 
-def _check_time(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _check_time(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     micro = type.kind == "micro-time"
     if not isinstance(value, str):
         _refuse(value, type, place, report)
     elif not is_time(value, micro=micro):
-        _fail(report, place, refuse_time(value, micro=micro))
+        _fail(report, place, time_error(value, micro=micro))
 
 
-def _accept(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+def _accept(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
     """Any JSON will do."""
 
 
-_CHECKS: dict[str, Callable[[Any, Type, _Place, FieldReport], None]] = {
+_CHECKS: dict[str, Callable[[Any, SchemaType, _Place, FieldReport], None]] = {
     "string": _check_string,
     "bool": _check_bool,
     "int32": _check_integer,

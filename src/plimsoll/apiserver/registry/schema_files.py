@@ -29,7 +29,7 @@ from functools import cache, partial
 from typing import Any
 
 from plimsoll.apiserver.registry.descriptions import read_data
-from plimsoll.apiserver.registry.schema_types import Field, Kind, Type
+from plimsoll.apiserver.registry.schema_types import Kind, SchemaField, SchemaType
 
 _WORDS: Mapping[str, Kind] = {
     "string": "string",
@@ -46,7 +46,7 @@ _WORDS: Mapping[str, Kind] = {
     "fields": "any",
     "any": "any",
 }
-_SCALARS = {word: Type(kind, format=word) for word, kind in _WORDS.items()}
+_SCALARS = {word: SchemaType(kind, format=word) for word, kind in _WORDS.items()}
 _STRATEGIES = {"merge": "merge", "retain": "retainKeys", "replace": "replace"}
 
 
@@ -75,7 +75,7 @@ def _block(place: str, name: str) -> str | None:
 
 
 @cache
-def read_type(place: str, name: str) -> Type | None:
+def read_type(place: str, name: str) -> SchemaType | None:
     """The type of this name as seen from a group and version; None if there is none."""
     block = _block(place, name)
     if block is None:
@@ -84,43 +84,43 @@ def read_type(place: str, name: str) -> Type | None:
     atomic = "atomic" in head[2:]
     stated = frozenset({"map"}) if atomic else frozenset[str]()
     load = partial(_read_fields, place, name, block)
-    return Type("object", f"{place}.{name}", atomic=atomic, stated=stated, load=load)
+    return SchemaType("object", f"{place}.{name}", atomic=atomic, stated=stated, load=load)
 
 
-def has_own_kind(place: str, name: str) -> bool:
+def is_top_level_kind(place: str, name: str) -> bool:
     """Whether objects of this type carry an apiVersion and a kind."""
     return (_block(place, name) or "").startswith("kind ")
 
 
-def _read_fields(place: str, name: str, block: str) -> Mapping[str, Field]:
+def _read_fields(place: str, name: str, block: str) -> Mapping[str, SchemaField]:
     owner = f"{place}.{name}"
-    fields: dict[str, Field] = {}
+    fields: dict[str, SchemaField] = {}
     head, *lines = block.split("\n")
     if head.startswith("kind "):
         for text in ("apiVersion", "kind"):
-            fields[text] = Field(text, _SCALARS["string"], owner=owner)
+            fields[text] = SchemaField(text, _SCALARS["string"], owner=owner)
     for line in lines:
         field = _read_field(place, owner, line)
         fields[field.name] = field
     return fields
 
 
-def _read_field(place: str, owner: str, line: str) -> Field:
+def _read_field(place: str, owner: str, line: str) -> SchemaField:
     name, word, numbers, *marks = line.split()
-    *within, number = (int(part) for part in numbers.split("."))
+    *message_path, number = (int(part) for part in numbers.split("."))
     type, default = _apply_marks(_read_word(place, word), marks)
     keeps = "*" in marks or (type.format not in _DROPS_ZERO and "~" not in marks)
-    return Field(name, type, "!" in marks, number, tuple(within), keeps, default, owner)
+    return SchemaField(name, type, "!" in marks, number, tuple(message_path), keeps, default, owner)
 
 
 _DROPS_ZERO = {"string", "bool", "int32", "int64", "double", "bytes"}
 
 
-def _read_word(place: str, word: str) -> Type:
+def _read_word(place: str, word: str) -> SchemaType:
     if word[0] == "[":
-        return Type("list", item=_read_word(place, word[1:-1]))
+        return SchemaType("list", item=_read_word(place, word[1:-1]))
     if word[0] == "{":
-        return Type("map", item=_read_word(place, word[1:-1]))
+        return SchemaType("map", item=_read_word(place, word[1:-1]))
     scalar = _SCALARS.get(word)
     if scalar is not None:
         return scalar
@@ -130,7 +130,7 @@ def _read_word(place: str, word: str) -> Type:
     return found
 
 
-def _apply_marks(type: Type, marks: list[str]) -> tuple[Type, str]:
+def _apply_marks(type: SchemaType, marks: list[str]) -> tuple[SchemaType, str]:
     """The type with what a field's marks say about it, and the field's default."""
     more: dict[str, Any] = {}
     stated: set[str] = set(type.stated)
@@ -158,10 +158,10 @@ def _apply_marks(type: Type, marks: list[str]) -> tuple[Type, str]:
         # Lists that only say how patches merge them are seen by server-side apply in the same way.
         key = more.get("merge_key", "")
         more |= {"list_type": "map" if key else "set", "keys": (key,) if key else ()}
-    return _vary(type, strategies=frozenset(strategies), stated=frozenset(stated), **more), default
+    return _copy_with(type, strategies=frozenset(strategies), stated=frozenset(stated), **more), default
 
 
-def _vary(type: Type, **more: Any) -> Type:
+def _copy_with(type: SchemaType, **more: Any) -> SchemaType:
     values: dict[str, Any] = {
         "format": type.format,
         "item": type.item,
@@ -169,19 +169,19 @@ def _vary(type: Type, **more: Any) -> Type:
         "atomic": type.atomic,
     }
     values |= more
-    return Type(type.kind, type.name, load=lambda: type.fields, **values)
+    return SchemaType(type.kind, type.name, load=lambda: type.fields, **values)
 
 
-def list_of(item: Type) -> Type:
+def list_of(item: SchemaType) -> SchemaType:
     """The type of a list of kinds, `PodList` of `Pod`."""
     metadata = read_type("meta.v1", "ListMeta")
     assert metadata is not None
     name = f"{item.name}List"
     text = _SCALARS["string"]
     fields = {
-        "apiVersion": Field("apiVersion", text, owner=name),
-        "kind": Field("kind", text, owner=name),
-        "metadata": Field("metadata", metadata, False, 1, (), True, "", name),
-        "items": Field("items", Type("list", item=item), True, 2, (), False, "", name),
+        "apiVersion": SchemaField("apiVersion", text, owner=name),
+        "kind": SchemaField("kind", text, owner=name),
+        "metadata": SchemaField("metadata", metadata, False, 1, (), True, "", name),
+        "items": SchemaField("items", SchemaType("list", item=item), True, 2, (), False, "", name),
     }
-    return Type("object", name, load=lambda: fields)
+    return SchemaType("object", name, load=lambda: fields)

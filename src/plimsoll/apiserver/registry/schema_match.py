@@ -1,8 +1,8 @@
 """Whether a tree fits its shape: the quick answer, without saying what does not.
 
-Owns `fits`, which is asked for every write; `check` is asked for the reasons only where the answer is no.
-Promises: yes exactly where `check` has nothing to tell. A type is compiled once into functions that look up
-each field by name, so that an object costs about as much as walking over it.
+Owns `matches_schema`, which is asked for every write; `check` is asked for the reasons only where the answer
+is no. Promises: yes exactly where `check` has nothing to tell. A type is compiled once into functions that
+look up each field by name, so that an object costs about as much as walking over it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.registry.scalar_formats import is_base64, is_quantity, is_time
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.registry.schema_types import SchemaType
 
 Test: TypeAlias = Callable[[Any], bool]
 
-_tests: dict[Type, Test] = {}
+_tests: dict[SchemaType, Test] = {}
 
 
-def fits(tree: Any, type: Type) -> bool:
+def matches_schema(tree: Any, type: SchemaType) -> bool:
     """Whether check_fields would find nothing."""
     if tree is None:
         return True
@@ -29,14 +29,14 @@ def fits(tree: Any, type: Type) -> bool:
         return False
 
 
-def _test_of(type: Type) -> Test:
+def _test_of(type: SchemaType) -> Test:
     test = _tests.get(type)
     if test is None:
         test = _tests[type] = _compile(type)
     return test
 
 
-def _compile(type: Type) -> Test:
+def _compile(type: SchemaType) -> Test:
     if type.kind == "object":
         return _compile_object(type)
     if type.kind == "list" and type.item is not None:
@@ -46,7 +46,7 @@ def _compile(type: Type) -> Test:
     return _VALUES[type.format]
 
 
-def _compile_object(type: Type) -> Test:
+def _compile_object(type: SchemaType) -> Test:
     tests: dict[str, Test] = {}
 
     def test(value: Any) -> bool:
@@ -63,7 +63,7 @@ def _compile_object(type: Type) -> Test:
     return test
 
 
-def _compile_list(item: Type) -> Test:
+def _compile_list(item: SchemaType) -> Test:
     known = _test_of(item)
 
     def test(value: Any) -> bool:
@@ -74,7 +74,7 @@ def _compile_list(item: Type) -> Test:
     return test
 
 
-def _compile_map(item: Type) -> Test:
+def _compile_map(item: SchemaType) -> Test:
     known = _test_of(item)
 
     def test(value: Any) -> bool:

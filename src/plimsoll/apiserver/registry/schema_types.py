@@ -1,9 +1,9 @@
 """What an object looks like: types and fields.
 
-Owns the classes `Type` and `Field`. A type says everything the server has to know about a value: how it is
-checked, how patches merge it, who can own it in server-side apply, and under which number it travels in
-protobuf. Promises: types are immutable to their users, and the fields of an object type are read from the
-package's data the first time they are looked at.
+Owns the classes `SchemaType` and `SchemaField`. A type says everything the server has to know about a value:
+how it is checked, how patches merge it, who can own it in server-side apply, and under which number it
+travels in protobuf. Promises: types are immutable to their users, and the fields of an object type are read
+from the package's data the first time they are looked at.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ ListType: TypeAlias = Literal["atomic", "set", "map"]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """One field of an object type."""
 
     name: str
-    type: Type
+    type: SchemaType
     required: bool = False
     number: int = 0  #: in protobuf; 0 where the field has none
-    within: tuple[int, ...] = ()  #: numbers of the protobuf messages around it that JSON does not show
-    keeps_zero: bool = False  #: a zero (or an empty message) that came in protobuf is told in JSON
+    message_path: tuple[int, ...] = ()  #: numbers of the protobuf messages around it that JSON does not show
+    emits_zero: bool = False  #: a zero (or an empty message) that came in protobuf is told in JSON
     default: str = ""
     owner: str = ""  #: name of the type that has the field
 
@@ -52,7 +52,7 @@ class Field(NamedTuple):
         return describe(f"{self.owner}.{self.name}")
 
 
-class Type:
+class SchemaType:
     """The shape of a value; see the module's head for what it is used for."""
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Type:
     kind: Kind
     name: str  #: of an object: where and what, `core.v1.Pod`; else empty
     format: str  #: the word of the notation: int32, int64, raw, fields, ...
-    item: Type | None  #: of lists and maps
+    item: SchemaType | None  #: of lists and maps
     list_type: ListType  #: how server-side apply sees a list
     keys: tuple[str, ...]  #: of a list that is a map
     key_defaults: Mapping[str, str]  #: of keys that may be left away in an item
@@ -89,14 +89,14 @@ class Type:
         name: str = "",
         *,
         format: str = "",
-        item: Type | None = None,
+        item: SchemaType | None = None,
         list_type: ListType = "atomic",
         keys: tuple[str, ...] = (),
         atomic: bool = False,
         merge_key: str = "",
         strategies: frozenset[str] = frozenset(),
         stated: frozenset[str] = frozenset(),
-        load: Callable[[], Mapping[str, Field]] | None = None,
+        load: Callable[[], Mapping[str, SchemaField]] | None = None,
     ) -> None:
         self.kind = kind
         self.name = name
@@ -110,13 +110,13 @@ class Type:
         self.stated = stated
         self.key_defaults = _NOTHING
         self._load = load
-        self._fields: Mapping[str, Field] | None = None
+        self._fields: Mapping[str, SchemaField] | None = None
         if keys and item is not None:
             defaults = {key: item.fields[key].default for key in keys if key in item.fields}
             self.key_defaults = {key: value for key, value in defaults.items() if value}
 
     @property
-    def fields(self) -> Mapping[str, Field]:
+    def fields(self) -> Mapping[str, SchemaField]:
         """The fields of an object by name; of anything else: none."""
         if self._fields is None:
             self._fields = self._load() if self._load else {}

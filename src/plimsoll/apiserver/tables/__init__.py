@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.apiserver.registry.resources import Resource
 from plimsoll.apiserver.tables.columns import columns_of
-from plimsoll.apiserver.tables.row import Row, Tree
+from plimsoll.apiserver.tables.row import TableRow, Tree
 from plimsoll.errors import ApiError
 
 __all__ = ["to_table"]
@@ -45,7 +45,7 @@ def to_table(
     rows: list[Tree] = []
     metadata = dict(list_metadata or {})
     for tree in trees:
-        row = Row(tree, now)
+        row = TableRow(tree, now)
         entry: Tree = {"cells": [column.cell(row) for column in columns]}
         conditions = complete(row) if complete else None
         if conditions:

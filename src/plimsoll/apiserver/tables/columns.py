@@ -16,10 +16,10 @@ from plimsoll.apiserver.tables.row import (
     UNKNOWN,
     UNSET,
     Cell,
-    Row,
+    TableRow,
     Tree,
-    tell_labels,
-    tell_selector,
+    format_labels,
+    format_selector,
     text_of,
     texts_of,
 )
@@ -63,7 +63,7 @@ def _count(*paths: str) -> Cell:
     """How many entries the lists or maps at these paths have together."""
     split = [tuple(path.split(".")) for path in paths]
 
-    def count(row: Row) -> int:
+    def count(row: TableRow) -> int:
         values = (row.get(parts) for parts in split)
         return sum(len(value) for value in values if isinstance(value, (list, dict)))
 
@@ -77,19 +77,19 @@ def _age(path: str, absent: str = UNKNOWN) -> Cell:
 
 def _labels(path: str) -> Cell:
     parts = tuple(path.split("."))
-    return lambda row: tell_labels(row.get(parts))
+    return lambda row: format_labels(row.get(parts))
 
 
 def _selector(path: str, absent: str = NONE) -> Cell:
     parts = tuple(path.split("."))
-    return lambda row: tell_selector(row.get(parts), absent)
+    return lambda row: format_selector(row.get(parts), absent)
 
 
 def _either(path: str, absent: str = NONE) -> Cell:
     """A number or a text, as it stands."""
     parts = tuple(path.split("."))
 
-    def either(row: Row) -> object:
+    def either(row: TableRow) -> object:
         value = row.get(parts)
         return value if isinstance(value, int) else text_of(value, absent)
 
@@ -130,7 +130,7 @@ def _wide_selector(path: str, absent: str = NONE) -> Column:
 def _replicas(selector: Column) -> tuple[Column, ...]:
     return (
         _NAME,
-        Column("Desired", lambda row: workloads.wanted_of(row, ("spec", "replicas")), "integer"),
+        Column("Desired", lambda row: workloads.desired_replicas(row, ("spec", "replicas")), "integer"),
         _integer("Current", "status.replicas"),
         _integer("Ready", "status.readyReplicas"),
         _AGE,
@@ -454,11 +454,11 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
 }
 
-_CONDITIONS: dict[str, Callable[[Row], list[Tree] | None]] = {"pods": pods.completion}
+_CONDITIONS: dict[str, Callable[[TableRow], list[Tree] | None]] = {"pods": pods.completion}
 
 
 def columns_of(
     resource: Resource,
-) -> tuple[tuple[Column, ...], Callable[[Row], list[Tree] | None] | None]:
+) -> tuple[tuple[Column, ...], Callable[[TableRow], list[Tree] | None] | None]:
     """The columns of a resource, and what works out the conditions of its rows, if it has any."""
     return _COLUMNS.get(resource.key, _PLAIN), _CONDITIONS.get(resource.key)

@@ -8,10 +8,10 @@ from plimsoll.apiserver.tables.row import (
     UNKNOWN,
     UNSET,
     Path,
-    Row,
+    TableRow,
     Tree,
-    age_of,
-    dig,
+    format_age,
+    get_path,
     shorten,
     text_of,
     texts_of,
@@ -25,7 +25,7 @@ _ROLE_LABEL = "kubernetes.io/role"
 # -- nodes
 
 
-def node_status(row: Row) -> str:
+def node_status(row: TableRow) -> str:
     ready = [c for c in row.trees(("status", "conditions")) if c.get("type") == "Ready"]
     words = "Unknown"
     if ready:  # the last one counts where there are several
@@ -33,7 +33,7 @@ def node_status(row: Row) -> str:
     return f"{words},SchedulingDisabled" if row.flag(("spec", "unschedulable")) else words
 
 
-def node_roles(row: Row) -> str:
+def node_roles(row: TableRow) -> str:
     roles = set()
     for key, value in row.map(("metadata", "labels")).items():
         if key.startswith(_ROLE_PREFIX):
@@ -43,22 +43,22 @@ def node_roles(row: Row) -> str:
     return ",".join(sorted(roles - {""})) or NONE
 
 
-def _node_address(row: Row, type: str) -> str:
+def _node_address(row: TableRow, type: str) -> str:
     for address in row.trees(("status", "addresses")):
         if address.get("type") == type:
             return text_of(address.get("address"))
     return NONE
 
 
-def node_internal_address(row: Row) -> str:
+def node_internal_address(row: TableRow) -> str:
     return _node_address(row, "InternalIP")
 
 
-def node_external_address(row: Row) -> str:
+def node_external_address(row: TableRow) -> str:
     return _node_address(row, "ExternalIP")
 
 
-def node_kernel(row: Row) -> str:
+def node_kernel(row: TableRow) -> str:
     version = row.text(("status", "nodeInfo", "kernelVersion"), UNKNOWN)
     architecture = row.text(("status", "nodeInfo", "architecture"))
     return f"{version} ({architecture})" if architecture else version
@@ -67,40 +67,40 @@ def node_kernel(row: Row) -> str:
 # -- events, in the form of either group
 
 
-def _either(row: Row, old: Path, new: Path) -> str:
+def _either(row: TableRow, old: Path, new: Path) -> str:
     return row.text(old) or row.text(new)
 
 
-def event_first_seen(row: Row) -> str:
+def event_first_seen(row: TableRow) -> str:
     first = _either(row, ("firstTimestamp",), ("deprecatedFirstTimestamp",))
-    return age_of(first or row.get(("eventTime",)), row.now)
+    return format_age(first or row.get(("eventTime",)), row.now)
 
 
-def event_last_seen(row: Row) -> str:
+def event_last_seen(row: TableRow) -> str:
     series = row.get(("series",))
     if isinstance(series, dict):
-        return age_of(series.get("lastObservedTime"), row.now)
+        return format_age(series.get("lastObservedTime"), row.now)
     last = _either(row, ("lastTimestamp",), ("deprecatedLastTimestamp",))
-    return age_of(last, row.now) if last else event_first_seen(row)
+    return format_age(last, row.now) if last else event_first_seen(row)
 
 
-def event_count(row: Row) -> int:
+def event_count(row: TableRow) -> int:
     if isinstance(row.get(("series",)), dict):
         return row.number(("series", "count"))
     return row.number(("count",)) or row.number(("deprecatedCount",)) or 1
 
 
-def event_object(row: Row) -> str:
+def event_object(row: TableRow) -> str:
     about = row.map(("involvedObject",)) or row.map(("regarding",))
     kind, name = text_of(about.get("kind")).lower(), text_of(about.get("name"))
     return f"{kind}/{name}" if name else kind
 
 
-def event_part(row: Row) -> str:
+def event_part(row: TableRow) -> str:
     return _either(row, ("involvedObject", "fieldPath"), ("regarding", "fieldPath"))
 
 
-def event_source(row: Row) -> str:
+def event_source(row: TableRow) -> str:
     source = row.map(("source",)) or row.map(("deprecatedSource",))
     reporter = _either(row, ("reportingComponent",), ("reportingController",))
     component = text_of(source.get("component")) or reporter
@@ -108,7 +108,7 @@ def event_source(row: Row) -> str:
     return f"{component}, {instance}" if instance else component
 
 
-def event_message(row: Row) -> str:
+def event_message(row: TableRow) -> str:
     return _either(row, ("message",), ("note",)).strip()
 
 
@@ -123,35 +123,35 @@ def quantity_text(value: object) -> str:
         return text_of(value)
 
 
-def _quota(row: Row, *, limits: bool) -> str:
+def _quota(row: TableRow, *, limits: bool) -> str:
     hard, used = row.map(("status", "hard")), row.map(("status", "used"))
     names = [name for name in sorted(hard) if name.startswith("limits.") == limits]
     return ", ".join(f"{n}: {quantity_text(used.get(n))}/{quantity_text(hard[n])}" for n in names)
 
 
-def quota_requests(row: Row) -> str:
+def quota_requests(row: TableRow) -> str:
     return _quota(row, limits=False)
 
 
-def quota_limits(row: Row) -> str:
+def quota_limits(row: TableRow) -> str:
     return _quota(row, limits=True)
 
 
 # -- services and endpoints
 
 
-def service_cluster_address(row: Row) -> str:
+def service_cluster_address(row: TableRow) -> str:
     addresses = texts_of(row.get(("spec", "clusterIPs")))
     return addresses[0] if addresses else row.text(("spec", "clusterIP"), NONE)
 
 
-def load_balancer_addresses(row: Row) -> str:
+def load_balancer_addresses(row: TableRow) -> str:
     entries = row.trees(("status", "loadBalancer", "ingress"))
     found = {text_of(entry.get("ip")) or text_of(entry.get("hostname")) for entry in entries}
     return ",".join(sorted(found - {""}))
 
 
-def service_external_address(row: Row) -> str:
+def service_external_address(row: TableRow) -> str:
     type = row.text(("spec", "type"), "ClusterIP")
     given = ",".join(texts_of(row.get(("spec", "externalIPs"))))
     if type in ("ClusterIP", "NodePort"):
@@ -161,7 +161,7 @@ def service_external_address(row: Row) -> str:
     return row.text(("spec", "externalName")) if type == "ExternalName" else UNKNOWN
 
 
-def service_ports(row: Row) -> str:
+def service_ports(row: TableRow) -> str:
     parts = []
     for port in row.trees(("spec", "ports")):
         number, outside = text_of(port.get("port"), "0"), port.get("nodePort")
@@ -170,7 +170,7 @@ def service_ports(row: Row) -> str:
     return ",".join(parts) or NONE
 
 
-def endpoints(row: Row) -> str:
+def endpoints(row: TableRow) -> str:
     subsets = row.trees(("subsets",))
     found = []
     for subset in subsets:
@@ -184,14 +184,14 @@ def endpoints(row: Row) -> str:
     return shorten(found, 3) if subsets else NONE
 
 
-def slice_ports(row: Row) -> str:
+def slice_ports(row: TableRow) -> str:
     ports = row.trees(("ports",))
     return (
         shorten((text_of(port.get("port")) or text_of(port.get("name"), "*") for port in ports), 3) or UNSET
     )
 
 
-def slice_endpoints(row: Row) -> str:
+def slice_endpoints(row: TableRow) -> str:
     endpoints = row.trees(("endpoints",))
     return shorten((ip for entry in endpoints for ip in texts_of(entry.get("addresses"))), 3) or UNSET
 
@@ -207,43 +207,45 @@ def _modes(value: object) -> str:
     return ",".join(short for mode, short in _MODES.items() if mode in given)
 
 
-def phase_or_terminating(row: Row) -> str:
+def phase_or_terminating(row: TableRow) -> str:
     if row.get(("metadata", "deletionTimestamp")) is not None:
         return "Terminating"
     return row.text(("status", "phase"))
 
 
-def storage_class(row: Row) -> str:
+def storage_class(row: TableRow) -> str:
     annotated = row.map(("metadata", "annotations")).get(_CLASS_ANNOTATION)
     return annotated if isinstance(annotated, str) else row.text(("spec", "storageClassName"))
 
 
-def volume_size(row: Row) -> str:
+def volume_size(row: TableRow) -> str:
     return quantity_text(row.get(("spec", "capacity", "storage")))
 
 
-def volume_modes(row: Row) -> str:
+def volume_modes(row: TableRow) -> str:
     return _modes(row.get(("spec", "accessModes")))
 
 
-def volume_claim(row: Row) -> str:
+def volume_claim(row: TableRow) -> str:
     claim = row.get(("spec", "claimRef"))
-    return f"{text_of(dig(claim, ('namespace',)))}/{text_of(dig(claim, ('name',)))}" if claim else ""
+    return (
+        f"{text_of(get_path(claim, ('namespace',)))}/{text_of(get_path(claim, ('name',)))}" if claim else ""
+    )
 
 
-def claim_size(row: Row) -> str:
+def claim_size(row: TableRow) -> str:
     bound = row.text(("spec", "volumeName"))
     return quantity_text(row.get(("status", "capacity", "storage"))) if bound else ""
 
 
-def claim_modes(row: Row) -> str:
+def claim_modes(row: TableRow) -> str:
     return _modes(row.get(("status", "accessModes"))) if row.text(("spec", "volumeName")) else ""
 
 
 # -- resource claims and pools
 
 
-def resource_claim_state(row: Row) -> str:
+def resource_claim_state(row: TableRow) -> str:
     deleted = row.get(("metadata", "deletionTimestamp")) is not None
     states = ["deleted"] if deleted else []
     if row.get(("status", "allocation")) is None:
@@ -255,27 +257,27 @@ def resource_claim_state(row: Row) -> str:
     return ",".join(states)
 
 
-def _true_condition(row: Row) -> Tree:
+def _true_condition(row: TableRow) -> Tree:
     for condition in row.trees(("status", "conditions")):
         if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
             return condition
     return {}
 
 
-def pool_request_status(row: Row) -> str:
+def pool_request_status(row: TableRow) -> str:
     found = text_of(_true_condition(row).get("type"), "Pending")
     told, all = len(row.trees(("status", "pools"))), row.number(("status", "poolCount"))
     return f"Complete ({told}/{all} pools)" if found == "Complete" and all > told else found
 
 
-def pool_request_completed(row: Row) -> str:
+def pool_request_completed(row: TableRow) -> str:
     condition = _true_condition(row)
     if condition.get("type") != "Complete":
         return NONE
-    return age_of(condition.get("lastTransitionTime"), row.now)
+    return format_age(condition.get("lastTransitionTime"), row.now)
 
 
-def pool_request_sum(row: Row, name: str) -> str:
+def pool_request_sum(row: TableRow, name: str) -> str:
     """A figure over all pools; a dash where there is none to tell."""
     if not isinstance(row.get(("status",)), dict) or _true_condition(row).get("type") == "Failed":
         return "-"

@@ -10,7 +10,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from plimsoll.apiserver.tables.row import NONE, Row, Tree, dig, moment_of, tell_duration, text_of, trees_of
+from plimsoll.apiserver.tables.row import (
+    NONE,
+    TableRow,
+    Tree,
+    format_duration,
+    get_path,
+    parse_timestamp,
+    text_of,
+    trees_of,
+)
 
 _ENDED = ("Succeeded", "Failed")
 _COMPLETED = {
@@ -19,7 +28,7 @@ _COMPLETED = {
 }
 
 
-class Summary(NamedTuple):
+class PodSummary(NamedTuple):
     """What the first columns of a pod say."""
 
     ready: int
@@ -29,7 +38,7 @@ class Summary(NamedTuple):
     last_restart: datetime | None
 
 
-class _Tally:
+class _RestartCounter:
     """Restarts so far, and the latest end of a container that was started again."""
 
     def __init__(self) -> None:
@@ -39,13 +48,13 @@ class _Tally:
     def add(self, container: Tree) -> None:
         count = container.get("restartCount")
         self.restarts += count if isinstance(count, int) else 0
-        ended = dig(container, ("lastState", "terminated", "finishedAt"))
-        moment = moment_of(ended) if isinstance(ended, str) else None
+        ended = get_path(container, ("lastState", "terminated", "finishedAt"))
+        moment = parse_timestamp(ended) if isinstance(ended, str) else None
         if moment is not None and (self.last is None or moment > self.last):
             self.last = moment
 
 
-def summarise(row: Row) -> Summary:
+def summarize_pod(row: TableRow) -> PodSummary:
     """Look at all containers of a pod."""
     status = row.text(("status", "reason")) or row.text(("status", "phase"))
     conditions = row.trees(("status", "conditions"))
@@ -55,10 +64,10 @@ def summarise(row: Row) -> Summary:
     sidecars = {text_of(c.get("name")) for c in first if c.get("restartPolicy") == "Always"}
     total = len(row.trees(("spec", "containers"))) + sum(c.get("restartPolicy") == "Always" for c in first)
 
-    everyone, tally = _Tally(), _Tally()
-    ready, waiting_for = _look_at_init(row, sidecars, len(first), everyone, tally)
+    everyone, tally = _RestartCounter(), _RestartCounter()
+    ready, waiting_for = _summarize_init_containers(row, sidecars, len(first), everyone, tally)
     if waiting_for is None or _holds(conditions, "Initialized"):
-        more, status = _look_at_containers(row, waiting_for or status, conditions, tally)
+        more, status = _summarize_containers(row, waiting_for or status, conditions, tally)
         ready += more
     else:
         status, tally = waiting_for, everyone
@@ -67,11 +76,11 @@ def summarise(row: Row) -> Summary:
             status = "Unknown"
         elif row.text(("status", "phase")) not in _ENDED:
             status = "Terminating"
-    return Summary(ready, total, status, tally.restarts, tally.last)
+    return PodSummary(ready, total, status, tally.restarts, tally.last)
 
 
-def _look_at_init(
-    row: Row, sidecars: set[str], count: int, everyone: _Tally, tally: _Tally
+def _summarize_init_containers(
+    row: TableRow, sidecars: set[str], count: int, everyone: _RestartCounter, tally: _RestartCounter
 ) -> tuple[int, str | None]:
     """Ready sidecars, and the status of the init container the pod waits for, if it does."""
     ready = 0
@@ -80,34 +89,36 @@ def _look_at_init(
         sidecar = text_of(container.get("name")) in sidecars
         if sidecar:
             tally.add(container)
-        ended = dig(container, ("state", "terminated"))
+        ended = get_path(container, ("state", "terminated"))
         if isinstance(ended, dict) and not ended.get("exitCode"):
             continue
         if sidecar and container.get("started") is True:
             ready += container.get("ready") is True
             continue
-        waiting = text_of(dig(container, ("state", "waiting", "reason")))
+        waiting = text_of(get_path(container, ("state", "waiting", "reason")))
         if isinstance(ended, dict):
-            return ready, f"Init:{_tell_end(ended)}"
+            return ready, f"Init:{_format_termination(ended)}"
         if waiting and waiting != "PodInitializing":
             return ready, f"Init:{waiting}"
         return ready, f"Init:{index}/{count}"
     return ready, None
 
 
-def _look_at_containers(row: Row, status: str, conditions: list[Tree], tally: _Tally) -> tuple[int, str]:
+def _summarize_containers(
+    row: TableRow, status: str, conditions: list[Tree], tally: _RestartCounter
+) -> tuple[int, str]:
     """How many are ready, and the pod's status; the first container has the last word."""
     ready, failure, runs = 0, "", False
     for container in reversed(row.trees(("status", "containerStatuses"))):
         tally.add(container)
         state = container.get("state")
-        waiting, ended = text_of(dig(state, ("waiting", "reason"))), dig(state, ("terminated",))
+        waiting, ended = text_of(get_path(state, ("waiting", "reason"))), get_path(state, ("terminated",))
         if waiting:
             status = waiting
         elif isinstance(ended, dict):
-            status = _tell_end(ended)
+            status = _format_termination(ended)
             failure = status if ended.get("exitCode") else failure
-        elif container.get("ready") is True and isinstance(dig(state, ("running",)), dict):
+        elif container.get("ready") is True and isinstance(get_path(state, ("running",)), dict):
             runs, ready = True, ready + 1
     if status == "Completed":  # of one container; the others may be alive, or worse off
         if runs and _holds(conditions, "Ready"):
@@ -119,7 +130,7 @@ def _look_at_containers(row: Row, status: str, conditions: list[Tree], tally: _T
     return ready, status
 
 
-def _tell_end(ended: Tree) -> str:
+def _format_termination(ended: Tree) -> str:
     reason, signal = text_of(ended.get("reason")), ended.get("signal")
     if reason:
         return reason
@@ -130,28 +141,28 @@ def _holds(conditions: list[Tree], type: str) -> bool:
     return any(c.get("type") == type and c.get("status") == "True" for c in conditions)
 
 
-def ready(row: Row) -> str:
-    summary = row.once(summarise)
+def ready(row: TableRow) -> str:
+    summary = row.cached(summarize_pod)
     return f"{summary.ready}/{summary.total}"
 
 
-def status(row: Row) -> str:
-    return row.once(summarise).status
+def status(row: TableRow) -> str:
+    return row.cached(summarize_pod).status
 
 
-def restarts(row: Row) -> str:
-    summary = row.once(summarise)
+def restarts(row: TableRow) -> str:
+    summary = row.cached(summarize_pod)
     if summary.restarts and summary.last_restart is not None:
-        return f"{summary.restarts} ({tell_duration(row.now - summary.last_restart)} ago)"
+        return f"{summary.restarts} ({format_duration(row.now - summary.last_restart)} ago)"
     return str(summary.restarts)
 
 
-def address(row: Row) -> str:
+def address(row: TableRow) -> str:
     addresses = row.trees(("status", "podIPs"))
     return (text_of(addresses[0].get("ip")) if addresses else row.text(("status", "podIP"))) or NONE
 
 
-def readiness_gates(row: Row) -> str:
+def readiness_gates(row: TableRow) -> str:
     gates = row.trees(("spec", "readinessGates"))
     if not gates:
         return NONE
@@ -161,7 +172,7 @@ def readiness_gates(row: Row) -> str:
     return f"{sum(first.get(text_of(gate.get('conditionType'))) == 'True' for gate in gates)}/{len(gates)}"
 
 
-def completion(row: Row) -> list[Tree] | None:
+def completion(row: TableRow) -> list[Tree] | None:
     """The condition of a row whose pod has ended, which lets clients hide it."""
     phase = row.text(("status", "phase"))
     if phase not in _COMPLETED:

@@ -14,7 +14,7 @@ from plimsoll.api.quantity import Number
 
 Tree: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str, ...]
-Cell: TypeAlias = "Callable[[Row], Any]"
+Cell: TypeAlias = "Callable[[TableRow], Any]"
 T = TypeVar("T")
 
 UNKNOWN = "<unknown>"
@@ -22,7 +22,7 @@ NONE = "<none>"
 UNSET = "<unset>"
 
 
-def dig(tree: Any, path: Path) -> Any:
+def get_path(tree: Any, path: Path) -> Any:
     """What stands at a path; None if there is nothing."""
     for name in path:
         if not isinstance(tree, dict):
@@ -40,7 +40,7 @@ def text_of(value: Any, absent: str = "") -> str:
     return absent
 
 
-class Row:
+class TableRow:
     """An object, and the moment at which it is looked at."""
 
     __slots__ = ("_memo", "now", "tree")
@@ -51,30 +51,30 @@ class Row:
         self._memo: dict[Any, Any] = {}
 
     def get(self, path: Path) -> Any:
-        return dig(self.tree, path)
+        return get_path(self.tree, path)
 
     def text(self, path: Path, absent: str = "") -> str:
-        return text_of(dig(self.tree, path), absent)
+        return text_of(get_path(self.tree, path), absent)
 
     def number(self, path: Path) -> int:
-        value = dig(self.tree, path)
+        value = get_path(self.tree, path)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
     def flag(self, path: Path) -> bool:
-        return dig(self.tree, path) is True
+        return get_path(self.tree, path) is True
 
     def trees(self, path: Path) -> list[Tree]:
         """The objects of a list."""
-        return trees_of(dig(self.tree, path))
+        return trees_of(get_path(self.tree, path))
 
     def map(self, path: Path) -> Tree:
-        value = dig(self.tree, path)
+        value = get_path(self.tree, path)
         return value if isinstance(value, dict) else {}
 
     def age(self, path: Path, absent: str = UNKNOWN) -> str:
-        return age_of(dig(self.tree, path), self.now, absent)
+        return format_age(get_path(self.tree, path), self.now, absent)
 
-    def once(self, work: Callable[[Row], T]) -> T:
+    def cached(self, work: Callable[[TableRow], T]) -> T:
         """The result of work that several cells share."""
         if work not in self._memo:
             self._memo[work] = work(self)
@@ -94,7 +94,7 @@ def texts_of(value: Any) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def moment_of(text: str) -> datetime | None:
+def parse_timestamp(text: str) -> datetime | None:
     """A timestamp; None for one that was never set or cannot be read."""
     try:
         moment = datetime.fromisoformat(text)
@@ -105,10 +105,10 @@ def moment_of(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def age_of(value: Any, now: datetime, absent: str = UNKNOWN) -> str:
+def format_age(value: Any, now: datetime, absent: str = UNKNOWN) -> str:
     """How long ago a timestamp is."""
-    moment = moment_of(value) if isinstance(value, str) and len(value) <= 64 else None
-    return absent if moment is None else tell_duration(now - moment)
+    moment = parse_timestamp(value) if isinstance(value, str) and len(value) <= 64 else None
+    return absent if moment is None else format_duration(now - moment)
 
 
 #: Below so many seconds: told in this unit and, where there is one, the rest in the smaller unit.
@@ -125,7 +125,7 @@ _SCALES: tuple[tuple[int, int, str, int, str], ...] = (
 )
 
 
-def tell_duration(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """A duration in one or two units; clocks may be a second apart."""
     seconds = int(duration.total_seconds())
     if seconds < -1:
@@ -141,7 +141,7 @@ def tell_duration(duration: timedelta) -> str:
 # -- labels
 
 
-def tell_labels(value: Any) -> str:
+def format_labels(value: Any) -> str:
     """`a=b,c=d`, in the order of the keys."""
     labels = value if isinstance(value, dict) else {}
     return ",".join(f"{key}={text_of(labels[key])}" for key in sorted(labels)) or NONE
@@ -150,7 +150,7 @@ def tell_labels(value: Any) -> str:
 _OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
 
 
-def tell_selector(value: Any, absent: str = NONE) -> str:
+def format_selector(value: Any, absent: str = NONE) -> str:
     """A label selector as `kubectl get -l` takes it."""
     selector = value if isinstance(value, dict) else {}
     labels = selector.get("matchLabels")

@@ -12,13 +12,13 @@ from plimsoll.apiserver.tables.row import (
     UNKNOWN,
     UNSET,
     Path,
-    Row,
+    TableRow,
     Tree,
-    dig,
-    moment_of,
+    format_duration,
+    format_selector,
+    get_path,
+    parse_timestamp,
     shorten,
-    tell_duration,
-    tell_selector,
     text_of,
     texts_of,
 )
@@ -30,21 +30,21 @@ _DEFAULT_MARKS = (
 _DEFAULT_INGRESS_MARKS = ("ingressclass.kubernetes.io/is-default-class",)
 
 
-def part(containers: Path, name: str) -> Callable[[Row], str]:
+def part(containers: Path, name: str) -> Callable[[TableRow], str]:
     """The names or images of the containers of a pod template."""
     return lambda row: ",".join(text_of(container.get(name)) for container in row.trees(containers))
 
 
-def ratio(ready: Path, wanted: Path) -> Callable[[Row], str]:
+def ratio(ready: Path, wanted: Path) -> Callable[[TableRow], str]:
     """`2/3`; what is wanted is 1 unless said."""
-    return lambda row: f"{row.number(ready)}/{wanted_of(row, wanted)}"
+    return lambda row: f"{row.number(ready)}/{desired_replicas(row, wanted)}"
 
 
-def wanted_of(row: Row, path: Path) -> int:
+def desired_replicas(row: TableRow, path: Path) -> int:
     return 1 if row.get(path) is None else row.number(path)
 
 
-def job_status(row: Row) -> str:
+def job_status(row: TableRow) -> str:
     held = {text_of(c.get("type")) for c in row.trees(("status", "conditions")) if c.get("status") == "True"}
     for type in ("Complete", "Failed"):
         if type in held:
@@ -57,7 +57,7 @@ def job_status(row: Row) -> str:
     return "Running"
 
 
-def job_completions(row: Row) -> str:
+def job_completions(row: TableRow) -> str:
     succeeded, wanted = row.number(("status", "succeeded")), row.get(("spec", "completions"))
     if wanted is not None:
         return f"{succeeded}/{text_of(wanted)}"
@@ -65,17 +65,17 @@ def job_completions(row: Row) -> str:
     return f"{succeeded}/1 of {parallel}" if parallel > 1 else f"{succeeded}/1"
 
 
-def job_duration(row: Row) -> str:
-    start, end = (moment_of(row.text(("status", name))) for name in ("startTime", "completionTime"))
-    return "" if start is None else tell_duration((end or row.now) - start)
+def job_duration(row: TableRow) -> str:
+    start, end = (parse_timestamp(row.text(("status", name))) for name in ("startTime", "completionTime"))
+    return "" if start is None else format_duration((end or row.now) - start)
 
 
-def cron_suspended(row: Row) -> str:
+def cron_suspended(row: TableRow) -> str:
     value = row.get(("spec", "suspend"))
     return UNSET if value is None else str(value is True)
 
 
-def revision_owner(row: Row) -> str:
+def revision_owner(row: TableRow) -> str:
     for owner in row.trees(("metadata", "ownerReferences")):
         if owner.get("controller") is True:
             group = text_of(owner.get("apiVersion")).rpartition("/")[0]
@@ -87,7 +87,7 @@ def revision_owner(row: Row) -> str:
 # -- autoscalers
 
 
-def autoscaler_targets(row: Row) -> str:
+def autoscaler_targets(row: TableRow) -> str:
     metrics, states = row.trees(("spec", "metrics")), row.trees(("status", "currentMetrics"))
     if not metrics:
         return NONE
@@ -98,35 +98,35 @@ def autoscaler_targets(row: Row) -> str:
 def _metric(metric: Tree, state: Tree) -> str:
     type = text_of(metric.get("type"))
     place = type[:1].lower() + type[1:]
-    target, current = dig(metric, (place, "target")), dig(state, (place, "current"))
+    target, current = get_path(metric, (place, "target")), get_path(state, (place, "current"))
     if place in ("resource", "containerResource"):
-        name = text_of(dig(metric, (place, "name")))
-        if dig(target, ("averageValue",)) is not None:
+        name = text_of(get_path(metric, (place, "name")))
+        if get_path(target, ("averageValue",)) is not None:
             return f"{name}: {_amount(current, 'averageValue')}/{_amount(target, 'averageValue')}"
         return f"{name}: {_percent(current, UNKNOWN)}/{_percent(target, '<auto>')}"
     if place == "pods":
         return f"{_amount(current, 'averageValue')}/{_amount(target, 'averageValue')}"
     if place in ("external", "object"):
-        if dig(target, ("averageValue",)) is not None:
+        if get_path(target, ("averageValue",)) is not None:
             return f"{_amount(current, 'averageValue')}/{_amount(target, 'averageValue')} (avg)"
         return f"{_amount(current, 'value')}/{_amount(target, 'value')}"
     return "<unknown type>"
 
 
 def _amount(holder: Any, name: str) -> str:
-    value = dig(holder, (name,))
+    value = get_path(holder, (name,))
     return UNKNOWN if value is None else quantity_text(value)
 
 
 def _percent(holder: Any, absent: str) -> str:
-    value = dig(holder, ("averageUtilization",))
+    value = get_path(holder, ("averageUtilization",))
     return f"{value}%" if isinstance(value, int) else absent
 
 
 # -- networking
 
 
-def ingress_hosts(row: Row) -> str:
+def ingress_hosts(row: TableRow) -> str:
     rules = row.trees(("spec", "rules"))
     hosts = [host for host in (text_of(rule.get("host")) for rule in rules) if host]
     if not hosts:
@@ -134,25 +134,25 @@ def ingress_hosts(row: Row) -> str:
     return f"{','.join(hosts[:3])} + {len(rules) - 3} more..." if len(hosts) > 3 else ",".join(hosts)
 
 
-def ingress_ports(row: Row) -> str:
+def ingress_ports(row: TableRow) -> str:
     return "80, 443" if row.get(("spec", "tls")) else "80"
 
 
-def named_default(row: Row, marks: tuple[str, ...]) -> str:
+def named_default(row: TableRow, marks: tuple[str, ...]) -> str:
     annotations = row.map(("metadata", "annotations"))
     name = row.text(("metadata", "name"))
     return f"{name} (default)" if any(annotations.get(mark) == "true" for mark in marks) else name
 
 
-def ingress_class_name(row: Row) -> str:
+def ingress_class_name(row: TableRow) -> str:
     return named_default(row, _DEFAULT_INGRESS_MARKS)
 
 
-def storage_class_name(row: Row) -> str:
+def storage_class_name(row: TableRow) -> str:
     return named_default(row, _DEFAULT_MARKS)
 
 
-def ingress_class_parameters(row: Row) -> str:
+def ingress_class_parameters(row: TableRow) -> str:
     given = row.get(("spec", "parameters"))
     if not isinstance(given, dict):
         return NONE
@@ -160,7 +160,7 @@ def ingress_class_parameters(row: Row) -> str:
     return f"{text_of(given.get('kind'))}{'.' + group if group else ''}/{text_of(given.get('name'))}"
 
 
-def address_parent(row: Row) -> str:
+def address_parent(row: TableRow) -> str:
     parent = row.get(("spec", "parentRef"))
     if not isinstance(parent, dict):
         return NONE
@@ -172,26 +172,26 @@ def address_parent(row: Row) -> str:
 # -- certificates, roles, admission, flow control
 
 
-def certificate_condition(row: Row) -> str:
+def certificate_condition(row: TableRow) -> str:
     types = {text_of(condition.get("type")) for condition in row.trees(("status", "conditions"))}
     words = "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
     words += ",Failed" if "Failed" in types else ""
     return words + (",Issued" if row.text(("status", "certificate")) else "")
 
 
-def certificate_duration(row: Row) -> str:
+def certificate_duration(row: TableRow) -> str:
     seconds = row.get(("spec", "expirationSeconds"))
-    return tell_duration(timedelta(seconds=seconds)) if isinstance(seconds, int) else NONE
+    return format_duration(timedelta(seconds=seconds)) if isinstance(seconds, int) else NONE
 
 
-def binding_role(row: Row) -> str:
+def binding_role(row: TableRow) -> str:
     return f"{row.text(('roleRef', 'kind'))}/{row.text(('roleRef', 'name'))}"
 
 
-def subjects(kind: str) -> Callable[[Row], str]:
+def subjects(kind: str) -> Callable[[TableRow], str]:
     """The users, groups or service accounts of a binding."""
 
-    def tell(row: Row) -> str:
+    def tell(row: TableRow) -> str:
         found = [subject for subject in row.trees(("subjects",)) if subject.get("kind") == kind]
         names = (text_of(subject.get("name")) for subject in found)
         if kind == "ServiceAccount":
@@ -201,40 +201,40 @@ def subjects(kind: str) -> Callable[[Row], str]:
     return tell
 
 
-def parameter_kind(row: Row) -> str:
+def parameter_kind(row: TableRow) -> str:
     given = row.get(("spec", "paramKind"))
     if not isinstance(given, dict):
         return UNSET
     return f"{text_of(given.get('apiVersion'))}/{text_of(given.get('kind'))}"
 
 
-def parameter_reference(row: Row) -> str:
+def parameter_reference(row: TableRow) -> str:
     given = row.get(("spec", "paramRef"))
-    name = text_of(dig(given, ("name",)))
+    name = text_of(get_path(given, ("name",)))
     if name:
-        return f"{text_of(dig(given, ('namespace',)), '*')}/{name}"
-    selector = dig(given, ("selector",))
-    return tell_selector(selector) if selector else UNSET
+        return f"{text_of(get_path(given, ('namespace',)), '*')}/{name}"
+    selector = get_path(given, ("selector",))
+    return format_selector(selector) if selector else UNSET
 
 
-def csi_tokens(row: Row) -> str:
+def csi_tokens(row: TableRow) -> str:
     if row.get(("spec", "tokenRequests")) is None:
         return UNSET
     return ",".join(text_of(request.get("audience")) for request in row.trees(("spec", "tokenRequests")))
 
 
-def csi_modes(row: Row) -> str:
+def csi_modes(row: TableRow) -> str:
     return ",".join(texts_of(row.get(("spec", "volumeLifecycleModes")))) or NONE
 
 
-def service_of_api(row: Row) -> str:
+def service_of_api(row: TableRow) -> str:
     service = row.get(("spec", "service"))
     if not isinstance(service, dict):
         return "Local"
     return f"{text_of(service.get('namespace'))}/{text_of(service.get('name'))}"
 
 
-def api_available(row: Row) -> str:
+def api_available(row: TableRow) -> str:
     for condition in row.trees(("status", "conditions")):
         if condition.get("type") == "Available":
             status, reason = text_of(condition.get("status")), text_of(condition.get("reason"))
@@ -242,7 +242,7 @@ def api_available(row: Row) -> str:
     return "Unknown"
 
 
-def missing_level(row: Row) -> str:
+def missing_level(row: TableRow) -> str:
     for condition in row.trees(("status", "conditions")):
         if condition.get("type") == "Dangling":
             return text_of(condition.get("status"))

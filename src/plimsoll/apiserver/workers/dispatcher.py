@@ -42,7 +42,7 @@ class WorkerDispatcher:
         verb = route.verb
         if verb in ("list", "watch"):
             return False
-        if verb in _WRITES and route.resource.stored and route.subresource not in _LOCAL:
+        if verb in _WRITES and route.resource.is_stored and route.subresource not in _LOCAL:
             return is_expensive_write(
                 route.resource.key, call.body, call.header("content-type"), self._stored(route)
             )

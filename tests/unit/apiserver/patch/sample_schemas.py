@@ -8,20 +8,22 @@ from typing import Any
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.registry.schema import schema_for
-from plimsoll.apiserver.registry.schema_types import Field, Type
+from plimsoll.apiserver.registry.schema_types import SchemaField, SchemaType
 
-STRING = Type("string")
-INTEGER = Type("integer")
-BOOLEAN = Type("boolean")
-
-
-def object_type(name: str, fields: Mapping[str, Type], *, atomic: bool = False, required: str = "") -> Type:
-    made = {key: Field(key, value, required=key in required.split()) for key, value in fields.items()}
-    return Type("object", name, atomic=atomic, load=lambda: made)
+STRING = SchemaType("string")
+INTEGER = SchemaType("integer")
+BOOLEAN = SchemaType("boolean")
 
 
-def list_type(item: Type, **how: Any) -> Type:
-    return Type("list", item=item, **how)
+def object_type(
+    name: str, fields: Mapping[str, SchemaType], *, atomic: bool = False, required: str = ""
+) -> SchemaType:
+    made = {key: SchemaField(key, value, required=key in required.split()) for key, value in fields.items()}
+    return SchemaType("object", name, atomic=atomic, load=lambda: made)
+
+
+def list_type(item: SchemaType, **how: Any) -> SchemaType:
+    return SchemaType("list", item=item, **how)
 
 
 ITEM = object_type(
@@ -29,7 +31,7 @@ ITEM = object_type(
     {
         "name": STRING,
         "size": INTEGER,
-        "tags": Type("map", item=STRING),
+        "tags": SchemaType("map", item=STRING),
         "marks": list_type(STRING, list_type="set", strategies=frozenset({"merge"})),
     },
     required="name",
@@ -38,18 +40,18 @@ ITEM = object_type(
 THING = object_type(
     "test.Thing",
     {
-        "metadata": object_type("test.Metadata", {"name": STRING, "labels": Type("map", item=STRING)}),
+        "metadata": object_type("test.Metadata", {"name": STRING, "labels": SchemaType("map", item=STRING)}),
         "count": INTEGER,
         "on": BOOLEAN,
         "text": STRING,
-        "whole": Type("map", item=STRING, atomic=True),
+        "whole": SchemaType("map", item=STRING, atomic=True),
         "order": list_type(INTEGER),
         "marks": list_type(STRING, list_type="set", strategies=frozenset({"merge"})),
         "items": list_type(
             ITEM, list_type="map", keys=("name",), merge_key="name", strategies=frozenset({"merge"})
         ),
         "inner": object_type("test.Inner", {"a": INTEGER, "b": STRING}),
-        "free": Type("any"),
+        "free": SchemaType("any"),
     },
 )
 

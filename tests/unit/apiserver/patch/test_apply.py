@@ -10,18 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.patch import Applied, apply_owned, conflict_causes, conflict_message, track_update
-from plimsoll.apiserver.patch.field_set import iterate
-from plimsoll.apiserver.patch.path_elements import order
+from plimsoll.apiserver.patch import (
+    ApplyResult,
+    conflict_causes,
+    conflict_message,
+    server_side_apply,
+    track_update,
+)
+from plimsoll.apiserver.patch.field_set import iter_paths
+from plimsoll.apiserver.patch.path_elements import sort_key
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, POD, THING, things
 from tests.unit.apiserver.patch.test_tracking import LATER, NOW, owned, thing, track
 
 
-def attempt(live: Any, applied: Any, manager: str = "m", **how: Any) -> Applied:
+def attempt(live: Any, applied: Any, manager: str = "m", **how: Any) -> ApplyResult:
     how = {"schema": THING, "api_version": "test/v1", "subresource": "", "force": False, "now": NOW, **how}
     before = json.dumps([live, applied])
-    result = apply_owned(live, applied, manager=manager, **how)
+    result = server_side_apply(live, applied, manager=manager, **how)
     assert json.dumps([live, applied]) == before
     return result
 
@@ -135,10 +141,10 @@ def test_the_same_value_is_shared_and_removal_is_no_conflict() -> None:
 
 
 def test_atomic_values_have_one_owner() -> None:
-    tree = apply(None, thing(order=[1, 2], whole={"a": "1"}))
-    result = attempt(tree, thing(order=[1], whole={"b": "1"}), manager="two")
+    tree = apply(None, thing(sort_key=[1, 2], whole={"a": "1"}))
+    result = attempt(tree, thing(sort_key=[1], whole={"b": "1"}), manager="two")
     assert [conflict.field for conflict in result.conflicts] == [".order", ".whole"]
-    tree = apply(tree, thing(order=[1], whole={"b": "1"}), manager="two", force=True)
+    tree = apply(tree, thing(sort_key=[1], whole={"b": "1"}), manager="two", force=True)
     assert fields(tree) == {"order": [1], "whole": {"b": "1"}}
     assert owned(tree) == {"two": {"order", "whole"}}
 
@@ -219,7 +225,7 @@ def test_port_keys_have_defaults() -> None:
         (thing(items=[None]), ".items: element 0: associative list with keys may not have non-map elements"),
         (thing(items={}), ".items: expected list, got {}"),
         (thing(inner=[]), ".inner: expected map, got []"),
-        (thing(order=[1, "x"]), ".order[1]: expected numeric"),
+        (thing(sort_key=[1, "x"]), ".order[1]: expected numeric"),
         (thing(on="yes"), '.on: expected boolean, got "yes"'),
         (thing(text=True), ".text: expected string, got true"),
         (
@@ -230,7 +236,7 @@ def test_port_keys_have_defaults() -> None:
 )
 def test_configurations_that_do_not_fit_are_refused(applied: Any, message: str) -> None:
     with pytest.raises(PatchError) as caught:
-        apply_owned(
+        server_side_apply(
             None,
             applied,
             schema=THING,
@@ -318,7 +324,7 @@ MANAGERS = st.sampled_from(["one", "two"])
 def paths_of(tree: dict[str, Any], manager: str) -> set[tuple[str, ...]]:
     for entry in tree["metadata"].get("managedFields", []):
         if entry["manager"] == manager:
-            return set(iterate(entry["fieldsV1"], order))
+            return set(iter_paths(entry["fieldsV1"], sort_key))
     return set()
 
 

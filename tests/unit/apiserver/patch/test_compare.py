@@ -7,31 +7,37 @@ from typing import Any
 
 from hypothesis import given
 
-from plimsoll.apiserver.patch.compare import compare, cover
-from plimsoll.apiserver.patch.field_set import FieldSet, iterate
-from plimsoll.apiserver.patch.merge import applied_fields, merge, name_objects, remove, settle
-from plimsoll.apiserver.patch.path_elements import item_element, order
-from plimsoll.apiserver.patch.schema_queries import child, form
-from plimsoll.apiserver.registry.schema_types import Type
+from plimsoll.apiserver.patch.compare import compare, to_field_set
+from plimsoll.apiserver.patch.field_set import FieldSet, iter_paths
+from plimsoll.apiserver.patch.merge import (
+    applied_fields,
+    drop_nulls,
+    ensure_named_fields_are_members,
+    merge,
+    remove_items,
+)
+from plimsoll.apiserver.patch.path_elements import item_element, sort_key
+from plimsoll.apiserver.patch.schema_queries import child, merge_form
+from plimsoll.apiserver.registry.schema_types import SchemaType
 from tests.unit.apiserver.patch.sample_schemas import CLAIM, NODE, POD, THING, things
 
 Path = tuple[str, ...]
 
 
 def paths(fields: FieldSet) -> set[Path]:
-    return set(iterate(fields, order))
+    return set(iter_paths(fields, sort_key))
 
 
-def table(value: Any, shape: Type | None, path: Path = ()) -> dict[Path, Any]:
+def table(value: Any, schema: SchemaType | None, path: Path = ()) -> dict[Path, Any]:
     """Every path of a value with what stands there, containers that are merged included."""
     found = {path: value}
-    how = form(shape)
-    if how == "list" and shape is not None and isinstance(value, list):
+    how = merge_form(schema)
+    if how == "list" and schema is not None and isinstance(value, list):
         for item in value:
-            found |= table(item, shape.item, (*path, item_element(item, shape)))
+            found |= table(item, schema.item, (*path, item_element(item, schema)))
     elif how in ("map", "free") and isinstance(value, dict):
         for name, inner in value.items():
-            found |= table(inner, child(shape, name), (*path, "f:" + name))
+            found |= table(inner, child(schema, name), (*path, "f:" + name))
     return found
 
 
@@ -39,8 +45,8 @@ def parents(paths_of: Any) -> set[Path]:
     return {path[:length] for path in paths_of for length in range(len(path))}
 
 
-def naive(old: Any, new: Any, shape: Type | None) -> tuple[set[Path], set[Path]]:
-    before, after = table(old, shape), table(new, shape)
+def naive(old: Any, new: Any, schema: SchemaType | None) -> tuple[set[Path], set[Path]]:
+    before, after = table(old, schema), table(new, schema)
     inner = parents(before) | parents(after)
     changed = {
         path
@@ -69,7 +75,7 @@ def test_agrees_with_flat_tables(old: Any, new: Any) -> None:
 @given(things())
 def test_everything_is_new_once(tree: Any) -> None:
     assert compare(tree, tree, THING) == ({}, {})
-    node = cover(tree, THING)
+    node = to_field_set(tree, THING)
     assert paths(node) == {path for path in table(tree, THING) if path}
 
 
@@ -152,8 +158,8 @@ def test_applied_fields_are_the_leaves_and_the_items(tree: Any) -> None:
 @given(things(), things())
 def test_removed_fields_are_gone_and_the_others_stay(tree: Any, gone: Any) -> None:
     fields = applied_fields(gone, THING)
-    left = remove(tree, fields, THING) or {}
-    kept = paths(applied_fields(settle(left, THING), THING))
+    left = remove_items(tree, fields, THING) or {}
+    kept = paths(applied_fields(drop_nulls(left, THING), THING))
     assert not kept & paths(fields)
     values, removed = table(tree, THING), paths(fields)
     expected = {
@@ -167,12 +173,12 @@ def test_removed_fields_are_gone_and_the_others_stay(tree: Any, gone: Any) -> No
 def test_declared_fields_with_something_below_are_named() -> None:
     fields = applied_fields({"inner": {"a": 1}, "items": [{"name": "a", "tags": {"x": "1"}}]}, THING)
     item = 'k:{"name":"a"}'
-    assert paths(name_objects(fields, THING)) - paths(fields) == {
+    assert paths(ensure_named_fields_are_members(fields, THING)) - paths(fields) == {
         ("f:inner",),
         ("f:items",),
         ("f:items", item, "f:tags"),
     }
-    assert name_objects(fields, None) is fields
+    assert ensure_named_fields_are_members(fields, None) is fields
 
 
 def test_real_kinds_merge_by_their_keys() -> None:

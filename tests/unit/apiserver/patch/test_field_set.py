@@ -15,16 +15,16 @@ from plimsoll.apiserver.patch.field_set import (
     FieldSet,
     difference,
     from_paths,
-    has,
+    has_path,
     intersection,
-    iterate,
+    iter_paths,
     union,
     union_all,
     without,
 )
 from plimsoll.apiserver.patch.managed_fields import sort_set
-from plimsoll.apiserver.patch.merge import reconcile
-from plimsoll.apiserver.patch.path_elements import item_element, order, read_set, show_path
+from plimsoll.apiserver.patch.merge import reconcile_with_schema
+from plimsoll.apiserver.patch.path_elements import format_path, item_element, parse_field_set, sort_key
 from plimsoll.apiserver.patch.reset_fields import excluding, including
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import ITEM, POD, STRING, THING, list_type
@@ -37,14 +37,14 @@ SETS = st.frozensets(PATHS, max_size=8)
 
 
 def paths(fields: FieldSet) -> set[Path]:
-    return set(iterate(fields, order))
+    return set(iter_paths(fields, sort_key))
 
 
 @given(SETS)
 def test_a_set_holds_its_paths(wanted: frozenset[Path]) -> None:
     fields = from_paths(sorted(wanted))
     assert paths(fields) == wanted
-    assert all(has(fields, path) for path in wanted)
+    assert all(has_path(fields, path) for path in wanted)
     assert bool(fields) == bool(wanted)
 
 
@@ -78,18 +78,18 @@ def test_operations_agree_with_sets_of_paths(
 @given(SETS)
 def test_what_is_read_back_is_the_same(wanted: frozenset[Path]) -> None:
     fields = from_paths(sorted(wanted))
-    assert read_set(json.loads(json.dumps(fields))) == fields
+    assert parse_field_set(json.loads(json.dumps(fields))) == fields
     assert sort_set(fields) == fields
 
 
 def test_reading_brings_elements_into_their_one_form() -> None:
-    assert read_set({'k:{"b": 1, "a":"x"}': {}, "v: 1 ": {".": {}}, "i:+3": {}, "x:new": {}}) == {
+    assert parse_field_set({'k:{"b": 1, "a":"x"}': {}, "v: 1 ": {".": {}}, "i:+3": {}, "x:new": {}}) == {
         'k:{"a":"x","b":1}': {},
         "v:1": {},
         "i:3": {},
     }
-    assert read_set({"f:a": {"x:unknown": {}}, ".": {}}) == {"f:a": {}}
-    assert read_set(None) == {}
+    assert parse_field_set({"f:a": {"x:unknown": {}}, ".": {}}) == {"f:a": {}}
+    assert parse_field_set(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_reading_brings_elements_into_their_one_form() -> None:
 )
 def test_what_is_no_field_set(raw: Any) -> None:
     with pytest.raises(PatchError):
-        read_set(raw)
+        parse_field_set(raw)
 
 
 def test_order_of_elements() -> None:
@@ -127,7 +127,7 @@ def test_order_of_elements() -> None:
 
 def test_paths_for_people() -> None:
     path = ("f:spec", "f:ports", 'k:{"port":80,"protocol":"T\\"P"}', "f:name", "v:1", "i:2")
-    assert show_path(path) == '.spec.ports[port=80,protocol="T\\"P"].name[=1][2]'
+    assert format_path(path) == '.spec.ports[port=80,protocol="T\\"P"].name[=1][2]'
 
 
 def test_elements_of_items() -> None:
@@ -140,9 +140,9 @@ def test_elements_of_items() -> None:
     assert item_element({"protocol": "UDP"}, ports) == 'k:{"containerPort":0,"protocol":"UDP"}'
     assert item_element(True, list_type(STRING, list_type="set")) == "v:true"
     bad: list[tuple[Any, Any]] = [(None, ports), ("x", ports), ({}, list_type(STRING, list_type="set"))]
-    for item, shape in bad:
+    for item, schema in bad:
         with pytest.raises(PatchError):
-            item_element(item, shape)
+            item_element(item, schema)
     with pytest.raises(PatchError, match=r"omits all key fields \[\"tags\"\]"):
         item_element({}, list_type(ITEM, list_type="map", keys=("tags",)))
 
@@ -161,13 +161,13 @@ def test_filters() -> None:
 
 def test_a_type_that_became_atomic_is_owned_as_a_whole() -> None:
     fields = from_paths([("f:whole", "f:a"), ("f:inner", "f:a"), ("f:order", "i:0"), ("f:unknown", "f:a")])
-    assert paths(reconcile(fields, THING)) == {
+    assert paths(reconcile_with_schema(fields, THING)) == {
         ("f:whole",),
         ("f:inner", "f:a"),
         ("f:order",),
         ("f:unknown", "f:a"),
     }
-    assert reconcile(fields, None) is fields
+    assert reconcile_with_schema(fields, None) is fields
 
 
 @given(st.lists(st.frozensets(PATHS, max_size=5), max_size=9))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from plimsoll.apiserver.patch import (
     apply_json_patch,
     apply_merge_patch,
-    apply_owned,
     apply_strategic_patch,
+    server_side_apply,
     track_update,
 )
 from plimsoll.errors import PatchError
@@ -27,7 +27,7 @@ HOW: Any = {"manager": "m", "api_version": "v1", "subresource": "", "now": "2026
 def apply(live: Any, applied: Any, schema: Any = THING) -> Any:
     if isinstance(applied, dict):
         applied = {**applied, "apiVersion": "v1", "kind": "Thing"}
-    return apply_owned(live, applied, schema=schema, force=False, **HOW)
+    return server_side_apply(live, applied, schema=schema, force=False, **HOW)
 
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {

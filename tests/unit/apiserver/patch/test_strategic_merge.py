@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.patch import apply_strategic_patch
 from plimsoll.apiserver.patch.ordering import interleave
-from plimsoll.apiserver.patch.strategic_merge import _fresh, _plain, _undirected
+from plimsoll.apiserver.patch.strategic_merge import _plain, _plain_and_undirected, _undirected
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, NAMES, POD, THING, things
 
@@ -197,8 +197,10 @@ LETTERS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 @given(LETTERS, LETTERS, st.lists(st.sampled_from("abcdef"), unique=True, max_size=6))
 def test_order_agrees_with_insertion(items: list[str], first: list[str], live: list[str]) -> None:
     assert interleave(items, first, live, "") == naive_order(items, first, live)
-    by_key = interleave([{"k": i} for i in items], [{"k": i} for i in first], [{"k": i} for i in live], "k")
-    assert [item["k"] for item in by_key] == naive_order(items, first, live)
+    find_resource_by_key = interleave(
+        [{"k": i} for i in items], [{"k": i} for i in first], [{"k": i} for i in live], "k"
+    )
+    assert [item["k"] for item in find_resource_by_key] == naive_order(items, first, live)
 
 
 @given(things(), things())
@@ -233,4 +235,4 @@ def test_deleted_items_are_gone_and_the_others_untouched(tree: Any, gone: list[s
     )
 )
 def test_what_is_new_arrives_plain_in_one_go(value: Any) -> None:
-    assert _fresh(value) == _plain(_undirected(value))
+    assert _plain_and_undirected(value) == _plain(_undirected(value))

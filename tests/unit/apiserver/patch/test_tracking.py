@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.patch import keep_idle_times, track_update
-from plimsoll.apiserver.patch.field_set import iterate
-from plimsoll.apiserver.patch.managed_fields import _check_entry, _is_usual
-from plimsoll.apiserver.patch.path_elements import order
-from plimsoll.apiserver.patch.tracking import ANCIENT, MAX_UPDATERS
+from plimsoll.apiserver.patch import keep_times_if_unchanged, track_update
+from plimsoll.apiserver.patch.field_set import iter_paths
+from plimsoll.apiserver.patch.managed_fields import _check_entry, _is_well_formed
+from plimsoll.apiserver.patch.path_elements import sort_key
+from plimsoll.apiserver.patch.tracking import ANCIENT, MAX_UPDATE_MANAGERS
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import CLAIM, DEPLOYMENT, POD, THING, things
 
@@ -38,7 +38,9 @@ def thing(**fields: Any) -> dict[str, Any]:
 def owned(tree: dict[str, Any]) -> dict[str, set[str]]:
     """The last steps of what each manager owns."""
     return {
-        entry["manager"]: {"/".join(step[2:] for step in path) for path in iterate(entry["fieldsV1"], order)}
+        entry["manager"]: {
+            "/".join(step[2:] for step in path) for path in iter_paths(entry["fieldsV1"], sort_key)
+        }
         for entry in tree["metadata"].get("managedFields", [])
     }
 
@@ -175,12 +177,12 @@ def test_clients_that_know_no_entries_keep_them(entries: Any) -> None:
 
 
 def test_at_most_ten_updaters() -> None:
-    tree = track(None, thing(order=[0]), manager="m00")
-    for number in range(1, MAX_UPDATERS + 5):
+    tree = track(None, thing(sort_key=[0]), manager="m00")
+    for number in range(1, MAX_UPDATE_MANAGERS + 5):
         change = {"labels": {f"l{n:02}": "1" for n in range(1, number + 1)}}
         new = {**tree, "metadata": {**tree["metadata"], **change}}
         tree = track(tree, new, manager=f"m{number:02}", now=f"2026-01-01T00:00:{number:02}Z")
-        assert len(tree["metadata"]["managedFields"]) == min(number + 1, MAX_UPDATERS)
+        assert len(tree["metadata"]["managedFields"]) == min(number + 1, MAX_UPDATE_MANAGERS)
     gathered = tree["metadata"]["managedFields"][0]
     assert (gathered["manager"], gathered["time"]) == (ANCIENT, "2026-01-01T00:00:05Z")
     labels = {f"metadata/labels/l{n:02}" for n in range(1, 6)}
@@ -197,13 +199,13 @@ def test_gathering_keeps_what_was_gathered() -> None:
             "fieldsType": "FieldsV1",
             "fieldsV1": {"f:inner": {f"f:l{number:02}": {}}},
         }
-        for number in range(1, MAX_UPDATERS + 3)
+        for number in range(1, MAX_UPDATE_MANAGERS + 3)
     ]
     tree = thing(text="a")
     tree["metadata"]["managedFields"] = entries
     tree = track(tree, {**tree, "text": "b"}, manager="last", now=LATER)
     assert owned(tree)[ANCIENT] == {f"inner/l{number:02}" for number in range(1, 5)}
-    assert len(tree["metadata"]["managedFields"]) == MAX_UPDATERS
+    assert len(tree["metadata"]["managedFields"]) == MAX_UPDATE_MANAGERS
 
 
 def test_lists_that_cannot_be_told_apart_end_the_tracking() -> None:
@@ -234,11 +236,11 @@ def test_times_go_back_if_nothing_else_changed() -> None:
     old = track(None, thing(count=1))
     new = copy.deepcopy(old)
     new["metadata"]["managedFields"][0]["time"] = LATER
-    assert keep_idle_times(old, new) == old
+    assert keep_times_if_unchanged(old, new) == old
     new["count"] = 2
-    assert keep_idle_times(old, new) is new
-    assert keep_idle_times(old, old) is old
-    assert keep_idle_times({"metadata": {}}, new) is new
+    assert keep_times_if_unchanged(old, new) is new
+    assert keep_times_if_unchanged(old, old) is old
+    assert keep_times_if_unchanged({"metadata": {}}, new) is new
 
 
 def test_templates_of_deployments() -> None:
@@ -291,9 +293,9 @@ ENTRY_FIELDS = ("manager", "operation", "apiVersion", "time", "fieldsType", "sub
 @given(st.dictionaries(st.sampled_from(ENTRY_FIELDS), WORDS))
 def test_entries_that_are_fine_at_a_glance_are_fine(changes: dict[str, Any]) -> None:
     usual = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
-    assert _is_usual(usual)
+    assert _is_well_formed(usual)
     for entry in (changes, {**usual, **changes}):
         try:
             _check_entry(entry, 0)
         except PatchError:
-            assert not _is_usual(entry)
+            assert not _is_well_formed(entry)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.registry.schema import Field, Type
+from plimsoll.apiserver.registry.schema import SchemaField, SchemaType
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=6)
 _INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -43,7 +43,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def trees_of(type: Type, depth: int = 5, *, told_in_protobuf: bool = False) -> st.SearchStrategy[Any]:
+def trees_of(type: SchemaType, depth: int = 5, *, told_in_protobuf: bool = False) -> st.SearchStrategy[Any]:
     """Trees that fit a type; with `told_in_protobuf` only what survives that form."""
     if type.kind == "object":
         return st.deferred(lambda: _objects(type, depth, told_in_protobuf))
@@ -55,7 +55,7 @@ def trees_of(type: Type, depth: int = 5, *, told_in_protobuf: bool = False) -> s
     return _VALUES[type.format]
 
 
-def _objects(type: Type, depth: int, told: bool) -> st.SearchStrategy[Any]:
+def _objects(type: SchemaType, depth: int, told: bool) -> st.SearchStrategy[Any]:
     fields = [field for field in type.fields.values() if _usable(field, depth, told)]
     if not fields:
         return st.just({})
@@ -66,15 +66,15 @@ def _objects(type: Type, depth: int, told: bool) -> st.SearchStrategy[Any]:
     )
 
 
-def _usable(field: Field, depth: int, told: bool) -> bool:
+def _usable(field: SchemaField, depth: int, told: bool) -> bool:
     if told and (not field.number or field.type.format == "any"):
         return False
     return depth > 0 or (field.type.kind not in ("object", "list", "map"))
 
 
-def _value_of(field: Field, depth: int, told: bool) -> st.SearchStrategy[Any]:
+def _value_of(field: SchemaField, depth: int, told: bool) -> st.SearchStrategy[Any]:
     values = trees_of(field.type, depth - 1, told_in_protobuf=told)
-    return values.filter(bool) if told and not field.keeps_zero else values
+    return values.filter(bool) if told and not field.emits_zero else values
 
 
 def paths_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -11,9 +11,9 @@ from plimsoll.apiserver.registry.resources import (
     RESOURCES,
     SUBRESOURCES,
     Resource,
-    by_key,
-    find,
-    find_kind,
+    find_resource,
+    find_resource_by_key,
+    find_resource_by_kind,
     group_versions,
 )
 from plimsoll.apiserver.registry.schema import schema_for
@@ -37,13 +37,13 @@ FULL = {
 
 
 def the(plural: str, group: str = "", version: str = "v1") -> Resource:
-    found = find(group, version, plural)
+    found = find_resource(group, version, plural)
     assert found is not None
     return found
 
 
 def test_the_kinds_with_full_behaviour() -> None:
-    assert {row.plural for row in RESOURCES if row.full} == FULL
+    assert {row.plural for row in RESOURCES if row.has_strategy} == FULL
 
 
 def test_names_do_not_clash() -> None:
@@ -56,22 +56,22 @@ def test_names_do_not_clash() -> None:
 
 @pytest.mark.parametrize("row", RESOURCES, ids=lambda row: row.key)
 def test_every_row_is_found_by_path_kind_and_key(row: Resource) -> None:
-    assert by_key(row.key) is row
+    assert find_resource_by_key(row.key) is row
     for version in row.versions:
-        assert find(row.group, version, row.plural) is row
-        assert find_kind(row.group, version, row.kind) is row
+        assert find_resource(row.group, version, row.plural) is row
+        assert find_resource_by_kind(row.group, version, row.kind) is row
         assert schema_for(row.group, version, row.kind) is not None
     assert set(row.subresources) <= set(SUBRESOURCES)
     assert set(row.verbs) <= set(ALL_VERBS)
-    assert row.stored == ("get" in row.verbs)
-    assert (by_key(row.storage_key) or row).stored or not row.stored
+    assert row.is_stored == ("get" in row.verbs)
+    assert (find_resource_by_key(row.storage_key) or row).is_stored or not row.is_stored
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    assert find("", "v2", "pods") is None
-    assert find("apps", "v1", "pods") is None
-    assert find_kind("", "v1", "Nothing") is None
-    assert by_key("nothings") is None
+    assert find_resource("", "v2", "pods") is None
+    assert find_resource("apps", "v1", "pods") is None
+    assert find_resource_by_kind("", "v1", "Nothing") is None
+    assert find_resource_by_key("nothings") is None
 
 
 def test_groups_and_their_preferred_versions() -> None:
@@ -115,15 +115,15 @@ def test_keys_and_versions() -> None:
 )
 def test_field_labels(plural: str, group: str, tree: object, label: str, text: str) -> None:
     row = the(plural, group)
-    assert row.label_path(label) is not None
-    assert row.field_text(tree, label) == text
+    assert row.field_label_path(label) is not None
+    assert row.field_value(tree, label) == text
 
 
 def test_labels_that_are_not_there() -> None:
-    assert the("pods").label_path("spec.foo") is None
-    assert the("pods").refuse_label("spec.foo") == "field label not supported: spec.foo"
-    assert the("nodes").label_path("metadata.namespace") is None
-    assert the("deviceclasses", "resource.k8s.io").label_path("metadata.namespace") is not None
-    assert the("configmaps").label_path("data") is None
+    assert the("pods").field_label_path("spec.foo") is None
+    assert the("pods").field_label_error("spec.foo") == "field label not supported: spec.foo"
+    assert the("nodes").field_label_path("metadata.namespace") is None
+    assert the("deviceclasses", "resource.k8s.io").field_label_path("metadata.namespace") is not None
+    assert the("configmaps").field_label_path("data") is None
     wanted = '"data" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    assert the("configmaps").refuse_label("data") == wanted
+    assert the("configmaps").field_label_error("data") == wanted

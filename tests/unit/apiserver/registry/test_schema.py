@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from plimsoll.apiserver.registry.resources import RESOURCES
-from plimsoll.apiserver.registry.schema import Type, schema_for
+from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 
 
-def pod() -> Type:
+def pod() -> SchemaType:
     found = schema_for("", "v1", "Pod")
     assert found is not None
     return found
 
 
-def at(type: Type | None, path: str) -> Type:
+def at(type: SchemaType | None, path: str) -> SchemaType:
     assert type is not None
     for name in path.split("."):
         while type.item is not None:
@@ -25,7 +25,7 @@ def at(type: Type | None, path: str) -> Type:
     return type
 
 
-def everything(type: Type, seen: dict[int, Type]) -> Iterator[Type]:
+def everything(type: SchemaType, seen: dict[int, SchemaType]) -> Iterator[SchemaType]:
     """Every type that can be reached from one."""
     if id(type) in seen:
         return
@@ -67,9 +67,9 @@ def test_numbers_of_protobuf() -> None:
     assert spec.fields["nodeName"].number == 10
     volume = at(pod(), "spec.volumes").item
     assert volume is not None
-    assert (volume.fields["secret"].within, volume.fields["secret"].number) == ((2,), 6)
-    assert spec.fields["terminationGracePeriodSeconds"].keeps_zero
-    assert not spec.fields["hostNetwork"].keeps_zero
+    assert (volume.fields["secret"].message_path, volume.fields["secret"].number) == ((2,), 6)
+    assert spec.fields["terminationGracePeriodSeconds"].emits_zero
+    assert not spec.fields["hostNetwork"].emits_zero
 
 
 def test_strategies_of_objects_stand_on_the_field() -> None:
@@ -120,7 +120,7 @@ def test_lists_options_and_what_is_unknown() -> None:
 
 
 def test_all_of_the_data_can_be_read() -> None:
-    seen: dict[int, Type] = {}
+    seen: dict[int, SchemaType] = {}
     for row in RESOURCES:
         for version in row.versions:
             for kind in (row.kind, row.list_kind):
@@ -128,7 +128,7 @@ def test_all_of_the_data_can_be_read() -> None:
                 assert found is not None
                 for type in everything(found, seen):
                     assert type.list_type != "map" or type.keys
-                    numbers = [(f.within, f.number) for f in type.fields.values() if f.number]
+                    numbers = [(f.message_path, f.number) for f in type.fields.values() if f.number]
                     assert len(numbers) == len(set(numbers)), type
     assert len(seen) > 900
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Number
-from plimsoll.apiserver.registry.schema import Type, check_fields, check_text, schema_for
-from plimsoll.apiserver.registry.schema_check import LIMIT, Pairs, explain_fields
-from plimsoll.apiserver.registry.schema_match import fits
+from plimsoll.apiserver.registry.schema import SchemaType, check_fields, check_json, schema_for
+from plimsoll.apiserver.registry.schema_check import LIMIT, ObjectPairs, report_fields
+from plimsoll.apiserver.registry.schema_match import matches_schema
 from tests.unit.apiserver.registry.sample_objects import paths_in, put, trees_of
 
 
-def schema(kind: str, group: str = "", version: str = "v1") -> Type:
+def schema(kind: str, group: str = "", version: str = "v1") -> SchemaType:
     found = schema_for(group, version, kind)
     assert found is not None
     return found
@@ -42,14 +42,14 @@ def test_what_fits_has_an_empty_report() -> None:
         POD,
     )
     assert not report
-    assert (report.unknown, report.duplicate, report.wrong) == ([], [], [])
+    assert (report.unknown, report.duplicate, report.type_errors) == ([], [], [])
 
 
 def test_unknown_fields_and_their_paths() -> None:
     tree = pod(foo=1, containers=[{**CONTAINER, "bar": 2, "ports": [{"containerPort": 1, "z": None}]}])
     report = check_fields({**tree, "x": {"y": 1}}, POD)
     assert report.unknown == ["spec.foo", "spec.containers[0].bar", "spec.containers[0].ports[0].z", "x"]
-    assert report.strict[1] == 'unknown field "spec.containers[0].bar"'
+    assert report.strict_errors[1] == 'unknown field "spec.containers[0].bar"'
     devices = [{"name": "d", "attributes": {"x.y/b": {"int": 1, "foo": 2}}}]
     slices = schema("ResourceSlice", "resource.k8s.io")
     report = check_fields({"spec": {"devices": devices}}, slices)
@@ -57,12 +57,12 @@ def test_unknown_fields_and_their_paths() -> None:
 
 
 def test_duplicate_fields_are_told_in_the_order_of_the_text() -> None:
-    report = check_text(
+    report = check_json(
         b'{"kind":"Pod","metadata":{"name":"a","name":"b","labels":{"a":"b","a":"c"}},'
         b'"spec":{"containers":[{"name":"a","name":"b"}],"x":{"y":1,"y":2},"x":3}}',
         POD,
     )
-    assert report.strict == [
+    assert report.strict_errors == [
         'duplicate field "metadata.name"',
         'duplicate field "metadata.labels.a"',
         'duplicate field "spec.containers[0].name"',
@@ -139,11 +139,11 @@ def test_duplicate_fields_are_told_in_the_order_of_the_text() -> None:
     ],
 )
 def test_wrong_types(spec: dict[str, Any], path: str, message: str) -> None:
-    assert check_fields(pod(**spec), POD).wrong == [(path, message)]
+    assert check_fields(pod(**spec), POD).type_errors == [(path, message)]
 
 
 def test_a_wrong_type_names_the_plain_type() -> None:
-    (wrong,) = check_fields(pod(restartPolicy=1), POD).wrong
+    (wrong,) = check_fields(pod(restartPolicy=1), POD).type_errors
     assert wrong[1].endswith("PodSpec.spec.restartPolicy of type string")
 
 
@@ -159,7 +159,7 @@ def test_a_wrong_type_names_the_plain_type() -> None:
     ],
 )
 def test_times(text: str, message: str) -> None:
-    (wrong,) = check_fields({"metadata": {"creationTimestamp": text}}, POD).wrong
+    (wrong,) = check_fields({"metadata": {"creationTimestamp": text}}, POD).type_errors
     separator = "" if message.startswith(":") else " "
     assert wrong == ("metadata.creationTimestamp", f'parsing time "{text}"{separator}{message}')
 
@@ -167,9 +167,9 @@ def test_times(text: str, message: str) -> None:
 def test_times_with_microseconds() -> None:
     lease = schema("Lease", "coordination.k8s.io")
     assert not check_fields({"spec": {"renewTime": "2020-01-01T00:00:00.000001Z"}}, lease)
-    (wrong,) = check_fields({"spec": {"renewTime": "2020-01-01T00:00:00Z"}}, lease).wrong
+    (wrong,) = check_fields({"spec": {"renewTime": "2020-01-01T00:00:00Z"}}, lease).type_errors
     assert wrong[1].endswith('cannot parse "Z" as ".000000"')
-    (wrong,) = check_fields({"spec": {"renewTime": 5}}, lease).wrong
+    (wrong,) = check_fields({"spec": {"renewTime": 5}}, lease).type_errors
     assert wrong[1].endswith("LeaseSpec.spec.renewTime of type string")
 
 
@@ -185,15 +185,15 @@ def test_times_with_microseconds() -> None:
     ],
 )
 def test_bytes(value: Any, message: str | None) -> None:
-    wrong = check_fields({"data": {"a": value}}, schema("Secret")).wrong
+    wrong = check_fields({"data": {"a": value}}, schema("Secret")).type_errors
     assert wrong == ([] if message is None else [("data.a", message)])
 
 
 @pytest.mark.parametrize(("port", "fits"), [(1, True), ("http", True), (True, False), (Number("1.5"), False)])
-def test_numbers_or_names(port: Any, fits: bool) -> None:
+def test_numbers_or_names(port: Any, matches_schema: bool) -> None:
     probe = {"httpGet": {"port": port}}
     report = check_fields(pod(containers=[{"name": "a", "livenessProbe": probe}]), POD)
-    assert bool(report) != fits
+    assert bool(report) != matches_schema
 
 
 def test_any_json_fits_where_anything_is_allowed() -> None:
@@ -207,13 +207,13 @@ def test_reports_are_bounded() -> None:
     report = check_fields({f"x{index}": 1 for index in range(1000)}, POD)
     assert len(report.unknown) == LIMIT
     report = check_fields(pod(containers=[5] * 1000), POD)
-    assert len(report.wrong) == LIMIT
+    assert len(report.type_errors) == LIMIT
 
 
 def test_deep_and_broken_texts_end_in_a_report() -> None:
-    assert not check_text(b"{", POD)
-    assert not check_text(b"\xff", POD)
-    assert not check_text(b"[" * 100000, POD)
+    assert not check_json(b"{", POD)
+    assert not check_json(b"\xff", POD)
+    assert not check_json(b"[" * 100000, POD)
     schemas = schema("CustomResourceDefinition", "apiextensions.k8s.io")
     inner: dict[str, Any] = {}
     for _ in range(600):
@@ -234,12 +234,12 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_text_and_tree_are_held_against_the_shape_alike(tree: Any) -> None:
-    text, plain = check_text(json.dumps(tree), POD), check_fields(tree, POD)
-    assert (text.unknown, text.wrong) == (plain.unknown, plain.wrong)
+    text, plain = check_json(json.dumps(tree), POD), check_fields(tree, POD)
+    assert (text.unknown, text.type_errors) == (plain.unknown, plain.type_errors)
     assert text.duplicate == []
 
 
-def naive_unknown(tree: Any, type: Type, path: str = "") -> list[str]:
+def naive_unknown(tree: Any, type: SchemaType, path: str = "") -> list[str]:
     """Every path that the shape does not have, by looking at every value on its own."""
     found: list[str] = []
     if isinstance(tree, dict) and type.kind in ("object", "map"):
@@ -261,13 +261,13 @@ def naive_unknown(tree: Any, type: Type, path: str = "") -> list[str]:
 
 @given(JSON)
 def test_the_quick_answer_is_yes_exactly_where_there_is_nothing_to_tell(tree: Any) -> None:
-    assert fits(tree, POD) == (not explain_fields(tree, POD))
+    assert matches_schema(tree, POD) == (not report_fields(tree, POD))
 
 
 @given(trees_of(POD))
 def test_trees_of_the_shape_fit(tree: Any) -> None:
-    assert fits(tree, POD)
-    assert not explain_fields(tree, POD)
+    assert matches_schema(tree, POD)
+    assert not report_fields(tree, POD)
 
 
 @given(st.data())
@@ -276,7 +276,7 @@ def test_one_wrong_value_is_found(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(list(paths_in(tree))))
     value = data.draw(JSON)
     changed = put(tree, path, value)
-    assert fits(changed, POD) == (not explain_fields(changed, POD))
+    assert matches_schema(changed, POD) == (not report_fields(changed, POD))
 
 
 @given(JSON)
@@ -285,5 +285,5 @@ def test_unknown_fields_are_those_the_shape_does_not_have(tree: Any) -> None:
 
 
 def test_pairs_are_objects_not_lists() -> None:
-    assert check_fields(Pairs([("spec", Pairs())]), POD).wrong == []
-    assert len(check_fields({"spec": {"containers": Pairs()}}, POD).wrong) == 1
+    assert check_fields(ObjectPairs([("spec", ObjectPairs())]), POD).type_errors == []
+    assert len(check_fields({"spec": {"containers": ObjectPairs()}}, POD).type_errors) == 1
