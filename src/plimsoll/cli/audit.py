@@ -68,7 +68,7 @@ def run_audit(
     """
     from plimsoll.tools import audit as auditing
     from plimsoll.tools.audit import baseline as former
-    from plimsoll.tools.audit import words
+    from plimsoll.tools.audit import check_list as words
 
     if listing:
         write_report(words.Listing(auditing.CHECKS), form)

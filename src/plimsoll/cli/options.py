@@ -96,7 +96,7 @@ class Where:
 
         `options` are those of `Asked`: what is needed, whether -n leaves others out, field selectors.
         """
-        from plimsoll.tools.cluster_state.trees import Asked, read_trees
+        from plimsoll.tools.cluster_state.raw_objects import Asked, read_trees
 
         with Progress() as progress:
             trees = read_trees(self.source(), Asked(plurals, **options), progress.tick)

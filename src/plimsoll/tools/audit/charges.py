@@ -20,7 +20,7 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import unit_of
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.audit.facts import Facts, results_of
-from plimsoll.tools.audit.likeness import taken_by
+from plimsoll.tools.audit.node_resources import taken_by
 
 
 @dataclass(frozen=True, slots=True)

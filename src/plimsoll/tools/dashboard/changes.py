@@ -13,7 +13,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.holdings import results_of
+from plimsoll.tools.top.device_holders import results_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from plimsoll.tools.cluster_state.missing_kinds import sum_up
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.dashboard.devices import DeviceBooks, DeviceCount, newest_slices
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
-from plimsoll.tools.top.books import BookRow, NodeBook, holders, node_books, order_of, text_of
+from plimsoll.tools.top.nodes import BookRow, NodeBook, holders, node_books, order_of, text_of
 from plimsoll.tools.top.devices import device_rows
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free")

@@ -22,7 +22,7 @@ from plimsoll.tools.dashboard.findings import KEY, Findings, ask_audit
 from plimsoll.tools.dashboard.lists import Wish
 from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.query_worker import Answer, Desk
-from plimsoll.tools.dashboard.question import Deadline, read_plan
+from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
 from plimsoll.tools.whatif import run_whatif
 

@@ -23,13 +23,13 @@ from plimsoll.tools.explain.fixes.fix import Fix, Step
 from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_missing
-from plimsoll.tools.explain.placed import tell_charge, tell_device
+from plimsoll.tools.explain.scheduled import tell_charge, tell_device
 from plimsoll.tools.explain.text import Do, Say, number
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.users import users_of
+from plimsoll.tools.explain.claim_users import users_of
 from plimsoll.tools.explain.verdict import ClaimExplanation, Section, Verdict
-from plimsoll.tools.explain.view import View, full_name
-from plimsoll.tools.top.books import holders
+from plimsoll.tools.explain.pod_view import View, full_name
+from plimsoll.tools.top.nodes import holders
 
 
 def explain_claim(

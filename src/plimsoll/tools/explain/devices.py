@@ -36,9 +36,9 @@ from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.requests import Asked, asked_for
 from plimsoll.tools.explain.text import Say, number
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.users import holders_of, pods_using
-from plimsoll.tools.explain.view import View
-from plimsoll.tools.top.books import text_of
+from plimsoll.tools.explain.claim_users import holders_of, pods_using
+from plimsoll.tools.explain.pod_view import View
+from plimsoll.tools.top.nodes import text_of
 
 #: How many devices are named one by one.
 NAMED = 3

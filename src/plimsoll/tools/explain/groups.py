@@ -30,7 +30,7 @@ from plimsoll.tools.explain.node_reasons import (
 from plimsoll.tools.explain.pod_reasons import InterPodTeller, PortTeller, SpreadTeller, VolumeTeller
 from plimsoll.tools.explain.text import Say
 from plimsoll.tools.explain.tree import Branch, Group
-from plimsoll.tools.explain.view import Teller, View
+from plimsoll.tools.explain.pod_view import Teller, View
 
 TELLERS: Mapping[Rule, type[Teller]] = {
     Rule.UNSCHEDULABLE: CordonTeller,

@@ -21,8 +21,8 @@ from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
 from plimsoll.tools.explain.text import Say, listed
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.view import Teller, View
-from plimsoll.tools.top.books import Holder, book_of, holders, text_of
+from plimsoll.tools.explain.pod_view import Teller, View
+from plimsoll.tools.top.nodes import Holder, book_of, holders, text_of
 
 #: How many holders of a resource are named.
 NAMED = 3

@@ -19,7 +19,7 @@ from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.verdict import PendingList
-from plimsoll.tools.explain.view import full_name
+from plimsoll.tools.explain.pod_view import full_name
 
 
 def summarize_pending(

@@ -23,7 +23,7 @@ from plimsoll.scheduler.topology.match_counts import Tallies
 from plimsoll.tools.explain.node_reasons import wish_text
 from plimsoll.tools.explain.text import Say, listed
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.view import Teller, View, full_name
+from plimsoll.tools.explain.pod_view import Teller, View, full_name
 
 #: How many pods are named.
 NAMED = 3

@@ -33,12 +33,12 @@ from plimsoll.tools.explain.filter_run import Trial, throwaway_ids, try_pod
 from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import STATES, TELLERS, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
-from plimsoll.tools.explain.placed import explain_placed
+from plimsoll.tools.explain.scheduled import explain_placed
 from plimsoll.tools.explain.requests import read_asked, requests_of
 from plimsoll.tools.explain.text import number
 from plimsoll.tools.explain.tree import Branch, Group
 from plimsoll.tools.explain.verdict import NodeExplanation, PodExplanation, Section, Verdict
-from plimsoll.tools.explain.view import Teller, View, full_name
+from plimsoll.tools.explain.pod_view import Teller, View, full_name
 
 #: Schedulers that are known to be somebody's; pods may name others that run, too.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})

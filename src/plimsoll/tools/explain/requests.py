@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from plimsoll.allocator.reasons.refusal import RequestRefusal
 from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
-from plimsoll.tools.explain.view import View
+from plimsoll.tools.explain.pod_view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from plimsoll.tools.policies.report import (
     PolicyRefusal,
 )
 from plimsoll.tools.policies.shapes import shape_of
-from plimsoll.tools.top.books import order_of
+from plimsoll.tools.top.nodes import order_of
 
 #: What is not about rules: told by the nodes' lines.
 _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)

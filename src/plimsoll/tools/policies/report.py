@@ -15,7 +15,7 @@ from plimsoll.api.forms import Policy
 from plimsoll.ledger.texts import render
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.top.nodes import order_of, text_of
 from plimsoll.tools.top.table import Cell, Table, count, short_of
 
 AS_IS = "as it is"

@@ -4,7 +4,7 @@ START HERE: `books.py` (the numbers of nodes). `devices.py`, `pools.py`, `claims
 `namespaces.py` have those of everything else, as rows; `top.py` makes reports of them.
 """
 
-from plimsoll.tools.top.books import BookRow, Holder, NodeBook, holders, node_books, text_of
+from plimsoll.tools.top.nodes import BookRow, Holder, NodeBook, holders, node_books, text_of
 from plimsoll.tools.top.claims import ClaimRow, claim_rows
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import NamespaceRow, namespace_rows

@@ -21,8 +21,8 @@ from plimsoll.ledger.texts import render
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.books import entry_holders, order_of, text_of
-from plimsoll.tools.top.holdings import DeviceHolder, holder_of, results_of
+from plimsoll.tools.top.nodes import entry_holders, order_of, text_of
+from plimsoll.tools.top.device_holders import DeviceHolder, holder_of, results_of
 
 FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
 STATES = (FREE, ALLOCATED, RESERVED, DELETED)

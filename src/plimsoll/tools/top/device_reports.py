@@ -15,7 +15,7 @@ from plimsoll.tools.colors import Paint
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimCharge, ClaimRow
 from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
-from plimsoll.tools.top.holdings import DeviceHolder
+from plimsoll.tools.top.device_holders import DeviceHolder
 from plimsoll.tools.top.pools import PoolRow
 from plimsoll.tools.top.table import Cell, Table, count, short_of
 

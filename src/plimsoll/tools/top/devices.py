@@ -34,7 +34,7 @@ from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, DeviceCapacity, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.holdings import DeviceHolder, DeviceHolders
+from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
 
 FREE, TAKEN, PARTLY, SHARED = "free", "taken", "partly", "shared"
 BLOCKED, TAINTED, STALE = "blocked", "tainted", "stale"

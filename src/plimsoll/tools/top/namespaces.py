@@ -14,8 +14,8 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import requested_class
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.books import order_of, text_of
-from plimsoll.tools.top.holdings import results_of
+from plimsoll.tools.top.nodes import order_of, text_of
+from plimsoll.tools.top.device_holders import results_of
 from plimsoll.tools.top.pods import pod_rows
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.top.books import BookRow, Holder, NodeBook, order_of, text_of
+from plimsoll.tools.top.nodes import BookRow, Holder, NodeBook, order_of, text_of
 from plimsoll.tools.top.device_reports import device_table
 from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.table import BAR, Cell, Table, count, percent, short_of

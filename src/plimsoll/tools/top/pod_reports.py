@@ -11,7 +11,7 @@ from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.books import order_of
+from plimsoll.tools.top.nodes import order_of
 from plimsoll.tools.top.device_reports import not_shown
 from plimsoll.tools.top.namespaces import NamespaceRow
 from plimsoll.tools.top.pods import PodRow

@@ -18,8 +18,8 @@ from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.books import entry_columns, order_of, text_of
-from plimsoll.tools.top.holdings import results_of
+from plimsoll.tools.top.nodes import entry_columns, order_of, text_of
+from plimsoll.tools.top.device_holders import results_of
 
 
 @dataclass(frozen=True, slots=True)

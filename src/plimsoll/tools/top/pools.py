@@ -32,7 +32,7 @@ from plimsoll.tools.top.devices import (
     rows_of,
     stale_rows,
 )
-from plimsoll.tools.top.holdings import DeviceHolders
+from plimsoll.tools.top.device_holders import DeviceHolders
 
 #: What there is, and what is left of it.
 Stock = tuple[Quantity, Quantity]

@@ -13,7 +13,7 @@ from itertools import groupby
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU, PODS, is_extended
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.books import text_of
+from plimsoll.tools.top.nodes import text_of
 
 _GAP = "  "
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
-from plimsoll.tools.top.books import holders, node_books
+from plimsoll.tools.top.nodes import holders, node_books
 from plimsoll.tools.top.claims import claim_row, claim_rows
 from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
 from plimsoll.tools.top.devices import device_rows

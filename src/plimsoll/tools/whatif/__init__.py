@@ -4,7 +4,7 @@ START HERE: `whatif.py`. `run.py` answers a whole question (`Plan`) with a repor
 whether any placement exists; `stock.py` knows what the stock scheduler does otherwise.
 """
 
-from plimsoll.tools.whatif.answer import Prediction
+from plimsoll.tools.whatif.result import Prediction
 from plimsoll.tools.whatif.kube_scheduler import STOCK
 from plimsoll.tools.whatif.outcome import (
     Because,

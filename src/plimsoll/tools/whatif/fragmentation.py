@@ -22,7 +22,7 @@ from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, charges_node
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.top.nodes import order_of, text_of
 from plimsoll.tools.whatif.totals import Rooms
 
 #: How many different nodes are looked at for a class.

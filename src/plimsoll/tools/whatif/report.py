@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.whatif.answer import Answer
+from plimsoll.tools.whatif.result import Answer
 from plimsoll.tools.whatif.texts import tell
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import Tick, silent
-from plimsoll.tools.whatif.answer import More, Over, Prediction
+from plimsoll.tools.whatif.result import More, Over, Prediction
 from plimsoll.tools.whatif.fragmentation import find_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_stock
 from plimsoll.tools.whatif.outcome import Name, compare, stem_of

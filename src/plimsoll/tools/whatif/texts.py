@@ -12,9 +12,9 @@ from textwrap import wrap
 
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.top.books import order_of
+from plimsoll.tools.top.nodes import order_of
 from plimsoll.tools.top.table import short_of
-from plimsoll.tools.whatif.answer import ABSENT, Answer, Prediction
+from plimsoll.tools.whatif.result import ABSENT, Answer, Prediction
 from plimsoll.tools.whatif.exhaustive import Proof, Verdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name, stem_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.top.nodes import order_of, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from plimsoll.errors import ApiError, InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import Found
-from plimsoll.tools.top.books import BookRow, node_books
+from plimsoll.tools.top.nodes import BookRow, node_books
 from plimsoll.up.demo import story
 from plimsoll.up.demo.story import DATABASE, WEB, DemoPodState
 from plimsoll.up.demo.two_ledgers import simulate_separate_ledgers

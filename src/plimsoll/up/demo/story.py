@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.books import BookRow, text_of
+from plimsoll.tools.top.nodes import BookRow, text_of
 from plimsoll.up.demo.two_ledgers import SeparateLedgers
 
 DATABASE, WEB = "database", "web"

@@ -25,7 +25,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.files import read_thing
 from plimsoll.tools.cluster_state.manifests import Found
-from plimsoll.tools.top.books import BookRow, node_books
+from plimsoll.tools.top.nodes import BookRow, node_books
 
 #: When the objects were made; nothing depends on it.
 _MOMENT = "2026-01-01T00:00:00Z"

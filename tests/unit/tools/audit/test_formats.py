@@ -16,7 +16,7 @@ from plimsoll.tools.audit.baseline import read_baseline
 from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.report import Skipped
 from plimsoll.tools.audit.sarif import as_sarif
-from plimsoll.tools.audit.words import Explanation, Listing
+from plimsoll.tools.audit.check_list import Explanation, Listing
 from plimsoll.tools.colors import PLAIN, Paint
 from tests.unit.tools.audit.build import node, pod, report_on, well
 

@@ -22,7 +22,7 @@ from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.dashboard.lists import Wish
 from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.query_worker import MOST_WAITING, Desk
-from plimsoll.tools.dashboard.question import Deadline, read_plan
+from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.top import device_rows, pool_rows
 from tests.dumps import big_cluster, objects_of

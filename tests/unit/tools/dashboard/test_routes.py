@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
-from plimsoll.tools.top.books import node_books
+from plimsoll.tools.top.nodes import node_books
 from plimsoll.tools.top.claims import claim_rows
 from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visit

@@ -16,7 +16,7 @@ from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod, summarize_pending
 from plimsoll.tools.explain.filter_run import try_pod
 from plimsoll.tools.explain.groups import group_nodes
-from plimsoll.tools.explain.view import View
+from plimsoll.tools.explain.pod_view import View
 from tests.dumps import big_cluster
 from tests.dumps import make_cluster_state as cluster_state_of_trees
 from tests.unit.scheduler.build import node, pod

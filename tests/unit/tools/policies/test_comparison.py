@@ -19,7 +19,7 @@ from tests.dumps import USECASES, usecase_dump
 from tests.outputs import FOLDER, check_output
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
-from tests.unit.tools.top.test_books import node, on
+from tests.unit.tools.top.test_nodes import node, on
 
 FIXTURE = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
 

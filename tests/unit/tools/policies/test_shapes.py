@@ -22,7 +22,7 @@ from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
-from tests.unit.tools.top.test_books import node
+from tests.unit.tools.top.test_nodes import node
 
 SHARING = Profile(name="sharing", share_per_claim=True)
 

@@ -14,7 +14,7 @@ from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_clu
 from plimsoll.tools.cluster_state.objects import Gap
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.report import Report
-from plimsoll.tools.top.books import BookRow
+from plimsoll.tools.top.nodes import BookRow
 from plimsoll.tools.top.node_reports import NodesReport, bar_of
 from plimsoll.tools.top.table import Cell, Table, percent, short_bytes, short_of
 from plimsoll.tools.top.top import VIEWS, top

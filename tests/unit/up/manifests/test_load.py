@@ -14,7 +14,7 @@ from plimsoll.client import Client
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_objects
-from plimsoll.tools.top.books import node_books
+from plimsoll.tools.top.nodes import node_books
 from plimsoll.up.local_cluster import LocalCluster
 from plimsoll.up.manifests import Loaded, load
 from tests.dumps import big_cluster, usecase_dump, write_dump

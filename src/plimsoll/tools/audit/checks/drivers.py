@@ -21,7 +21,7 @@ from plimsoll.ledger.units import PODS, is_counted
 from plimsoll.tools.audit.charges import Charged, amounts_of, charged, say_amounts
 from plimsoll.tools.audit.facts import Facts, results_of, subject_of
 from plimsoll.tools.audit.findings import Check, Severity, Trouble
-from plimsoll.tools.audit.likeness import Likeness, likenesses
+from plimsoll.tools.audit.node_resources import Likeness, likenesses
 
 #: How many combinations of equally named devices are tried to explain a charge.
 _COMBINATIONS = 256

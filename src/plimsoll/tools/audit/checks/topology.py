@@ -20,7 +20,7 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, quantity_of
 from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import Check, Severity, Trouble
-from plimsoll.tools.audit.likeness import SURE, likenesses
+from plimsoll.tools.audit.node_resources import SURE, likenesses
 
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"

@@ -31,8 +31,8 @@ from plimsoll.tools.explain.fixes.steps import mend, with_pod
 from plimsoll.tools.explain.node_reasons import may_add
 from plimsoll.tools.explain.text import Do, number
 from plimsoll.tools.explain.tree import Group
-from plimsoll.tools.explain.view import View, full_name
-from plimsoll.tools.top.books import Holder, holders, text_of
+from plimsoll.tools.explain.pod_view import View, full_name
+from plimsoll.tools.top.nodes import Holder, holders, text_of
 
 #: How many nodes are tried: of each group, and in all.
 OF_GROUP = 2

@@ -52,9 +52,9 @@ from plimsoll.tools.explain.node_reasons import (
 from plimsoll.tools.explain.pod_reasons import selector_text
 from plimsoll.tools.explain.requests import asked_for
 from plimsoll.tools.explain.text import Do
-from plimsoll.tools.explain.users import pods_using
-from plimsoll.tools.explain.view import View
-from plimsoll.tools.top.books import text_of
+from plimsoll.tools.explain.claim_users import pods_using
+from plimsoll.tools.explain.pod_view import View
+from plimsoll.tools.top.nodes import text_of
 
 #: Taints that say that a node is in trouble: tolerating them helps nobody.
 _TROUBLE = "node.kubernetes.io/"

@@ -17,7 +17,7 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
 from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.top import holders, namespace_rows, node_books, pod_rows, text_of
-from plimsoll.tools.top.books import book_of, entry_columns, entry_holders, full_columns
+from plimsoll.tools.top.nodes import book_of, entry_columns, entry_holders, full_columns
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.samples import charged_pods
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.tools.top.books import text_of
+from plimsoll.tools.top.nodes import text_of
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import (

@@ -31,8 +31,8 @@ from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.text import Say, number
 from plimsoll.tools.explain.tree import Branch
 from plimsoll.tools.explain.verdict import PodExplanation, Section, Verdict
-from plimsoll.tools.explain.view import View, full_name
-from plimsoll.tools.top.books import Holder, book_of, holders, text_of
+from plimsoll.tools.explain.pod_view import View, full_name
+from plimsoll.tools.top.nodes import Holder, book_of, holders, text_of
 
 
 def explain_placed(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:

@@ -29,8 +29,8 @@ from plimsoll.tools.audit.charges import (
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
 from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import Check, Severity, Trouble
-from plimsoll.tools.audit.likeness import taken_by
-from plimsoll.tools.top.books import Holder, book_of, holders, text_of
+from plimsoll.tools.audit.node_resources import taken_by
+from plimsoll.tools.top.nodes import Holder, book_of, holders, text_of
 
 #: How many holders of a node are told.
 _HOLDERS = 6

@@ -11,7 +11,7 @@ import pytest
 from plimsoll.errors import InputError, UnreachableError
 from plimsoll.tools.cluster_state import Source
 from plimsoll.tools.cluster_state.missing_kinds import sum_up
-from plimsoll.tools.cluster_state.trees import Asked, Trees, read_live_trees, read_trees
+from plimsoll.tools.cluster_state.raw_objects import Asked, Trees, read_live_trees, read_trees
 from tests.dumps import big_cluster, write_dump
 from tests.unit.tools.cluster_state.test_versions import to_beta
 from tests.unit.tools.cluster_state.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.tools.audit import audit, choose_checks
-from plimsoll.tools.audit.checks import books
+from plimsoll.tools.audit.checks import ledgers as books
 from tests.dumps import make_cluster_state
 from tests.unit.tools.audit.build import node, pod
 
