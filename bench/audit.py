@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.dumps import big_cluster, write_dump
 
 from plimsoll.tools.audit import CHECKS, audit
-from plimsoll.tools.audit.facts import Facts
+from plimsoll.tools.audit.facts import AuditFacts
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     start = time.process_time()
     assert cluster_state.snapshot
     books = time.process_time() - start
-    facts = Facts(cluster_state, 0.0, live=True)
+    facts = AuditFacts(cluster_state, 0.0, live=True)
     spent: list[tuple[float, str]] = []
     for check in CHECKS:
         start = time.process_time()

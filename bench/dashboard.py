@@ -21,10 +21,10 @@ from tests.dumps import big_cluster, node_name
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.dashboard import Dashboard
-from plimsoll.tools.dashboard.changes import Change
+from plimsoll.tools.dashboard.changes import ObjectChange
 
 TARGET = 0.3
 NEW = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{name: c, image: x}]}\n"
@@ -64,7 +64,7 @@ class Lag:
 
 
 def make_cluster_state(nodes: int, pods: int) -> ClusterState:
-    objects = Objects()
+    objects = ClusterObjects()
     for tree in big_cluster(nodes, pods_per_node=pods, devices=8, pending=60):
         objects.set(codec.convert(tree, BY_NAME[tree["kind"]].view))
     return ClusterState(objects, origin="made up")
@@ -98,10 +98,10 @@ async def measure(cluster_state: ClusterState) -> dict[str, tuple[float, float, 
                 lag.take()
                 first, size = await ask(session, dashboard.url, path)
                 again, _ = await ask(session, dashboard.url, path)
-                dashboard.board.hear(Change(pod, gone=True))
-                await dashboard.board.catch_up()
-                dashboard.board.hear(Change(pod))
-                await dashboard.board.catch_up()
+                dashboard.service.on_change(ObjectChange(pod, gone=True))
+                await dashboard.service.catch_up()
+                dashboard.service.on_change(ObjectChange(pod))
+                await dashboard.service.catch_up()
                 changed, _ = await ask(session, dashboard.url, path)
                 found[path] = (first, again, changed)
                 times = " ".join(f"{1000 * each:7.1f}ms" for each in found[path])

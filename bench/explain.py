@@ -22,7 +22,7 @@ from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import explain_pod, summarize_pending
@@ -34,7 +34,9 @@ def make_cluster_state(world: World) -> ClusterState:
     """A cluster, half full."""
     trees = [*world.classes(), world.template(), *map(world.node, range(world.nodes))]
     trees += [slice for number in range(world.nodes) for slice in world.slices(number)]
-    cluster_state = ClusterState(Objects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees))
+    cluster_state = ClusterState(
+        ClusterObjects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees)
+    )
     numbers = random.Random(7)
     for number in range(world.room // 2):
         place_one(world, cluster_state, f"p-{number}", numbers)

@@ -29,12 +29,12 @@ from plimsoll.api.core import Pod
 from plimsoll.tools.audit import audit
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
-from plimsoll.tools.dashboard.service import Board
+from plimsoll.tools.dashboard.service import DashboardService
 from plimsoll.tools.explain import explain_pending, explain_pod
 from plimsoll.tools.policies import compare_policies
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.top import top
-from plimsoll.tools.whatif import Plan, run_whatif
+from plimsoll.tools.whatif import WhatifPlan, run_whatif
 
 NEW_PODS = 1000
 NEW: dict[str, Any] = {
@@ -58,7 +58,7 @@ def questions() -> dict[str, Callable[[ClusterState], Any]]:
 
     def add_pods(cluster_state: ClusterState) -> int:
         pod = codec.convert(NEW, Pod)
-        plan = Plan(add=(pod,), replicas=NEW_PODS, namespace="work")
+        plan = WhatifPlan(add=(pod,), replicas=NEW_PODS, namespace="work")
         return told(
             run_whatif(cluster_state, plan, lent=True)
         )  # as the dashboard does; else books are made anew
@@ -75,7 +75,7 @@ def questions() -> dict[str, Callable[[ClusterState], Any]]:
         "audit": lambda cluster_state: told(audit(cluster_state, now=0.0, live=True)),
         "policies": lambda cluster_state: told(compare_policies(cluster_state, limit=10)),
         "dashboard /api/nodes": lambda cluster_state: asyncio.run(
-            Board(cluster_state, patience=300.0).nodes()
+            DashboardService(cluster_state, patience=300.0).nodes()
         ),
     }
 

@@ -16,17 +16,17 @@ from typing import Any
 from bench.scheduler.worlds import NAMESPACE, World
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.cluster_state.kinds import BY_NAME
-from plimsoll.tools.whatif import Plan, Whatif, run_whatif
+from plimsoll.tools.whatif import Whatif, WhatifPlan, run_whatif
 
 SCENARIOS = ("no-dra", "plain", "consumable", "node-allocatable", "prioritized", "partitionable")
 
 
-def objects_of(world: World) -> Objects:
+def objects_of(world: World) -> ClusterObjects:
     trees = [*world.classes(), world.template(), *map(world.node, range(world.nodes))]
     trees += [slice for number in range(world.nodes) for slice in world.slices(number)]
-    return Objects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees)
+    return ClusterObjects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -49,7 +49,7 @@ def measure(scenario: str, nodes: int, pods: int) -> None:
     with whatif.branch() as branch:
         one, _ = timed(lambda: (branch.add(wanted[0]), branch.schedule()))
     report, _ = timed(
-        lambda: run_whatif(cluster_state, Plan(add=(wanted[0],), replicas=100, namespace=NAMESPACE))
+        lambda: run_whatif(cluster_state, WhatifPlan(add=(wanted[0],), replicas=100, namespace=NAMESPACE))
     )
     rate = len(outcome.placed) / (added + placing)
     print(

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 
 Tree = dict[str, Any]
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "usecases"
@@ -81,7 +81,7 @@ def write_dump(trees: Iterable[Tree], path: Path, form: str = "yaml") -> Path:
     return path
 
 
-def objects_of(trees: Iterable[Tree]) -> Objects:
+def objects_of(trees: Iterable[Tree]) -> ClusterObjects:
     return make_cluster_state(trees).objects
 
 

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
     from plimsoll.tools.explain import explain_claim, explain_pod
     from plimsoll.tools.report import as_text
-    from plimsoll.tools.top import claim_rows, device_rows, holders, node_books
-    from plimsoll.tools.whatif import Plan, Whatif, run_whatif
+    from plimsoll.tools.top import claim_rows, device_rows, holders, node_rows
+    from plimsoll.tools.whatif import Whatif, WhatifPlan, run_whatif
     from plimsoll.up.local_cluster import LocalCluster
 
 __all__ = [
@@ -96,7 +96,6 @@ __all__ = [
     "LocalCluster",
     "NodeLedger",
     "Placement",
-    "Plan",
     "PlimsollError",
     "PodInfo",
     "Policy",
@@ -116,6 +115,7 @@ __all__ = [
     "Source",
     "Verdict",
     "Whatif",
+    "WhatifPlan",
     "Write",
     "allocate_claims",
     "allowance_for",
@@ -134,7 +134,7 @@ __all__ = [
     "flatten",
     "holders",
     "judge_placement",
-    "node_books",
+    "node_rows",
     "pod_limits",
     "pod_requests",
     "prepare",
@@ -206,8 +206,8 @@ _HOMES = {
         "plimsoll.tools.explain": ["explain_claim", "explain_pod"],
         "plimsoll.tools.cluster_state": ["ClusterState", "Source", "read_cluster_state"],
         "plimsoll.tools.report": ["as_text"],
-        "plimsoll.tools.top": ["claim_rows", "device_rows", "holders", "node_books"],
-        "plimsoll.tools.whatif": ["Plan", "Whatif", "run_whatif"],
+        "plimsoll.tools.top": ["claim_rows", "device_rows", "holders", "node_rows"],
+        "plimsoll.tools.whatif": ["WhatifPlan", "Whatif", "run_whatif"],
         "plimsoll.apiserver.validation": ["FieldError", "PreparedObject", "Write", "prepare"],
     }.items()
     for name in names
@@ -217,11 +217,13 @@ _HOMES = {
 #: Old names that keep working for one release, with a DeprecationWarning: old -> new.
 _RENAMED = {
     "Picture": "ClusterState",
+    "Plan": "WhatifPlan",
     "Prepared": "PreparedObject",
     "Problem": "FieldError",
     "Settings": "SchedulerProfile",
     "Task": "PodInfo",
     "Unplaced": "FitError",
+    "node_books": "node_rows",
     "read_picture": "read_cluster_state",
     "read_task": "read_pod_info",
 }

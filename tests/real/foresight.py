@@ -26,9 +26,9 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores import score_nodes
 from plimsoll.tools.cluster_state import Source, read_cluster_state
-from plimsoll.tools.whatif import STOCK, Whatif
+from plimsoll.tools.whatif import KUBE_SCHEDULERS, Whatif
 from plimsoll.tools.whatif.lifecycle import bind
-from plimsoll.tools.whatif.memory_cluster import World
+from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.scheduling import decide
 from tests.real.oracle import Decision
 from tests.real.random_clusters import NS, Tree
@@ -65,7 +65,7 @@ class Foresight:
     """A cluster in memory that follows a real one, one pod behind."""
 
     def __init__(self, dump: Path, name: str) -> None:
-        stock = STOCK[name]
+        stock = KUBE_SCHEDULERS[name]
         cluster_state = stock.cluster_state(read_cluster_state(Source((str(dump),))))
         self._whatif = Whatif(cluster_state, settings=stock.settings(SchedulerProfile.default()))
 
@@ -73,7 +73,7 @@ class Foresight:
         """What a new pod would get; nothing is changed."""
         with self._whatif.branch() as trial:
             (pod,) = trial.add(tree)
-            world = trial._world
+            world = trial._cluster
             pod = world.cluster_state.pod(pod.metadata.name, NS)
             outcome = decide(world, pod)
             name = pod.metadata.name
@@ -91,13 +91,13 @@ class Foresight:
         """What really became of it; a pod that waits is left out."""
         if not real.node:
             return
-        world = self._whatif._world
+        world = self._whatif._cluster
         for claim in real.claims:
             world.changes.set(codec.convert(claim, ResourceClaim))
         world.changes.set(codec.convert(real.pod, Pod))
 
 
-def _scores(world: World, pod: Pod) -> dict[str, int]:
+def _scores(world: MemoryCluster, pod: Pod) -> dict[str, int]:
     """Every node that would do, with its score, worked out the plain way: all nodes are asked everything."""
     snapshot, settings = world.cluster_state.snapshot, world.settings
     task = read_pod_info(pod, snapshot)

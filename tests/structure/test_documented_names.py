@@ -27,8 +27,8 @@ from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.context import World
 from plimsoll.scheduler.queue.queue import QueueSettings, SchedulingQueue
 from plimsoll.tools.cluster_state import Source, read_cluster_state
-from plimsoll.tools.dashboard.service import Board
-from plimsoll.tools.podresources.exporter import Health, Known, show_health, show_node
+from plimsoll.tools.dashboard.service import DashboardService
+from plimsoll.tools.podresources.exporter import ExporterHealth, NodeObjects, health_metrics, node_metrics
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -138,10 +138,10 @@ def metrics() -> dict[str, set[str]]:
     kubelet = v1.ListPodResourcesResponse().pod_resources
     families = [
         *_served(world.metrics.expose()),
-        *_served(_page_of(Board(cluster_state))),
+        *_served(_page_of(DashboardService(cluster_state))),
         *NodeMetrics(lambda: ()).collect(),
-        *show_node("n", kubelet, v1.AllocatableResourcesResponse(), Known()),
-        *show_health("n", Health(synced=True)),
+        *node_metrics("n", kubelet, v1.AllocatableResourcesResponse(), NodeObjects()),
+        *health_metrics("n", ExporterHealth(synced=True)),
     ]
     found: dict[str, set[str]] = {spec.name: set(spec.labels) for spec in SPECS}
     for family in families:
@@ -162,7 +162,7 @@ def _served(page: AsyncIterator[bytes]) -> list[Metric]:
     return list(text_string_to_metric_families(asyncio.run(read_all())))
 
 
-async def _page_of(board: Board) -> AsyncIterator[bytes]:
+async def _page_of(board: DashboardService) -> AsyncIterator[bytes]:
     yield (await board.metrics()).body
     await board.close()
 

@@ -17,7 +17,7 @@ import click
 from plimsoll.cli.options import Form, Where, cluster_options, output_options_and, write_report
 
 if TYPE_CHECKING:
-    from plimsoll.tools.audit import AuditReport, Severity
+    from plimsoll.tools.audit import AuditReport, AuditSeverity
 
 _LEVELS = ["error", "warning", "info", "never"]
 
@@ -68,28 +68,28 @@ def run_audit(
     """
     from plimsoll.tools import audit as auditing
     from plimsoll.tools.audit import baseline as former
-    from plimsoll.tools.audit import check_list as words
+    from plimsoll.tools.audit import check_list
 
     if listing:
-        write_report(words.Listing(auditing.CHECKS), form)
+        write_report(check_list.CheckListing(auditing.CHECKS), form)
         return
     if explain:
-        write_report(words.Explanation(auditing.find_check(explain)), form)
+        write_report(check_list.CheckExplanation(auditing.find_check(explain)), form)
         return
     checks = auditing.choose_checks(only, skip)
-    moment = words.read_now(now)
+    moment = check_list.read_now(now)
     known = former.read_baseline(baseline) if baseline is not None else None
     report = auditing.audit(where.cluster_state(), checks=checks, now=moment)
     if where.namespace:
         report = report.within(where.namespace)
     if known is not None:
         report = report.beyond(known)
-    level = None if fail_on == "never" else auditing.Severity(fail_on)
+    level = None if fail_on == "never" else auditing.AuditSeverity(fail_on)
     _write(report, form, level, where.files)
     sys.exit(1 if report.fails(level) else 0)
 
 
-def _write(report: AuditReport, form: Form, level: Severity | None, files: tuple[str, ...]) -> None:
+def _write(report: AuditReport, form: Form, level: AuditSeverity | None, files: tuple[str, ...]) -> None:
     from plimsoll.tools.audit.junit import as_junit
     from plimsoll.tools.audit.sarif import as_sarif
 

@@ -35,7 +35,7 @@ def run_bench(nodes: int, pods: int, scenarios: tuple[str, ...], form: Form) -> 
     plimsoll bench --nodes 5000 --pods 2000 --scenario devices
     plimsoll bench -o json
     """
-    from plimsoll.tools.benchmarks import SCENARIOS, BenchReport, measure
+    from plimsoll.tools.benchmarks import SCENARIOS, BenchmarkReport, measure
 
     wanted = list(dict.fromkeys(scenarios)) or list(SCENARIOS)
     results = []
@@ -43,4 +43,4 @@ def run_bench(nodes: int, pods: int, scenarios: tuple[str, ...], form: Form) -> 
         for number, scenario in enumerate(wanted):
             progress.tick(f"measuring {scenario}", number, len(wanted))
             results.append(measure(scenario, nodes, pods))
-    write_report(BenchReport(tuple(results)), form)
+    write_report(BenchmarkReport(tuple(results)), form)

@@ -49,9 +49,9 @@ def show_cgroups(
     plimsoll cgroups -f pods.yaml --memory 16Gi
     kubectl get pods -o yaml --field-selector spec.nodeName=worker-1 | plimsoll cgroups -f -
     """
-    from plimsoll.tools.cgroups import PlanSettings, show_plan
+    from plimsoll.tools.cgroups import CgroupPlanSettings, show_plan
 
-    settings = PlanSettings(
+    settings = CgroupPlanSettings(
         form=rules,
         version=1 if cgroup_version == "1" else 2,
         memory=memory,

@@ -83,7 +83,7 @@ def run_doctor(
     from plimsoll.client.kubeconfig import find_config
     from plimsoll.node.process.settings import override, read_settings
     from plimsoll.tools.doctor import doctor, report
-    from plimsoll.tools.report import Told
+    from plimsoll.tools.report import StaticReport
 
     settings = override(
         read_settings(config),
@@ -93,11 +93,11 @@ def run_doctor(
         cdi=cdi,
         cgroup_root=cgroup_root,
     )
-    examination = doctor.Examination(
+    examination = doctor.DoctorOptions(
         settings=settings,
         runtime=runtime or ("" if config is None else settings.runtime),  # type: ignore[arg-type]
         cluster=find_config(kubeconfig, context=context) if kubeconfig or context else None,
     )
     found = asyncio.run(doctor.run_doctor(examination, repair=repair))
-    write_report(Told(list(report.lines(found)), report.as_json(found)), form)
+    write_report(StaticReport(list(report.lines(found)), report.as_json(found)), form)
     sys.exit(found.exit_code)

@@ -178,11 +178,11 @@ def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
         raise click.UsageError("name a claim by its UID, or give --all")
     from plimsoll.drivers.cpu.process.gather_info import find_address
     from plimsoll.drivers.cpu.process.status_client import ask_driver, explain_claims, select_claims
-    from plimsoll.tools.report import Told
+    from plimsoll.tools.report import StaticReport
 
     tree = ask_driver(find_address(parse_running, address))
     claims = select_claims(tree, uid)
-    write_report(Told(list(explain_claims(claims)), claims), form)
+    write_report(StaticReport(list(explain_claims(claims)), claims), form)
 
 
 @cpu_commands.command(name="plan")
@@ -229,7 +229,7 @@ def run_plan(form: Form, **given: Any) -> None:
     plimsoll driver cpu plan --count 6 --algorithm distributed --topology report.yaml
     """
     from plimsoll.drivers.cpu.process.plan import make_request, plan
-    from plimsoll.tools.report import Told
+    from plimsoll.tools.report import StaticReport
 
     answers = plan(make_request(**given))
     lines = [
@@ -240,7 +240,7 @@ def run_plan(form: Form, **given: Any) -> None:
             *(f"  {each}" for each in answer.lines),
         )
     ]
-    write_report(Told(lines, [answer.tree() for answer in answers]), form)
+    write_report(StaticReport(lines, [answer.tree() for answer in answers]), form)
     sys.exit(1 if any(answer.refusal for answer in answers) else 0)
 
 

@@ -74,7 +74,7 @@ def run_fake(
     """
     from plimsoll.client.kubeconfig import find_config
     from plimsoll.drivers.fake.process import find_places, find_plans, serve_fake
-    from plimsoll.tools.device_file_check import refuse_unusable
+    from plimsoll.tools.device_file_check import require_valid_plan
 
     plans = find_plans(files)
     places = find_places(nodes, root, cdi, sockets=not publish_only)
@@ -86,7 +86,7 @@ def run_fake(
             control=control,
             classes=classes,
             form=Form(form) if form else None,
-            validate=refuse_unusable,
+            validate=require_valid_plan,
             withdraw=withdraw,
             log_format=log_format,
             verbose=verbose,

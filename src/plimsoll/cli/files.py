@@ -77,7 +77,7 @@ def run_select(expression: str, gates: str, where: Where, form: Form) -> None:
     switched = Gates.parse(gates)
     select.check_expression(expression, switched)  # before a cluster is asked
     found = where.objects("resourceslices", needed=("resourceslices",))
-    report = select.Selection(tuple(select.select_devices(expression, found, switched)))
+    report = select.SelectionReport(tuple(select.select_devices(expression, found, switched)))
     write_report(report, form)
     if not report.answers:
         _report_empty("there are no devices", "ResourceSlices", where, namespaced=False)
@@ -130,16 +130,16 @@ def run_allocate(
     switched = Gates.parse(gates)
     needed = ("resourceslices", "deviceclasses", "resourceclaims")
     found = where.objects("nodes", *needed, "devicetaintrules", needed=needed)
-    question = allocation.Question(
+    question = allocation.AllocationQuery(
         claims,
         nodes,
         together,
-        allocation.preference(least_waste),
+        allocation.choose_preference(least_waste),
         switched,
-        allocation.limits(steps, timeout),
+        allocation.make_limits(steps, timeout),
         where.namespace,
     )
-    report = allocation.Answers(tuple(allocation.ask(found, question)))
+    report = allocation.AllocationReport(tuple(allocation.allocate(found, question)))
     write_report(report, form)
     if not report.answers:
         _report_empty("no ResourceClaim is waiting for devices", "some", where)

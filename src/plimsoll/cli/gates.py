@@ -28,7 +28,9 @@ def run_gates(gates: str, form: Form) -> None:
     from plimsoll.api.gates import Gates
     from plimsoll.tools import columns
     from plimsoll.tools import feature_gates as switches
-    from plimsoll.tools.report import Told
+    from plimsoll.tools.report import StaticReport
 
     switched = Gates.parse(gates)
-    write_report(Told(list(columns.lay_out(switches.table(switched))), switches.as_json(switched)), form)
+    write_report(
+        StaticReport(list(columns.format_table(switches.table(switched))), switches.as_json(switched)), form
+    )

@@ -27,7 +27,7 @@ import click
 
 if TYPE_CHECKING:
     from plimsoll.tools.cluster_state import ClusterState, Gap, Source
-    from plimsoll.tools.cluster_state.manifests import Found
+    from plimsoll.tools.cluster_state.manifests import ParsedObject
     from plimsoll.tools.colors import Paint
     from plimsoll.tools.report import Report
 
@@ -91,24 +91,24 @@ class Where:
         _warn_missing(cluster_state.objects.gaps)
         return cluster_state
 
-    def objects(self, *plurals: str, **options: Any) -> list[Found]:
+    def objects(self, *plurals: str, **options: Any) -> list[ParsedObject]:
         """Single objects, with every field: all of files, or those of these kinds of a cluster.
 
-        `options` are those of `Asked`: what is needed, whether -n leaves others out, field selectors.
+        `options` are those of `ObjectQuery`: what is needed, whether -n leaves others out, field selectors.
         """
-        from plimsoll.tools.cluster_state.raw_objects import Asked, read_trees
+        from plimsoll.tools.cluster_state.raw_objects import ObjectQuery, read_raw_objects
 
         with Progress() as progress:
-            trees = read_trees(self.source(), Asked(plurals, **options), progress.tick)
+            trees = read_raw_objects(self.source(), ObjectQuery(plurals, **options), progress.tick)
         _warn_missing(trees.gaps)
         return trees.found
 
 
 def _warn_missing(gaps: Iterable[Gap]) -> None:
-    from plimsoll.tools.cluster_state.missing_kinds import sum_up
+    from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
     from plimsoll.tools.colors import printable
 
-    for line in sum_up(gaps):
+    for line in summarize_gaps(gaps):
         click.echo(f"note: {printable(line)}", err=True)
 
 
@@ -291,7 +291,7 @@ def write_report(report: Report, form: Form) -> None:
         text = dump_document(report.as_json()).decode().removesuffix("\n")
     else:
         paint = form.paint
-        text = "\n".join(map(paint.tame, report.lines(paint, wide=form.output == "wide")))
+        text = "\n".join(map(paint.sanitize, report.lines(paint, wide=form.output == "wide")))
     if text:
         click.echo(text, color=True)  # Paint has decided about colours
 

@@ -101,7 +101,7 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
     sudo plimsoll podresources get train-0 -n training -o yaml
     """
     from plimsoll.tools.colors import printable
-    from plimsoll.tools.podresources.client import Missing, PodResourcesClient
+    from plimsoll.tools.podresources.client import PodNotFound, PodResourcesClient
     from plimsoll.tools.podresources.text import pod_lines, tree_of
 
     async def ask() -> Any:
@@ -109,7 +109,7 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
             return await client.get(namespace, pod)
 
     answer = asyncio.run(ask())
-    if isinstance(answer, Missing):
+    if isinstance(answer, PodNotFound):
         click.echo(printable(answer.message), err=True)
         sys.exit(1)
     if output in ("table", "wide"):

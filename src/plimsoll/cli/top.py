@@ -129,14 +129,14 @@ def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
 
 async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
     from plimsoll.client import Client
-    from plimsoll.tools.cluster_state import ClusterState, Objects
+    from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
     from plimsoll.tools.colors import printable
     from plimsoll.tools.top.top import top
     from plimsoll.tools.top.watch import follow
 
     source = where.source()
     assert source.config is not None
-    cluster_state = ClusterState(Objects(), origin=source.origin)
+    cluster_state = ClusterState(ClusterObjects(), origin=source.origin)
     writer = _Writer(form, f"plimsoll top {what}, {source.origin}; Ctrl-C ends")
     progress = Progress()
     progress.tick("reading the cluster", 0, 0)
@@ -179,7 +179,7 @@ class _Writer:
             click.echo(json.dumps(report.as_json(), separators=(",", ":")))
         elif self._over:
             paint = form.paint
-            rows = map(paint.tame, report.lines(paint, wide=form.output == "wide"))
+            rows = map(paint.sanitize, report.lines(paint, wide=form.output == "wide"))
             lines = [f"{moment}  {self._title}", self._warning(), *rows]
             height = shutil.get_terminal_size((100, 40)).lines
             cut = lines[: height - 1]

@@ -130,7 +130,7 @@ def _plan(
     versus: tuple[str, ...],
 ) -> Any:
     from plimsoll.errors import ConfigError
-    from plimsoll.tools.whatif import Plan
+    from plimsoll.tools.whatif import WhatifPlan
 
     if like and not add_nodes:
         raise ConfigError("--like: say with --add-nodes how many nodes to add")
@@ -144,7 +144,7 @@ def _plan(
         if not colon or not node or not taint:
             raise ConfigError(f"--taint {text!r}: write NODE:KEY=VALUE:EFFECT")
         split.append((node, taint))
-    return Plan(
+    return WhatifPlan(
         policy=policy or "",
         remove=removes,
         add_nodes=add_nodes or 0,

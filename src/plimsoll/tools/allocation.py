@@ -40,14 +40,14 @@ from plimsoll.api.resource import (
 )
 from plimsoll.errors import InputError
 from plimsoll.tools.check import check_object
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.columns import lay_out
-from plimsoll.tools.views import views_of
+from plimsoll.tools.columns import format_table
+from plimsoll.tools.views import decode_views
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class AllocatorInput:
     """What a dump says about devices and who wants them."""
 
     nodes: tuple[Node, ...]
@@ -58,35 +58,35 @@ class Devices:
     problems: dict[str, tuple[str, ...]]  #: claim -> why the API server would not take it
 
     @staticmethod
-    def read(objects: Iterable[Found], now: datetime, gates: Gates) -> Devices:
+    def read(objects: Iterable[ParsedObject], now: datetime, gates: Gates) -> AllocatorInput:
         """Read the kinds that matter, with defaults filled in; other kinds are passed by."""
         found = list(objects)
-        nodes = {node.metadata.name: node for node in views_of(found, Node, now)}
-        slices = views_of(found, ResourceSlice, now)
+        nodes = {node.metadata.name: node for node in decode_views(found, Node, now)}
+        slices = decode_views(found, ResourceSlice, now)
         # A driver's slices alone are enough to ask: nodes that only they name have no labels.
         for each in slices:
             name = each.spec.node_name
             if name and name not in nodes:
                 nodes[name] = Node(metadata=ObjectMeta(name=name))
-        claims = views_of(found, ResourceClaim, now)
+        claims = decode_views(found, ResourceClaim, now)
         trees = [each.tree for each in found if each.kind == ResourceClaim.__name__]
         problems = {
             claim_name(claim): check_object(tree, now, gates).problems
             for claim, tree in zip(claims, trees, strict=True)
             if claim.status.allocation is None
         }
-        return Devices(
+        return AllocatorInput(
             tuple(nodes.values()),
             tuple(slices),
-            {each.metadata.name: each for each in views_of(found, DeviceClass, now)},
+            {each.metadata.name: each for each in decode_views(found, DeviceClass, now)},
             tuple(claims),
-            tuple(views_of(found, DeviceTaintRule, now)),
+            tuple(decode_views(found, DeviceTaintRule, now)),
             problems,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AllocationAttempt:
     """What became of some claims: the node and the devices they got, or what each node said."""
 
     claims: tuple[ResourceClaim, ...]
@@ -111,7 +111,7 @@ class Answer:
                     (prefix + each.request, f"{each.driver}/{each.pool}/{each.device}", _consumed(each))
                     for each in result.devices.results
                 ]
-            yield from (f"  {line}" for line in lay_out(rows))
+            yield from (f"  {line}" for line in format_table(rows))
             return
         if self.problems:
             yield paint.red(f"{names}: not a claim that the API server would take")
@@ -136,10 +136,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AllocationReport:
     """What became of all claims that were tried."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[AllocationAttempt, ...]
 
     @property
     def served(self) -> bool:
@@ -155,7 +155,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AllocationQuery:
     """How to try: which claims and nodes (all, if none are named), together or in turn.
 
     With a namespace only claims of that one are tried; those of others hold what they hold all the same.
@@ -170,13 +170,13 @@ class Question:
     namespace: str = ""
 
 
-def ask(objects: Iterable[Found], question: Question) -> Iterator[Answer]:
+def allocate(objects: Iterable[ParsedObject], query: AllocationQuery) -> Iterator[AllocationAttempt]:
     """Try the claims among some objects; shareIDs are random."""
-    devices = Devices.read(objects, datetime.now(UTC), question.gates)
-    return try_claims(devices, question, lambda: str(uuid4()))
+    devices = AllocatorInput.read(objects, datetime.now(UTC), query.gates)
+    return try_claims(devices, query, lambda: str(uuid4()))
 
 
-def limits(steps: int, timeout: float | None) -> Limits:
+def make_limits(steps: int, timeout: float | None) -> Limits:
     """A step budget, and a deadline so many seconds from now."""
     if timeout is None:
         return Limits(steps)
@@ -184,26 +184,28 @@ def limits(steps: int, timeout: float | None) -> Limits:
     return Limits(steps, lambda: monotonic() > end)
 
 
-def preference(least_waste: bool) -> Preference:
+def choose_preference(least_waste: bool) -> Preference:
     return Preference.LEAST_WASTE if least_waste else Preference.FIRST
 
 
-def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) -> Iterator[Answer]:
+def try_claims(
+    devices: AllocatorInput, query: AllocationQuery, new_id: Callable[[], str]
+) -> Iterator[AllocationAttempt]:
     """Try the claims; InputError if a claim or node that is named is not there."""
-    features = Features.of(question.gates)
+    features = Features.of(query.gates)
     inventory = Inventory(
         devices.slices,
         features,
-        devices.taint_rules if question.gates.enabled("DRADeviceTaintRules") else (),
+        devices.taint_rules if query.gates.enabled("DRADeviceTaintRules") else (),
     )
     state = AllocationState.of(devices.claims, features.consumable_capacity)
-    wanted = _pick_claims(devices, question.claims, question.namespace)
-    nodes = _pick_nodes(devices, question.nodes)
-    groups = [tuple(wanted)] if question.together and wanted else [(claim,) for claim in wanted]
+    wanted = _pick_claims(devices, query.claims, query.namespace)
+    nodes = _pick_nodes(devices, query.nodes)
+    groups = [tuple(wanted)] if query.together and wanted else [(claim,) for claim in wanted]
     for group in groups:
         problems = [problem for claim in group for problem in devices.problems.get(claim_name(claim), ())]
         if problems:
-            yield Answer(group, problems=tuple(problems))
+            yield AllocationAttempt(group, problems=tuple(problems))
             continue
         refusals: list[tuple[str, Outcome]] = []
         for node in nodes:
@@ -214,21 +216,21 @@ def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) 
                 node,
                 classes=devices.classes,
                 new_id=new_id,
-                limits=question.limits,
-                preference=question.preference,
+                limits=query.limits,
+                preference=query.preference,
             )
             if isinstance(outcome, Allocation):
                 for claim, result in zip(group, outcome.results, strict=True):
                     if claim.status.allocation is None:
                         state.hold_all(result)
-                yield Answer(group, node.metadata.name, outcome)
+                yield AllocationAttempt(group, node.metadata.name, outcome)
                 break
             refusals.append((node.metadata.name, outcome))
         else:
-            yield Answer(group, refusals=tuple(refusals))
+            yield AllocationAttempt(group, refusals=tuple(refusals))
 
 
-def _pick_claims(devices: Devices, names: Sequence[str], namespace: str) -> list[ResourceClaim]:
+def _pick_claims(devices: AllocatorInput, names: Sequence[str], namespace: str) -> list[ResourceClaim]:
     within = [
         claim for claim in devices.claims if not namespace or claim.metadata.namespace in ("", namespace)
     ]
@@ -252,7 +254,7 @@ def _some(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names) or "none"
 
 
-def _pick_nodes(devices: Devices, names: Sequence[str]) -> list[Node]:
+def _pick_nodes(devices: AllocatorInput, names: Sequence[str]) -> list[Node]:
     if not names:
         return list(devices.nodes)
     by_name = {node.metadata.name: node for node in devices.nodes}

@@ -28,7 +28,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import lay_out
+from plimsoll.tools.columns import format_table
 
 Tree = dict[str, Any]
 Clock = Callable[[], float]
@@ -47,7 +47,7 @@ SCENARIOS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BenchmarkResult:
     """One scenario measured; times are of one decision, in microseconds."""
 
     scenario: str
@@ -82,10 +82,10 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchReport:
+class BenchmarkReport:
     """The scenarios measured."""
 
-    results: tuple[Result, ...]
+    results: tuple[BenchmarkResult, ...]
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         heading = ("SCENARIO", "NODES", "PODS", "PODS/S", "P50", "P99", "NAIVE PASS", "RATIO")
@@ -102,7 +102,7 @@ class BenchReport:
             )
             for each in self.results
         ]
-        first, *rest = lay_out([heading, *rows])
+        first, *rest = format_table([heading, *rows])
         yield paint.bold(first)
         yield from rest
         yield ""
@@ -115,26 +115,26 @@ class BenchReport:
         return [each.as_json() for each in self.results]
 
 
-def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_time) -> Result:
+def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_time) -> BenchmarkResult:
     """Schedule so many pods on so many nodes; InputError if they do not fit."""
     if scenario not in SCENARIOS:
         raise InputError(f"there is no scenario {scenario}; there is {', '.join(SCENARIOS)}")
     room = nodes * DEVICES - _WARM - NAIVE
     if pods > room:
         raise InputError(f"{pods:,} pods do not fit on {nodes:,} nodes; at most {max(room, 0):,} do")
-    world = _World(scenario, nodes)
+    cluster = _BenchmarkCluster(scenario, nodes)
     for number in range(_WARM):  # what is compiled and kept on first use
-        world.place(f"warm-{number}")
+        cluster.place(f"warm-{number}")
     gc.collect()
     gc.freeze()  # as a scheduler does once it knows its cluster
     try:
-        times = sorted(_time(world, f"pod-{number}", clock) for number in range(pods))
+        times = sorted(_time(cluster, f"pod-{number}", clock) for number in range(pods))
     finally:
         gc.unfreeze()
-    naive = [_time_naive(world, f"naive-{number}", clock) for number in range(NAIVE)]
-    problems = verify(world.snapshot)
+    naive = [_time_naive(cluster, f"naive-{number}", clock) for number in range(NAIVE)]
+    problems = verify(cluster.snapshot)
     assert not problems, problems
-    return Result(
+    return BenchmarkResult(
         scenario,
         nodes,
         pods,
@@ -145,20 +145,20 @@ def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_tim
     )
 
 
-def _time(world: _World, name: str, clock: Clock) -> float:
-    pod = world.new_pod(name)
+def _time(cluster: _BenchmarkCluster, name: str, clock: Clock) -> float:
+    pod = cluster.new_pod(name)
     start = clock()
-    world.schedule(pod)
+    cluster.schedule(pod)
     return (clock() - start) * 1e6
 
 
-def _time_naive(world: _World, name: str, clock: Clock) -> float:
-    pod = world.new_pod(name)
+def _time_naive(cluster: _BenchmarkCluster, name: str, clock: Clock) -> float:
+    pod = cluster.new_pod(name)
     start = clock()
-    passed = pass_naively(world.task(pod), world.snapshot, world.settings)
+    passed = pass_naively(cluster.task(pod), cluster.snapshot, cluster.settings)
     spent = (clock() - start) * 1e6
     assert passed, "the naive pass finds no node where the cycle finds one"
-    world.schedule(pod)
+    cluster.schedule(pod)
     return spent
 
 
@@ -170,7 +170,7 @@ def pass_naively(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) 
     return [place for place in snapshot.rows() if not any(rule.filter_node(place) for rule in rules)]
 
 
-class _World:
+class _BenchmarkCluster:
     """A cluster, and pods that come to it."""
 
     def __init__(self, scenario: str, nodes: int) -> None:

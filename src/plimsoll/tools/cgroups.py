@@ -21,16 +21,16 @@ from plimsoll.node.cgroup_planner import CgroupPlanner, PodCgroupPlans
 from plimsoll.node.cgroups import plan_cgroups
 from plimsoll.node.machine.machine import read_machine
 from plimsoll.node.resources import resources_from_plan
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.columns import lay_out
+from plimsoll.tools.columns import format_table
 
 FORMS = (Form.V1_36.value, Form.V1_37.value)
 ROOT = "plimsoll"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSettings:
+class CgroupPlanSettings:
     """How the node is set up. Without an amount of memory it is that of a Node among the objects, else of
     this machine, and so are the sizes of huge pages."""
 
@@ -43,7 +43,7 @@ class PlanSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPod:
+class PodCgroupPlan:
     """A pod with all that would be set for it: files below the root of cgroups, with their values."""
 
     pod: Pod
@@ -62,8 +62,8 @@ class PlannedPod:
         rows = [("CONTAINER", "ROLE", "OOM_SCORE_ADJ")]
         for plan in self.enforced.containers.values():
             rows.append((plan.name, plan.role.name.lower(), str(plan.oom_score_adj)))
-        yield from (f"  {line}" for line in lay_out(rows))
-        yield from (f"  {line}" for line in lay_out([("FILE", "VALUE"), *self.files.items()]))
+        yield from (f"  {line}" for line in format_table(rows))
+        yield from (f"  {line}" for line in format_table([("FILE", "VALUE"), *self.files.items()]))
 
     def as_json(self) -> dict[str, Any]:
         containers = [
@@ -75,18 +75,18 @@ class PlannedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class CgroupPlan:
     """The plan of a node: what is set above the pods, and the pods."""
 
     form: str
     tiers: dict[str, str]
-    pods: tuple[PlannedPod, ...]
+    pods: tuple[PodCgroupPlan, ...]
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
         if not self.pods:
             return
         yield f"by the rules of {self.form}"
-        yield from lay_out([("FILE", "VALUE"), *self.tiers.items()])
+        yield from format_table([("FILE", "VALUE"), *self.tiers.items()])
         for pod in self.pods:
             yield ""
             yield from pod.lines(paint)
@@ -95,7 +95,7 @@ class Planned:
         return {"form": self.form, "tiers": self.tiers, "pods": [pod.as_json() for pod in self.pods]}
 
 
-def show_plan(objects: Iterable[Found], settings: PlanSettings) -> Planned:
+def show_plan(objects: Iterable[ParsedObject], settings: CgroupPlanSettings) -> CgroupPlan:
     """What a node would set for the pods among these objects; pods that have ended are left out."""
     pods: list[Pod] = []
     nodes: list[Node] = []
@@ -123,8 +123,8 @@ def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
             raise InputError(f"there is no node {name!r}" + (f"; {_known(known)}" if known else ""))
         return next((node for node in nodes if node.metadata.name == name), None)
     if len(nodes) > 1:
-        told = _known({node.metadata.name for node in nodes})
-        raise InputError(f"cgroups are those of one node: name it with --node; {told}")
+        known_names = _known({node.metadata.name for node in nodes})
+        raise InputError(f"cgroups are those of one node: name it with --node; {known_names}")
     return nodes[0] if nodes else None
 
 
@@ -133,7 +133,7 @@ def _known(names: set[str]) -> str:
     return f"there are: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: PlanSettings) -> Planned:
+def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: CgroupPlanSettings) -> CgroupPlan:
     cgroups = plan_cgroups(ROOT, version=settings.version)
     cgroups.set_up()
     cgroups.apply_tiers(enforcement.tiers(pods))
@@ -152,11 +152,11 @@ def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: PlanSettings) -
         problem = pod_problem(pod)
         if settings.namespace and (pod.metadata.namespace or settings.namespace) != settings.namespace:
             continue
-        planned.append(PlannedPod(pod, enforced, files, "" if problem is None else str(problem)))
-    return Planned(settings.form, tiers, tuple(planned))
+        planned.append(PodCgroupPlan(pod, enforced, files, "" if problem is None else str(problem)))
+    return CgroupPlan(settings.form, tiers, tuple(planned))
 
 
-def _settings(node: Node | None, settings: PlanSettings) -> Settings:
+def _settings(node: Node | None, settings: CgroupPlanSettings) -> Settings:
     if node is not None:
         capacity = node.status.capacity
     else:

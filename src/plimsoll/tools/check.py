@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError, InputError
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 
 KINDS = ("DeviceClass", "DeviceTaintRule", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
@@ -35,7 +35,7 @@ _ADMIN_ACCESS = {"resource.kubernetes.io/admin-access": "true"}
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """What checking one object found; `known` is False for a kind we have no rules for."""
 
     known: bool
@@ -43,7 +43,7 @@ class Checked:
     warnings: tuple[str, ...] = ()
 
 
-def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = None) -> Checked:
+def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = None) -> CheckResult:
     """Check an object as a create; an object that cannot even be decoded has that one problem.
 
     An object without a namespace goes to `default`, as with kubectl. The namespace itself is not at hand, so
@@ -51,7 +51,7 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
     """
     kind = str(tree.get("kind", ""))
     if kind not in KINDS:
-        return Checked(False)
+        return CheckResult(False)
     given = dict(tree)
     metadata = given.get("metadata")
     if kind in _NAMESPACED and isinstance(metadata, Mapping) and not metadata.get("namespace"):
@@ -60,15 +60,15 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
     try:
         prepared: PreparedObject = prepare(write)
     except DecodeError as error:
-        return Checked(True, (str(error),))
-    return Checked(True, tuple(str(problem) for problem in prepared.errors), prepared.warnings)
+        return CheckResult(True, (str(error),))
+    return CheckResult(True, tuple(str(problem) for problem in prepared.errors), prepared.warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """The objects that were looked at, each with what was found."""
 
-    results: tuple[tuple[Found, Checked], ...]
+    results: tuple[tuple[ParsedObject, CheckResult], ...]
     server: str = ""  #: the cluster that has them; "": they come from files
 
     @property
@@ -84,15 +84,17 @@ class Report:
                 yield f"{paint.red(title)}{place}:"
                 yield from (f"  {problem}" for problem in checked.problems)
             elif wide:
-                yield f"{title}{place}: {'fine' if checked.known else 'there are no rules for it here'}"
+                yield f"{title}{place}: {'valid' if checked.known else 'this kind is not validated'}"
             for warning in checked.warnings:
                 yield f"{title}: {paint.yellow('warning')}: {warning}"
         known = sum(1 for _, checked in self.results if checked.known)
         others = len(self.results) - known
-        passed_by = f"; {others} of kinds without rules here" if others else ""
-        said = f"{self.refused} that these rules would refuse" if self.server else f"{self.refused} refused"
+        skipped = f"; {others} of kinds that are not validated" if others else ""
+        invalid = f"{self.refused} invalid"
+        if self.refused:
+            invalid = paint.red(invalid)
         counted = f"{known} of {self.server} checked:" if self.server else f"{known} checked,"
-        yield f"{counted} {known - self.refused} fine, {paint.red(said) if self.refused else said}{passed_by}"
+        yield f"{counted} {known - self.refused} valid, {invalid}{skipped}"
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -115,12 +117,12 @@ def read_kinds(names: Iterable[str]) -> dict[str, str]:
     for name in asked:
         if name.lower() not in _NAMES:
             known = ", ".join(dict(_NAMES.values()))
-            fix = "; files go behind -f" if "." in name or "/" in name else ""
-            raise InputError(f"{name}: there are no rules for such a kind; there are for {known}{fix}")
+            fix = "; pass files with -f" if "." in name or "/" in name else ""
+            raise InputError(f"{name}: this kind is not validated; valid kinds: {known}{fix}")
     wanted = {_NAMES[name.lower()][0] for name in asked}
     return {plural: kind for plural, kind in _NAMES.values() if plural in wanted or not asked}
 
 
-def check_all(objects: Iterable[Found], now: datetime, gates: Gates, server: str = "") -> Report:
+def check_all(objects: Iterable[ParsedObject], now: datetime, gates: Gates, server: str = "") -> CheckReport:
     """Check many objects; `server` is the cluster that has them, if one has."""
-    return Report(tuple((found, check_object(found.tree, now, gates)) for found in objects), server)
+    return CheckReport(tuple((found, check_object(found.tree, now, gates)) for found in objects), server)

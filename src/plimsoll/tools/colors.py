@@ -1,8 +1,8 @@
 """Colours for people at a terminal, and none for anybody else.
 
 Owns `Paint`. A text that is painted has the same characters, so that columns are laid out before painting.
-Names and messages come from whoever wrote the objects: `printable` and `Paint.tame` take out of them what a
-terminal would obey, and whatever is written goes through one of the two.
+Names and messages come from whoever wrote the objects: `printable` and `Paint.sanitize` take out of them what
+a terminal would obey, and whatever is written goes through one of the two.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Paint:
     def blue(self, text: str) -> str:
         return self._with("34", text)
 
-    def tame(self, line: str) -> str:
+    def sanitize(self, line: str) -> str:
         """A line as it may be written: nothing that a terminal obeys is left in it but our own colours."""
         if not self.colour or line.isprintable():
             return printable(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 
-def lay_out(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def format_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Rows of cells as lines; the first row is the heading."""
     table = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]

@@ -33,13 +33,13 @@ from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.node_allocatable import validate_device_forms
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 
 FORMS = tuple(form.value for form in Form)
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedObject:
     """An object in the form asked for, and what that form had no room for."""
 
     tree: dict[str, Any]
@@ -59,7 +59,7 @@ def _visible(letter: str) -> str:
     return letter if letter.isprintable() else json.dumps(letter)[1:-1]
 
 
-def convert_all(objects: Iterable[Found], form: str) -> Iterator[Converted]:
+def convert_all(objects: Iterable[ParsedObject], form: str) -> Iterator[ConvertedObject]:
     """Rewrite many objects; an error names the object's place."""
     for found in objects:
         try:
@@ -68,13 +68,13 @@ def convert_all(objects: Iterable[Found], form: str) -> Iterator[Converted]:
             raise InputError(f"{found.where}: {error}") from None
 
 
-def convert_object(tree: dict[str, Any], form: Form) -> Converted:
+def convert_object(tree: dict[str, Any], form: Form) -> ConvertedObject:
     """Rewrite one object; an object without node-allocatable data comes back unchanged."""
     view = codec.view_type(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
     before = codec.convert(tree, view)
     after, losses = _convert_view(before, form)
     fresh = codec.decode_tree(codec.encode(tree))
-    return Converted(carry(fresh, before, after), losses)
+    return ConvertedObject(carry(fresh, before, after), losses)
 
 
 def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:

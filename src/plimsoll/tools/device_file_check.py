@@ -31,7 +31,7 @@ def check_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> tuple[str, .
     )
 
 
-def refuse_unusable(plan: DriverPlan, form: Form | None = Form.V1_37) -> None:
+def require_valid_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> None:
     """ConfigError if the API server would not take what the driver publishes."""
     problems = check_plan(plan, form)
     if problems:

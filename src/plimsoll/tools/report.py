@@ -1,7 +1,7 @@
 """What a command has to say, in whichever form it is wanted.
 
 Owns the `Report` protocol: every answer of the tools is a value that can be written as lines for people or as
-a tree for programs. `-o` chooses. `Told` is one whose lines and tree are at hand.
+a tree for programs. `-o` chooses. `StaticReport` is one whose lines and tree are at hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def as_text(report: Report, *, wide: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StaticReport:
     """An answer that is there in both forms."""
 
     text: Sequence[str]

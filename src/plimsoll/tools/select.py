@@ -12,14 +12,14 @@ from typing import Any
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.cel import Environment, compile_selector, flatten
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.columns import lay_out
-from plimsoll.tools.views import views_of
+from plimsoll.tools.columns import format_table
+from plimsoll.tools.views import decode_views
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SelectorResult:
     """What a selector says of one device: it matches or not, or why it could not be asked."""
 
     device: str
@@ -43,10 +43,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectionReport:
     """What a selector says of all devices."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[SelectorResult, ...]
 
     @property
     def matched(self) -> bool:
@@ -58,7 +58,7 @@ class Selection:
             return
         rows = [("DEVICE", "ANSWER", "COST")]
         rows += [(answer.device, answer.text, f"{answer.cost:,}") for answer in self.answers]
-        lines = lay_out(rows if wide else [row[:2] for row in rows])
+        lines = format_table(rows if wide else [row[:2] for row in rows])
         yield next(lines)
         for line, answer in zip(lines, self.answers, strict=True):
             yield (paint.red if answer.error else paint.green if answer.matched else str)(line)
@@ -67,13 +67,15 @@ class Selection:
         return [answer.as_json() for answer in self.answers]
 
 
-def select_devices(expression: str, objects: Iterable[Found], gates: Gates | None = None) -> Iterator[Answer]:
+def select_devices(
+    expression: str, objects: Iterable[ParsedObject], gates: Gates | None = None
+) -> Iterator[SelectorResult]:
     """Ask a selector about the devices of all slices among the objects; CelCompileError if it is bad."""
     selector = compile_selector(expression, _environment(gates))
-    for spec in (piece.spec for piece in views_of(objects, ResourceSlice)):
+    for spec in (piece.spec for piece in decode_views(objects, ResourceSlice)):
         for device in spec.devices or ():
             outcome = selector.evaluate_exact(flatten(device, spec.driver))
-            yield Answer(
+            yield SelectorResult(
                 f"{spec.driver}/{spec.pool.name}/{device.name}",
                 outcome.result is True,
                 "" if outcome.error is None else str(outcome.error),

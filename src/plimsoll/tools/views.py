@@ -15,22 +15,22 @@ from plimsoll.api.meta import Wire
 from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.errors import DecodeError
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 
 T = TypeVar("T", bound=Wire)
 
 
-def views_of(objects: Iterable[Found], view: type[T], now: datetime | None = None) -> list[T]:
+def decode_views(objects: Iterable[ParsedObject], view: type[T], now: datetime | None = None) -> list[T]:
     """The objects of one kind; with a time `now` as the API reads them, defaults filled in."""
-    moment = None if now is None else format_datetime(now)
+    timestamp = None if now is None else format_datetime(now)
     views = []
     for found in objects:
         if found.kind != view.__name__:
             continue
         tree: Any = found.tree
         try:
-            if moment is not None:
-                tree = decode_with_defaults(found.kind, tree, view, moment)
+            if timestamp is not None:
+                tree = decode_with_defaults(found.kind, tree, view, timestamp)
             views.append(codec.convert(tree, view))
         except DecodeError as error:
             raise DecodeError(f"{found.where}: {error}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from plimsoll.tools.cluster_state.manifests import Found, parse_objects
+from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects
 
 NAMESPACE = "demo"
 NODE = "small-1"
@@ -17,27 +17,27 @@ DEVICES = ("gpus", "nics", "accelerators")
 EQUIPPED = ("train-1",)
 
 
-def demo_objects() -> tuple[Found, ...]:
+def demo_objects() -> tuple[ParsedObject, ...]:
     """Nodes, classes and slices."""
     return _read("cluster.yaml")
 
 
-def story_objects() -> tuple[Found, ...]:
+def story_objects() -> tuple[ParsedObject, ...]:
     """The pods of the story, and the claim of one of them."""
     return _read("story.yaml")
 
 
-def neighbor_objects() -> tuple[Found, ...]:
+def neighbor_objects() -> tuple[ParsedObject, ...]:
     """Pods on other simulated nodes."""
     return _read("neighbours.yaml")
 
 
-def pinned_objects() -> tuple[Found, ...]:
+def pinned_objects() -> tuple[ParsedObject, ...]:
     """A pod on a CPU of this machine."""
     return _read("pinned.yaml")
 
 
 @cache
-def _read(name: str) -> tuple[Found, ...]:
+def _read(name: str) -> tuple[ParsedObject, ...]:
     text = files("plimsoll.up.demo").joinpath(name).read_text(encoding="utf-8")
     return tuple(parse_objects(text, name))

@@ -21,7 +21,7 @@ from plimsoll.drivers.fake.process import FakeDriverProcess
 from plimsoll.drivers.plugin import Driver
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths, PluginServerGroup, check_unique_names
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.tools.device_file_check import refuse_unusable
+from plimsoll.tools.device_file_check import require_valid_plan
 
 #: A file of devices (path, ready-made name, text or tree), a driver for the only node, or what makes one for
 #: the node of a name.
@@ -66,7 +66,7 @@ class LocalDrivers:
             self._plans,
             places,
             client_for=lambda name: server.client(driver_user(name)),
-            validate=refuse_unusable,
+            validate=require_valid_plan,
         )
         await self._fake.start()
         await self._stations.start()

@@ -40,8 +40,8 @@ from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
-from plimsoll.tools.cluster_state.manifests import Found, read_objects
-from plimsoll.tools.device_file_check import refuse_unusable
+from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
+from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.console import Console
 from plimsoll.up.local_nodes import MACHINE
 from plimsoll.up.manifests import Loaded, load
@@ -157,7 +157,7 @@ class Up:
                     "use a shorter path"
                 )
 
-    def _read_files(self) -> list[Found]:
+    def _read_files(self) -> list[ParsedObject]:
         """Read everything to apply; raise before anything is created if a file is not readable."""
         found = list(read_objects(self.settings.files))
         if self.settings.demo:
@@ -191,7 +191,7 @@ class Up:
         self._report_done("API server", server.url)
         return server
 
-    async def _start_parts(self, server: RunningServer, found: list[Found]) -> None:
+    async def _start_parts(self, server: RunningServer, found: list[ParsedObject]) -> None:
         settings = self.settings
         self._report("scheduler")
         # Its scheduler is everybody's: pods that name none are its own, too. Charges are written as its
@@ -228,7 +228,7 @@ class Up:
             names = "sim-0" if settings.nodes == 1 else f"sim-0 to sim-{settings.nodes - 1}"
             self._report_done("simulated", names)
 
-    async def _load(self, server: RunningServer, found: list[Found]) -> None:
+    async def _load(self, server: RunningServer, found: list[ParsedObject]) -> None:
         self._report("manifests")
         started = time.monotonic()
         own = self.own_nodes
@@ -339,7 +339,7 @@ class Up:
             places,
             client_for=lambda name: server.client(driver_user(name)),
             control=self.settings.control,
-            validate=refuse_unusable,
+            validate=require_valid_plan,
         )
         self._begin("drivers of files", process.run(), process.stop)
         await self._usable(process.wait_ready())

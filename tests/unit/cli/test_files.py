@@ -15,7 +15,7 @@ import yaml
 from plimsoll.api.gates import Gates
 from plimsoll.cli.main import main
 from plimsoll.tools.check import check_all, read_kinds
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import Paint
 from tests.dumps import big_cluster, write_dump
 
@@ -152,7 +152,7 @@ def test_objects_that_a_server_has_and_these_rules_refuse() -> None:
         "metadata": {"name": "c", "namespace": "team"},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "g", "count": -1}}]}},
     }
-    found = Found(claim, "https://c, resourceclaims")
+    found = ParsedObject(claim, "https://c, resourceclaims")
     report = check_all([found], datetime(2026, 1, 1, tzinfo=UTC), Gates.all_on(), "https://c")
     assert list(report.lines()) == [
         "ResourceClaim team/c:",

@@ -11,7 +11,14 @@ from plimsoll.errors import InputError
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.tools.benchmarks import NAIVE, SCENARIOS, BenchReport, _World, measure, pass_naively
+from plimsoll.tools.benchmarks import (
+    NAIVE,
+    SCENARIOS,
+    BenchmarkReport,
+    _BenchmarkCluster,
+    measure,
+    pass_naively,
+)
 from plimsoll.tools.colors import PLAIN
 from tests.outputs import check_output
 
@@ -26,17 +33,19 @@ _TICKS = count()
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_naive_pass_finds_what_the_sieve_leaves(scenario: str) -> None:
-    world = _World(scenario, 5)
+    cluster = _BenchmarkCluster(scenario, 5)
     for number in range(22):
-        pod = world.new_pod(f"p{number}")
-        task = world.task(pod)
-        rules = build_filters(task, world.snapshot, world.settings, lambda: "x")
+        pod = cluster.new_pod(f"p{number}")
+        task = cluster.task(pod)
+        rules = build_filters(task, cluster.snapshot, cluster.settings, lambda: "x")
         assert not isinstance(rules, NodeReason)
-        sieve = FilterResult(task, world.snapshot)
+        sieve = FilterResult(task, cluster.snapshot)
         for rule in rules:
             sieve.apply(rule)
-        assert pass_naively(task, world.snapshot, world.settings) == np.flatnonzero(sieve.feasible).tolist()
-        world.schedule(pod)
+        assert (
+            pass_naively(task, cluster.snapshot, cluster.settings) == np.flatnonzero(sieve.feasible).tolist()
+        )
+        cluster.schedule(pod)
 
 
 def test_the_report() -> None:
@@ -44,7 +53,7 @@ def test_the_report() -> None:
     for result in results:
         assert (result.pods, result.mean, result.p50, result.p99, result.naive) == (20, 1e6, 1e6, 1e6, 1e6)
         assert (result.rate, result.ratio) == (1, 1.0)
-    report = BenchReport(results)
+    report = BenchmarkReport(results)
     check_output("bench/bench.txt", "\n".join(report.lines(PLAIN)) + "\n")
     assert report.as_json()[0] == {
         "scenario": "requests",

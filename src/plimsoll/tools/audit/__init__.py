@@ -6,7 +6,16 @@ answer for people and programs, `sarif.py` and `junit.py` the same for pipelines
 
 from plimsoll.tools.audit.audit import audit, choose_checks, find_check
 from plimsoll.tools.audit.checks import CHECKS
-from plimsoll.tools.audit.findings import Check, Finding, Severity
+from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
 from plimsoll.tools.audit.report import AuditReport
 
-__all__ = ["CHECKS", "AuditReport", "Check", "Finding", "Severity", "audit", "choose_checks", "find_check"]
+__all__ = [
+    "CHECKS",
+    "AuditFinding",
+    "AuditReport",
+    "AuditSeverity",
+    "Check",
+    "audit",
+    "choose_checks",
+    "find_check",
+]

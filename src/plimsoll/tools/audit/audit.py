@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from plimsoll.api.forms import Form, device_forms
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.checks import CHECKS
-from plimsoll.tools.audit.facts import Facts, is_live
-from plimsoll.tools.audit.findings import Check, Finding, found_by, order_of
-from plimsoll.tools.audit.report import AuditReport, Skipped
+from plimsoll.tools.audit.facts import AuditFacts, is_live
+from plimsoll.tools.audit.findings import AuditFinding, Check, finding_order, make_finding
+from plimsoll.tools.audit.report import AuditReport, SkippedCheck
 from plimsoll.tools.cluster_state import ClusterState
 
 
@@ -29,20 +29,20 @@ def audit(
     `now` is the time for what goes by age, in seconds since 1970. `live` says that kinds without objects are
     really empty; a dump may just not have them.
     """
-    moment = datetime.now(UTC).timestamp() if now is None else now
-    facts = Facts(cluster_state, moment, live=is_live(cluster_state) if live is None else live)
-    findings: list[Finding] = []
+    timestamp = datetime.now(UTC).timestamp() if now is None else now
+    facts = AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
+    findings: list[AuditFinding] = []
     made: list[Check] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedCheck] = []
     for check in CHECKS if checks is None else checks:
         why = facts.lacks(check.needs)
         if why:
-            skipped.append(Skipped(check.id, check.name, why))
+            skipped.append(SkippedCheck(check.id, check.name, why))
             continue
         made.append(check)
-        findings += (found_by(check, trouble) for trouble in check.run(facts))
+        findings += (make_finding(check, trouble) for trouble in check.run(facts))
     return AuditReport(
-        tuple(sorted(findings, key=order_of)),
+        tuple(sorted(findings, key=finding_order)),
         tuple(made),
         tuple(skipped),
         cluster_state.origin,
@@ -65,7 +65,7 @@ def find_check(word: str) -> Check:
     raise InputError(f"there is no check {word}; plimsoll audit --list shows them all")
 
 
-def _size(facts: Facts) -> dict[str, int]:
+def _size(facts: AuditFacts) -> dict[str, int]:
     return {
         "node": len(facts.nodes),
         "pod": len(facts.pods),
@@ -74,7 +74,7 @@ def _size(facts: Facts) -> dict[str, int]:
     }
 
 
-def _forms(facts: Facts) -> tuple[str, ...]:
+def _forms(facts: AuditFacts) -> tuple[str, ...]:
     found: set[Form] = set()
     for pool in facts.pools.values():
         for _, device in pool.devices.values():

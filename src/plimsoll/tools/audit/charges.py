@@ -1,7 +1,7 @@
 """What the claims of pods charge: as it was written down, and as it would be charged today.
 
-Owns `Charged` and `Hole`, computed once for all checks: the recorded and the present price of every claim of
-every bound pod, and what claims take of their nodes that is on no book at all.
+Owns `ChargedClaim` and `UncountedClaim`, computed once for all checks: the recorded and the present price of
+every claim of every bound pod, and what claims take of their nodes that is on no book at all.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from plimsoll.ledger.judge import price_claims
 from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import unit_of
 from plimsoll.ledger.verdict import Reason
-from plimsoll.tools.audit.facts import Facts, results_of
+from plimsoll.tools.audit.facts import AuditFacts, results_of
 from plimsoll.tools.audit.node_resources import taken_by
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
+class ChargedClaim:
     """One claim of one bound pod: its bill as recorded with the pod, and as of today."""
 
     pod: Pod
@@ -35,7 +35,7 @@ class Charged:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class UncountedClaim:
     """What a claim takes of its node that neither requests nor charges account for, in whole units."""
 
     node: str
@@ -53,17 +53,17 @@ class Hole:
         return self.taken - self.mirrored
 
 
-def charged(facts: Facts) -> tuple[Charged, ...]:
+def charged_claims(facts: AuditFacts) -> tuple[ChargedClaim, ...]:
     """Every allocated claim of every bound pod."""
-    return facts.remember("charged", lambda: tuple(_price(facts)))
+    return facts.compute_once("charged_claims", lambda: tuple(_price(facts)))
 
 
-def holes(facts: Facts) -> tuple[Hole, ...]:
+def uncounted_claims(facts: AuditFacts) -> tuple[UncountedClaim, ...]:
     """Everything that is taken of nodes and not counted, by claim."""
-    return facts.remember("holes", lambda: tuple(_find_holes(facts)))
+    return facts.compute_once("uncounted_claims", lambda: tuple(_find_uncounted(facts)))
 
 
-def _price(facts: Facts) -> Iterator[Charged]:
+def _price(facts: AuditFacts) -> Iterator[ChargedClaim]:
     snapshot = facts.cluster_state.snapshot
     profile = facts.cluster_state.profile
     for pod in facts.bound:
@@ -79,43 +79,45 @@ def _price(facts: Facts) -> Iterator[Charged]:
             if claim is None or claim.status.allocation is None:
                 continue
             priced = next(iter(price_claims(pod, {name: claim}, {}, pricing)), None)
-            yield Charged(pod, claim, recorded.get(name), priced, bool(recorded))
+            yield ChargedClaim(pod, claim, recorded.get(name), priced, bool(recorded))
 
 
-def _find_holes(facts: Facts) -> Iterator[Hole]:
-    pods: dict[tuple[str, str], list[Charged]] = {}
-    for each in charged(facts):
+def _find_uncounted(facts: AuditFacts) -> Iterator[UncountedClaim]:
+    pods: dict[tuple[str, str], list[ChargedClaim]] = {}
+    for each in charged_claims(facts):
         meta = each.claim.metadata
         pods.setdefault((meta.namespace, meta.name), []).append(each)
     for users in pods.values():
         yield from _uncounted(facts, users)
 
 
-def _uncounted(facts: Facts, users: list[Charged]) -> Iterator[Hole]:
+def _uncounted(facts: AuditFacts, users: list[ChargedClaim]) -> Iterator[UncountedClaim]:
     """What one claim takes and nobody counts; `users` are the pods that use it."""
     claim, pods = users[0].claim, tuple(user.pod for user in users)
     taken: dict[str, tuple[Quantity, bool, str]] = {}
     for result in results_of(claim):
         device = facts.device(DeviceId.of(result))
-        for likeness in taken_by(result, device) if device is not None else ():
-            before = taken.get(likeness.resource, (ZERO, True, ""))[0]
-            taken[likeness.resource] = (before + likeness.amount, likeness.sure, likeness.why)
+        for guess in taken_by(result, device) if device is not None else ():
+            before = taken.get(guess.resource, (ZERO, True, ""))[0]
+            taken[guess.resource] = (before + guess.amount, guess.sure, guess.why)
     counted = {resource for user in users for resource in _resources(user)}
     for resource, (amount, sure, why) in taken.items():
         whole = unit_of(resource, amount)
-        asked = sum(requested_beside(user.pod, claim.metadata.name, resource) for user in users)
+        asked = sum(requested_with_claim(user.pod, claim.metadata.name, resource) for user in users)
         if resource not in counted and whole > asked:
             priced = any(isinstance(u.priced, Bill) and resource in u.priced.charge.resources for u in users)
-            yield Hole(pods[0].spec.node_name, claim, pods, resource, whole, asked, sure, why, priced)
+            yield UncountedClaim(
+                pods[0].spec.node_name, claim, pods, resource, whole, asked, sure, why, priced
+            )
 
 
-def _resources(user: Charged) -> set[str]:
+def _resources(user: ChargedClaim) -> set[str]:
     """The resources that a claim is charged for on the books."""
     bill = user.recorded if user.any_recorded else user.priced
     return set(bill.charge.resources) if isinstance(bill, Bill) else set()
 
 
-def requested_beside(pod: Pod, claim: str, resource: str) -> int:
+def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
     """What the containers that use a claim request of a resource; of all of them if none refers to it.
 
     A request for the pod as a whole counts in full: it covers whatever its containers use.
@@ -124,10 +126,10 @@ def requested_beside(pod: Pod, claim: str, resource: str) -> int:
         whole = pod.spec.resources.requests.get(resource)
         if whole is not None:
             return unit_of(resource, whole)
-    return sum(unit_of(resource, amount) for _, amount in requests_beside(pod, claim, resource))
+    return sum(unit_of(resource, amount) for _, amount in requests_with_claim(pod, claim, resource))
 
 
-def requests_beside(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
+def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
     """The containers that use a claim, or all if none refers to it, with what they request of a resource."""
     names = claim_names(pod)
     containers = [*pod.spec.init_containers, *pod.spec.containers]
@@ -154,16 +156,16 @@ def _amounts(charge: ResourceCharge) -> tuple[Quantity | None, Quantity | None, 
     return charge.quantity, charge.per_pod, charge.per_container
 
 
-def say_amounts(
+def format_amounts(
     amounts: Mapping[str, tuple[Quantity | None, Quantity | None, Quantity | None]],
 ) -> str:
     """`cpu 6, memory 4Gi`, with overheads where there are any."""
-    told = []
+    parts = []
     for name, (quantity, per_pod, per_container) in sorted(amounts.items()):
         if quantity is not None:
-            told.append(f"{name} {quantity}")
+            parts.append(f"{name} {quantity}")
         if per_pod is not None:
-            told.append(f"{name} {per_pod} per pod")
+            parts.append(f"{name} {per_pod} per pod")
         if per_container is not None:
-            told.append(f"{name} {per_container} per container")
-    return ", ".join(told) or "nothing"
+            parts.append(f"{name} {per_container} per container")
+    return ", ".join(parts) or "nothing"

@@ -11,11 +11,11 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import lay_out
+from plimsoll.tools.columns import format_table
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class CheckListing:
     """All checks, one line each."""
 
     checks: tuple[Check, ...]
@@ -26,7 +26,7 @@ class Listing:
             first, *more = wrap(each.title, 200 if wide else 48)
             rows.append((each.id, each.severity.value, each.name, first))
             rows += [("", "", "", line) for line in more]
-        heading, *rest = lay_out(rows)
+        heading, *rest = format_table(rows)
         yield paint.bold(heading)
         yield from rest
 
@@ -35,7 +35,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CheckExplanation:
     """One check at length."""
 
     check: Check
@@ -69,10 +69,10 @@ def read_now(text: str) -> float | None:
     """A moment as it was given; None if none was."""
     if not text:
         return None
-    moment = parse_time(text)
-    if moment is None:
+    timestamp = parse_time(text)
+    if timestamp is None:
         raise InputError(f"--now: must be a time such as 2026-01-31T12:00:00Z, not {text!r}")
-    return moment
+    return timestamp
 
 
 def _paragraph(text: str) -> list[str]:

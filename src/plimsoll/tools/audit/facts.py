@@ -1,8 +1,8 @@
 """What the checks look things up in, computed once for all of them.
 
-Owns `Facts`: the objects of a cluster state by the names the checks know them by, who holds which device, who
-uses which claim, and which kinds the cluster state has at all: a dump without slices says nothing about
-devices, and a check that needs them is left out rather than wrong.
+Owns `AuditFacts`: the objects of a cluster state by the names the checks know them by, who holds which
+device, who uses which claim, and which kinds the cluster state has at all: a dump without slices says nothing
+about devices, and a check that needs them is left out rather than wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PoolFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldDevice:
     """One allocation result and the claim it is in."""
 
     claim: ResourceClaim
@@ -69,7 +69,7 @@ class Held:
         return name_of(self.claim)
 
 
-class Facts:
+class AuditFacts:
     """A cluster state, ready to be asked."""
 
     def __init__(self, cluster_state: ClusterState, now: float, *, live: bool = False) -> None:
@@ -77,13 +77,13 @@ class Facts:
         self.cluster_state = cluster_state
         self.now = now
         self.live = live
-        self._remembered: dict[str, Any] = {}
+        self._computed: dict[str, Any] = {}
 
-    def remember(self, what: str, make: Callable[[], T]) -> T:
+    def compute_once(self, what: str, make: Callable[[], T]) -> T:
         """What was computed under this name, or is now."""
-        if what not in self._remembered:
-            self._remembered[what] = make()
-        known: T = self._remembered[what]
+        if what not in self._computed:
+            self._computed[what] = make()
+        known: T = self._computed[what]
         return known
 
     # -- what is known
@@ -167,12 +167,12 @@ class Facts:
         return None if found is None else found[1]
 
     @cached_property
-    def held(self) -> dict[DeviceId, list[Held]]:
+    def held(self) -> dict[DeviceId, list[HeldDevice]]:
         """Every device that a claim has, and the results that name it."""
-        found: dict[DeviceId, list[Held]] = {}
+        found: dict[DeviceId, list[HeldDevice]] = {}
         for claim in self.claims.values():
             for result in results_of(claim):
-                found.setdefault(DeviceId.of(result), []).append(Held(claim, result))
+                found.setdefault(DeviceId.of(result), []).append(HeldDevice(claim, result))
         return found
 
     @cached_property

@@ -1,7 +1,8 @@
 """What an audit finds, and what a check is.
 
-Owns `Finding` (something in a cluster that its owner should know, with its numbers and what mends it),
-`Trouble` (the same as a check tells it) and `Check` (a question with an id that never changes its meaning).
+Owns `AuditFinding` (something in a cluster that its owner should know, with its numbers and what mends it),
+`CheckProblem` (the same as a check tells it) and `Check` (a question with an id that never changes its
+meaning).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plimsoll.tools.audit.facts import Facts
+    from plimsoll.tools.audit.facts import AuditFacts
 
 
-class Severity(StrEnum):
+class AuditSeverity(StrEnum):
     """How bad a finding is."""
 
     ERROR = "error"  #: something is promised twice, or cannot work
@@ -27,16 +28,16 @@ class Severity(StrEnum):
         """0 is the worst."""
         return _ORDER.index(self)
 
-    def reaches(self, other: Severity) -> bool:
+    def reaches(self, other: AuditSeverity) -> bool:
         """Whether it is as bad as another, or worse."""
         return self.rank <= other.rank
 
 
-_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+_ORDER = (AuditSeverity.ERROR, AuditSeverity.WARNING, AuditSeverity.INFO)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class CheckProblem:
     """What a check tells about one subject; what it leaves out is as the check says."""
 
     subject: str  #: `Node/n1`, `Pod/namespace/name`, `Device/driver/pool/device`
@@ -44,7 +45,7 @@ class Trouble:
     evidence: tuple[str, ...] = ()
     fix: str = ""
     key: str = ""  #: tells findings of one check about one subject apart
-    severity: Severity | None = None
+    severity: AuditSeverity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class Check:
 
     id: str  #: `PLM001`; never used again for another question
     name: str
-    severity: Severity  #: of most of its findings
+    severity: AuditSeverity  #: of most of its findings
     title: str  #: what a finding of it means, in one line
     explanation: str  #: how it comes about and why it matters
     fix: str
-    run: Callable[[Facts], Iterator[Trouble]]
+    run: Callable[[AuditFacts], Iterator[CheckProblem]]
     #: Kinds without which the question cannot be answered, by name.
     needs: tuple[str, ...] = ()
 
@@ -66,12 +67,12 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """Something that was found."""
 
     id: str
     name: str
-    severity: Severity
+    severity: AuditSeverity
     subject: str
     message: str
     evidence: tuple[str, ...] = ()  #: lines with numbers
@@ -106,9 +107,9 @@ class Finding:
 NAMESPACED = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
 
 
-def found_by(check: Check, trouble: Trouble) -> Finding:
+def make_finding(check: Check, trouble: CheckProblem) -> AuditFinding:
     """The finding that a check's trouble is."""
-    return Finding(
+    return AuditFinding(
         check.id,
         check.name,
         trouble.severity or check.severity,
@@ -120,6 +121,6 @@ def found_by(check: Check, trouble: Trouble) -> Finding:
     )
 
 
-def order_of(finding: Finding) -> tuple[object, ...]:
+def finding_order(finding: AuditFinding) -> tuple[object, ...]:
     """The worst first, then by subject."""
     return finding.severity.rank, finding.subject, finding.id, finding.key, finding.message

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from plimsoll.tools.audit.findings import Finding, Severity
+from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity
 from plimsoll.tools.audit.report import AuditReport
 from plimsoll.tools.colors import printable
 
 
-def as_junit(report: AuditReport, level: Severity | None) -> str:
+def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
     """The report as a text; `level` is from where on a finding is a failure (None: never)."""
     suite = ElementTree.Element("testsuite", name="plimsoll audit")
-    by_check: dict[str, list[Finding]] = {}
+    by_check: dict[str, list[AuditFinding]] = {}
     for finding in report.findings:
         by_check.setdefault(finding.id, []).append(finding)
     failures = tests = 0
@@ -45,7 +45,7 @@ def as_junit(report: AuditReport, level: Severity | None) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _add(suite: ElementTree.Element, classname: str, finding: Finding, failed: bool) -> None:
+def _add(suite: ElementTree.Element, classname: str, finding: AuditFinding, failed: bool) -> None:
     name = finding.subject + (f" {finding.key}" if finding.key else "")
     case = ElementTree.SubElement(suite, "testcase", classname=classname, name=_legal(name))
     text = _legal("\n".join([finding.message, *finding.evidence, f"fix: {finding.fix}"]))

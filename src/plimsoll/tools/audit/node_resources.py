@@ -21,7 +21,7 @@ _ONE = Quantity.of(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class NodeResourceGuess:
     """A device that is, or looks like, so much of a node's resource."""
 
     resource: str
@@ -31,7 +31,7 @@ class Likeness:
     capacity: str = ""  #: the capacity it goes by
 
 
-def likenesses(driver: str, device: Device) -> Iterator[Likeness]:
+def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGuess]:
     """What a whole device is of its node."""
     sure = SURE.get(driver, "")
     for name, entry in device.capacity.items():
@@ -44,21 +44,21 @@ def likenesses(driver: str, device: Device) -> Iterator[Likeness]:
         elif sure == MEMORY and last in ("memory", "size"):
             resource = MEMORY
         if resource:
-            yield Likeness(resource, entry.value or ZERO, bool(sure), f"capacity {name}", name)
+            yield NodeResourceGuess(resource, entry.value or ZERO, bool(sure), f"capacity {name}", name)
             return
     for name in device.attributes:
         if name.rpartition("/")[2] == "cpuID":
-            yield Likeness(CPU, _ONE, bool(sure), f"attribute {name}")
+            yield NodeResourceGuess(CPU, _ONE, bool(sure), f"attribute {name}")
             return
 
 
-def taken_by(result: AllocationDevice, device: Device) -> Iterator[Likeness]:
+def taken_by(result: AllocationDevice, device: Device) -> Iterator[NodeResourceGuess]:
     """What an allocation takes of its node: its share, or all that the device is."""
     if result.admin_access:
         return
-    for likeness in likenesses(result.driver, device):
-        consumed = result.consumed_capacity.get(likeness.capacity)
-        amount = likeness.amount if consumed is None else consumed
+    for guess in guess_node_resources(result.driver, device):
+        consumed = result.consumed_capacity.get(guess.capacity)
+        amount = guess.amount if consumed is None else consumed
         if consumed is None and device.allow_multiple_allocations and result.consumed_capacity:
             continue  # a share of something else
-        yield Likeness(likeness.resource, amount, likeness.sure, likeness.why, likeness.capacity)
+        yield NodeResourceGuess(guess.resource, amount, guess.sure, guess.why, guess.capacity)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any
 
-from plimsoll.tools.audit.findings import Check, Finding, Severity
+from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
 from plimsoll.tools.colors import Paint, printable
 
 #: How many subjects of a check are told, and how many lines of evidence of each, unless all are wanted.
@@ -21,7 +21,7 @@ EVIDENCE_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedCheck:
     """A check that was not made, and why."""
 
     id: str
@@ -33,18 +33,18 @@ class Skipped:
 class AuditReport:
     """All findings, the worst first."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AuditFinding, ...] = ()
     checks: tuple[Check, ...] = ()  #: that were made
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedCheck, ...] = ()
     origin: str = ""
     size: dict[str, int] = field(default_factory=dict)  #: how much was looked at
     forms: tuple[str, ...] = ()  #: the wire forms of node-allocatable fields that were seen
-    known: tuple[Finding, ...] = ()  #: findings that a baseline knows
+    known: tuple[AuditFinding, ...] = ()  #: findings that a baseline knows
 
-    def count(self, severity: Severity) -> int:
+    def count(self, severity: AuditSeverity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
 
-    def fails(self, at: Severity | None) -> bool:
+    def fails(self, at: AuditSeverity | None) -> bool:
         """Whether there is a finding as bad as this, or worse."""
         return at is not None and any(finding.severity.reaches(at) for finding in self.findings)
 
@@ -65,7 +65,7 @@ class AuditReport:
     def as_json(self) -> dict[str, Any]:
         return {
             "origin": self.origin,
-            "summary": {severity.value: self.count(severity) for severity in Severity},
+            "summary": {severity.value: self.count(severity) for severity in AuditSeverity},
             "examined": dict(self.size),
             "mappingForms": list(self.forms),
             "findings": [finding.as_json() for finding in self.findings],
@@ -79,7 +79,7 @@ class AuditReport:
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield self._headline(paint)
         yield from _fill(self._looked_at(), paint, "", "  ")
-        by_check: dict[str, list[Finding]] = {}
+        by_check: dict[str, list[AuditFinding]] = {}
         for finding in self.findings:
             by_check.setdefault(finding.id, []).append(finding)
         titles = {check.id: check.title for check in self.checks}
@@ -102,27 +102,27 @@ class AuditReport:
             yield from _fill(f"{_many(len(ids), 'check')} not made: {why}{which}", paint, "", "  ")
 
     def _headline(self, paint: Paint) -> str:
-        counts = [(severity, self.count(severity)) for severity in Severity]
+        counts = [(severity, self.count(severity)) for severity in AuditSeverity]
         if not any(count for _, count in counts):
             if self.skipped:
                 return "Nothing found, but not everything could be looked at."
             return paint.green("Nothing new found." if self.known else "Nothing found: all is well.")
-        told = [_colour(severity, _many(count, severity.value), paint) for severity, count in counts if count]
-        return ", ".join(told)
+        parts = [_color(severity, _many(count, severity.value), paint) for severity, count in counts if count]
+        return ", ".join(parts)
 
     def _looked_at(self) -> str:
-        told = [_many(count, what) for what, count in self.size.items()]
+        parts = [_many(count, what) for what, count in self.size.items()]
         forms = f"; mappings in the form of {' and '.join(self.forms)}" if self.forms else ""
         where = f" in {self.origin}" if self.origin else ""
-        return plain(f"{len(self.checks)} checks of {', '.join(told)}{where}{forms}")
+        return plain(f"{len(self.checks)} checks of {', '.join(parts)}{where}{forms}")
 
 
-def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
+def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
     """The findings of one check; all that they have in common is told once."""
     first = findings[0]
     head = f"{first.severity.value.upper():8}{first.id} {first.name}"
     first_line, *others = _fill(f"{head}: {title}", paint, "", "        ")
-    yield _colour(first.severity, first_line[: len(head)], paint) + first_line[len(head) :]
+    yield _color(first.severity, first_line[: len(head)], paint) + first_line[len(head) :]
     yield from others
     shown = findings if wide else findings[:SHOWN]
     fixes = {finding.fix for finding in shown}
@@ -135,16 +135,16 @@ def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Ite
         if len(finding.evidence) > len(evidence):
             yield f"    - and {len(finding.evidence) - len(evidence)} more"
         if len(fixes) > 1 and finding.fix:
-            yield from _say_fix(finding.fix, paint, "    ")
+            yield from _fix_lines(finding.fix, paint, "    ")
     if len(findings) > len(shown):
         rest = Counter(finding.subject.partition("/")[0] for finding in findings[len(shown) :])
-        told = ", ".join(f"{count} more of {kind}" for kind, count in sorted(rest.items()))
-        yield paint.dim(f"  and {told}: -o wide shows them")
+        counts = ", ".join(f"{count} more of {kind}" for kind, count in sorted(rest.items()))
+        yield paint.dim(f"  and {counts}: -o wide shows them")
     if len(fixes) == 1 and first.fix:
-        yield from _say_fix(first.fix, paint, "  ")
+        yield from _fix_lines(first.fix, paint, "  ")
 
 
-def _say_fix(fix: str, paint: Paint, indent: str) -> Iterator[str]:
+def _fix_lines(fix: str, paint: Paint, indent: str) -> Iterator[str]:
     """What mends it; a command that does not fit stands on a line of its own, whole, to be copied."""
     text = f"fix: {plain(fix)}"
     lines = list(_fill(text, paint, indent, indent + "     "))
@@ -156,11 +156,11 @@ def _say_fix(fix: str, paint: Paint, indent: str) -> Iterator[str]:
         yield from lines
 
 
-def _colour(severity: Severity, text: str, paint: Paint) -> str:
+def _color(severity: AuditSeverity, text: str, paint: Paint) -> str:
     match severity:
-        case Severity.ERROR:
+        case AuditSeverity.ERROR:
             return paint.red(text)
-        case Severity.WARNING:
+        case AuditSeverity.WARNING:
             return paint.yellow(text)
     return paint.blue(text)
 

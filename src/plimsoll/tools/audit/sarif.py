@@ -14,11 +14,11 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from plimsoll.tools.audit.findings import Check, Finding, Severity
+from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
 from plimsoll.tools.audit.report import AuditReport
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+LEVELS = {AuditSeverity.ERROR: "error", AuditSeverity.WARNING: "warning", AuditSeverity.INFO: "note"}
 
 
 def as_sarif(report: AuditReport, files: Sequence[str] = ()) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _rule(check: Check) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, places: dict[str, int], uri: str, state: str) -> dict[str, Any]:
+def _result(finding: AuditFinding, places: dict[str, int], uri: str, state: str) -> dict[str, Any]:
     text = "\n".join([f"{finding.subject}: {finding.message}", *finding.evidence, f"Fix: {finding.fix}"])
     location: dict[str, Any] = {
         "logicalLocations": [

@@ -5,7 +5,7 @@ get it, `source.py` chooses between the two.
 """
 
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.objects import Gap, Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 from plimsoll.tools.cluster_state.source import Source, read_cluster_state
 
-__all__ = ["ClusterState", "Gap", "Objects", "Source", "read_cluster_state"]
+__all__ = ["ClusterObjects", "ClusterState", "Gap", "Source", "read_cluster_state"]

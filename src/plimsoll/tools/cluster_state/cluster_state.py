@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import Profile
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
-from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 T = TypeVar("T", Pod, ResourceClaim)
 
@@ -29,14 +30,14 @@ class ClusterState:
 
     def __init__(
         self,
-        objects: Objects | None = None,
+        objects: ClusterObjects | None = None,
         gates: Gates | None = None,
         profile: Profile | None = None,
         *,
         origin: str = "",
     ) -> None:
         """Without objects it is of an empty cluster. `origin`: where it was read, for people."""
-        self.objects = Objects() if objects is None else objects
+        self.objects = ClusterObjects() if objects is None else objects
         self.gates = gates or Gates.all_on()
         self.profile = profile or Profile.default()
         self.origin = origin
@@ -85,7 +86,13 @@ class ClusterState:
 
     @property
     def waiting(self) -> list[Pod]:
-        """The pods that have no node yet and are not on their way out."""
+        """Pods without a node. Deprecated name of `pending`."""
+        warn_renamed("ClusterState.waiting", "ClusterState.pending")
+        return self.pending
+
+    @property
+    def pending(self) -> list[Pod]:
+        """Pods that are not bound to a node and not being deleted."""
         return [
             pod for pod in self.pods if not pod.spec.node_name and pod.metadata.deletion_timestamp is None
         ]

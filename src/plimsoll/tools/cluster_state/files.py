@@ -1,8 +1,8 @@
 """A cluster from files: what `kubectl get -o yaml|json` wrote, and what people write by hand.
 
-Owns reading files into `Objects`. An object with a UID has been through an API server and is taken as it is;
-one without is filled in with the API's defaults first. Kinds that nobody asks for are passed by. JSON goes
-from bytes to typed objects in one step; YAML is read item by item (`common/yaml_documents.py`).
+Owns reading files into `ClusterObjects`. An object with a UID has been through an API server and is taken as
+it is; one without is filled in with the API's defaults first. Kinds that nobody asks for are passed by. JSON
+goes from bytes to typed objects in one step; YAML is read item by item (`common/yaml_documents.py`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, StateKind
-from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_sources
+from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_sources
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
-from plimsoll.tools.cluster_state.objects import Gap, Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 
 #: How far long work is: what is done, how much of it, of how much (0: nobody knows).
-Tick = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 _MB = 1_000_000
 _EVERY = 500
 T = TypeVar("T", bound=Any)
 
 
-def silent(what: str, done: int, whole: int) -> None:
+def no_progress(what: str, done: int, envelope: int) -> None:
     """Tells nobody."""
 
 
-def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
+def read_files(paths: Iterable[str], tick: ProgressCallback = no_progress) -> ClusterObjects:
     """The objects of files, folders, archives, or of standard input (`-`)."""
     paths = list(paths)
     bounds = default_bounds()
@@ -53,10 +53,10 @@ def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
 
 
 class _Reader:
-    def __init__(self, moment: str, tick: Tick, bounds: Bounds) -> None:
-        self.objects = Objects()
+    def __init__(self, timestamp: str, tick: ProgressCallback, bounds: Bounds) -> None:
+        self.objects = ClusterObjects()
         self._bounds = bounds
-        self._moment = moment
+        self._timestamp = timestamp
         self._tick = tick
         self._seen = 0
         self._repeated: dict[str, list[str]] = {}
@@ -74,15 +74,15 @@ class _Reader:
                 self._take_raw(raw, head, source, text, f", items[{number}]")
             return
         size = len(text)
-        told = -1
+        reported = -1
 
-        def heard(done: int) -> None:
-            nonlocal told
-            if done // _MB != told:
-                told = done // _MB
-                self._tick(f"reading {source}, MB", told, -(-size // _MB))
+        def report_bytes(done: int) -> None:
+            nonlocal reported
+            if done // _MB != reported:
+                reported = done // _MB
+                self._tick(f"reading {source}, MB", reported, -(-size // _MB))
 
-        for found in parse_objects(text, source, heard, self._bounds):
+        for found in parse_objects(text, source, report_bytes, self._bounds):
             self._seen += 1
             self._take(found)
 
@@ -93,21 +93,21 @@ class _Reader:
 
     # -- one object
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: ParsedObject) -> None:
         kind = _kind_of(found.kind, found.tree.get("apiVersion"))
         if kind is not None:
-            self._keep(kind, _read_found(found, kind, self._moment))
+            self._keep(kind, _read_found(found, kind, self._timestamp))
 
-    def _take_raw(self, raw: msgspec.Raw, head: _Head, source: str, text: bytes, place: str) -> None:
+    def _take_raw(self, raw: msgspec.Raw, head: _Header, source: str, text: bytes, place: str) -> None:
         kind = _kind_of(head.kind, head.api_version)
         if kind is None:
             return
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
-                self._keep(kind, named(codec.decode(raw, kind.view)))
+                self._keep(kind, require_name(codec.decode(raw, kind.view)))
                 return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
-            self._keep(kind, _read_tree(given, kind, self._moment))
+            self._keep(kind, _read_tree(given, kind, self._timestamp))
         except DecodeError as error:
             line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
             where = f"{source}, document 1, line {line}{place}"
@@ -115,7 +115,7 @@ class _Reader:
             raise DecodeError(f"{where}: {who}: {error}") from None
 
     def _keep(self, kind: StateKind, thing: Any) -> None:
-        if isinstance(thing, versions.Loss):
+        if isinstance(thing, versions.Unconvertible):
             self._lost[kind.endpoint.plural, thing.why] += 1
             return
         old = self.objects.find(kind.view, thing.metadata.namespace, thing.metadata.name)
@@ -141,11 +141,11 @@ class _Reader:
             self.objects.gaps.append(Gap(plural, why, whole=False))
         for (plural, why), number in self._lost.items():
             self.objects.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
-        self.objects.gaps += _tell_apart(self.objects)
+        self.objects.gaps += _assign_unique_uids(self.objects)
         self.objects.gaps += find_gaps(self.objects, origin)
 
 
-def _tell_apart(objects: Objects) -> Iterator[Gap]:
+def _assign_unique_uids(objects: ClusterObjects) -> Iterator[Gap]:
     """Give those another UID that have one of others, as copies made by hand do: books know things by it."""
     kinds: tuple[tuple[str, type[Any]], ...] = (("pods", Pod), ("resourceclaims", ResourceClaim))
     for plural, kind in kinds:
@@ -171,21 +171,21 @@ class _Meta(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _Head(msgspec.Struct, rename={"api_version": "apiVersion"}):
+class _Header(msgspec.Struct, rename={"api_version": "apiVersion"}):
     kind: str = ""
     api_version: str = ""
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
-class _Whole(msgspec.Struct, rename={"api_version": "apiVersion"}):
+class _ListEnvelope(msgspec.Struct, rename={"api_version": "apiVersion"}):
     kind: str = ""
     api_version: str = ""
     items: list[msgspec.Raw] | None = None
 
 
-_heads = msgspec.json.Decoder(_Head)
-_wholes = msgspec.json.Decoder(_Whole)
-Item = tuple[int, msgspec.Raw, _Head]
+_headers = msgspec.json.Decoder(_Header)
+_envelopes = msgspec.json.Decoder(_ListEnvelope)
+Item = tuple[int, msgspec.Raw, _Header]
 
 
 def _json_items(text: bytes) -> Iterator[Item] | None:
@@ -193,24 +193,24 @@ def _json_items(text: bytes) -> Iterator[Item] | None:
     if not text[:200].lstrip().startswith(b"{"):
         return None
     try:
-        whole = _wholes.decode(text)
-        if not whole.kind.endswith("List") or whole.items is None:
+        envelope = _envelopes.decode(text)
+        if not envelope.kind.endswith("List") or envelope.items is None:
             return None
         # All heads are read twice rather than kept: of many small items they would be most of the memory.
-        for _, _, head in _read_heads(whole):
+        for _, _, head in _read_headers(envelope):
             if not head.kind or head.kind.endswith("List"):
                 return None
-        return _read_heads(whole)
+        return _read_headers(envelope)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # whoever reads carefully says what is wrong
 
 
-def _read_heads(whole: _Whole) -> Iterator[Item]:
-    for number, raw in enumerate(whole.items or ()):
-        head = _heads.decode(raw)
+def _read_headers(envelope: _ListEnvelope) -> Iterator[Item]:
+    for number, raw in enumerate(envelope.items or ()):
+        head = _headers.decode(raw)
         if not head.kind:
-            head.kind = whole.kind.removesuffix("List")
-            head.api_version = head.api_version or whole.api_version
+            head.kind = envelope.kind.removesuffix("List")
+            head.api_version = head.api_version or envelope.api_version
         yield number, raw, head
 
 
@@ -228,14 +228,14 @@ def _kind_of(name: str, api_version: Any) -> StateKind | None:
     return kind if api_version.rpartition("/")[0] == kind.endpoint.group else None
 
 
-def _read_tree(given: Any, kind: StateKind, moment: str) -> Any | versions.Loss:
+def _read_tree(given: Any, kind: StateKind, timestamp: str) -> Any | versions.Unconvertible:
     tree = versions.to_v1(given)
-    if isinstance(tree, versions.Loss):
+    if isinstance(tree, versions.Unconvertible):
         return tree
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
-        return named(codec.look(tree, kind.view))
-    tree = decode_with_defaults(kind.endpoint.kind, tree, kind.view, moment)
+        return require_name(codec.look(tree, kind.view))
+    tree = decode_with_defaults(kind.endpoint.kind, tree, kind.view, timestamp)
     if not isinstance(tree.get("metadata"), dict):
         raise DecodeError("must not be empty", "metadata.name")
     if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
@@ -244,30 +244,30 @@ def _read_tree(given: Any, kind: StateKind, moment: str) -> Any | versions.Loss:
         # Devices are held by UID: claims that were written by hand must not pass for one and the same.
         meta = tree["metadata"]
         meta["uid"] = f"{meta['namespace']}/{meta.get('name', '')}"
-    return named(codec.convert(tree, kind.view))
+    return require_name(codec.convert(tree, kind.view))
 
 
-def named(thing: T) -> T:
+def require_name(thing: T) -> T:
     """The thing itself; one without a name cannot be told from others, and is no object of any cluster."""
     if not thing.metadata.name:
         raise DecodeError("must not be empty", "metadata.name")
     return thing
 
 
-def _read_found(found: Found, kind: StateKind, moment: str) -> Any | versions.Loss:
+def _read_found(found: ParsedObject, kind: StateKind, timestamp: str) -> Any | versions.Unconvertible:
     try:
-        return _read_tree(found.tree, kind, moment)
+        return _read_tree(found.tree, kind, timestamp)
     except DecodeError as error:
         who = f"{found.kind} {found.name}".rstrip()
         raise DecodeError(f"{found.where}: {who}: {error}") from None
 
 
-def read_thing(found: Found, moment: str) -> Any | None:
+def decode_object(found: ParsedObject, timestamp: str) -> Any | None:
     """An object of a kind that is read, or None; DecodeError that says where it stands."""
     kind = _kind_of(found.kind, found.tree.get("apiVersion"))
     if kind is None:
         return None
-    thing = _read_found(found, kind, moment)
-    if isinstance(thing, versions.Loss):
+    thing = _read_found(found, kind, timestamp)
+    if isinstance(thing, versions.Unconvertible):
         raise DecodeError(f"{found.where}: {found.kind} {found.name}: {thing.why}")
     return thing

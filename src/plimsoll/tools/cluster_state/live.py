@@ -23,13 +23,13 @@ from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_of
 from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import Tick, named, silent
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, require_name
 from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
-from plimsoll.tools.cluster_state.objects import Gap, Objects, key_of
+from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap, key_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ListTarget:
     """Where a kind is read."""
 
     kind: StateKind
@@ -39,51 +39,55 @@ class _Place:
     def decode(self, raw: bytes) -> Any:
         """An object in the shape of v1; DecodeError also where it cannot be brought into it."""
         if not self.kind.versioned or self.endpoint.version in versions.SAME:
-            return named(codec.decode(raw, self.kind.view))
+            return require_name(codec.decode(raw, self.kind.view))
         tree = versions.to_v1(codec.decode_tree(raw))
-        if isinstance(tree, versions.Loss):
+        if isinstance(tree, versions.Unconvertible):
             raise DecodeError(tree.why)
-        return named(codec.look(tree, self.kind.view))
+        return require_name(codec.look(tree, self.kind.view))
 
 
-async def read_live(client: Client, tick: Tick = silent, *, namespace: str = "") -> Objects:
+async def read_live(
+    client: Client, tick: ProgressCallback = no_progress, *, namespace: str = ""
+) -> ClusterObjects:
     """Everything that is there now; if pods of all namespaces may not be seen, those of `namespace`."""
-    objects = Objects()
+    objects = ClusterObjects()
     served = await find_served(client)
     for number, (kind, endpoint) in enumerate(served):
         tick(f"reading {kind.endpoint.plural}", number, len(served))
         if endpoint is None:
             objects.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
             continue
-        place = _Place(kind, endpoint)
+        place = _ListTarget(kind, endpoint)
         error = await _read(client, place, objects, tick)
         if error is not None and _is_narrowed(error, kind, namespace):
-            wide, place = error, _Place(kind, endpoint, namespace)
+            wide, place = error, _ListTarget(kind, endpoint, namespace)
             error = await _read(client, place, objects, tick)
             if error is None:
-                objects.gaps.append(_only(kind, namespace, wide))
+                objects.gaps.append(_single_namespace_gap(kind, namespace, wide))
         if error is not None:
-            _note(objects, kind, error, namespace)
+            _record_gap(objects, kind, error, namespace)
     return objects
 
 
-async def _read(client: Client, place: _Place, objects: Objects, tick: Tick) -> ApiError | None:
+async def _read(
+    client: Client, place: _ListTarget, objects: ClusterObjects, tick: ProgressCallback
+) -> ApiError | None:
     """Read one kind page by page; what kept us from it, if anything did."""
     kind = place.kind
     things: list[Any] = []
-    spoilt: list[str] = []
+    undecodable: list[str] = []
     revision = ""
     try:
         async with aclosing(client.pages(place.endpoint, place.namespace)) as pages:
             async for page in pages:
                 if page.revision != revision:  # the listing has begun anew
-                    things, spoilt, revision = [], [], page.revision
+                    things, undecodable, revision = [], [], page.revision
                 with without_collection():
                     for raw in page.items:
                         try:
                             things.append(place.decode(raw))
                         except DecodeError as error:
-                            spoilt.append(str(error))
+                            undecodable.append(str(error))
                 if page.more:
                     tick(f"reading {kind.endpoint.plural}", len(things), 0)
     except UnreachableError:
@@ -92,8 +96,8 @@ async def _read(client: Client, place: _Place, objects: Objects, tick: Tick) -> 
         return error
     for thing in things:
         objects.set(thing)
-    if spoilt:
-        why = f"{len(spoilt)} cannot be read; the first: {spoilt[0]}"
+    if undecodable:
+        why = f"{len(undecodable)} cannot be read; the first: {undecodable[0]}"
         objects.gaps.append(Gap(kind.endpoint.plural, why, whole=False))
     return None
 
@@ -119,8 +123,8 @@ async def follow_live(
         async with asyncio.TaskGroup() as group:
             for informer in informers:
                 group.create_task(informer.run())
-            group.create_task(_tell_when_listed(informers, changed))
-            group.create_task(_watch_over(informers, trouble))
+            group.create_task(_notify_when_listed(informers, changed))
+            group.create_task(_report_errors(informers, trouble))
     except BaseExceptionGroup as errors:
         raise first_of(errors) from None
 
@@ -134,30 +138,30 @@ async def live_informers(
     them. What the cluster state has and the cluster has not is taken out of it with the first listing.
     """
     informers: list[Informer[Any]] = []
-    gaps = Objects()
+    gaps = ClusterObjects()
     for kind, endpoint in await find_served(client):
         if endpoint is None:
             gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
             continue
-        place = _Place(kind, endpoint)
+        place = _ListTarget(kind, endpoint)
         error = await _try(client, place)
         if error is not None and _is_narrowed(error, kind, namespace):
-            wide, place = error, _Place(kind, endpoint, namespace)
+            wide, place = error, _ListTarget(kind, endpoint, namespace)
             error = await _try(client, place)
             if error is None:
-                gaps.gaps.append(_only(kind, namespace, wide))
+                gaps.gaps.append(_single_namespace_gap(kind, namespace, wide))
         if error is not None:
-            _note(gaps, kind, error, namespace)
+            _record_gap(gaps, kind, error, namespace)
             continue
         informer: Informer[Any] = _Follower(client, place, cluster_state, changed)
-        informer.add_handler(_Ear(cluster_state, changed))
+        informer.add_handler(_StateUpdater(cluster_state, changed))
         informers.append(informer)
     known = {gap.kind for gap in cluster_state.objects.gaps}
     cluster_state.objects.gaps += [gap for gap in gaps.gaps if gap.kind not in known]
     return informers
 
 
-async def _try(client: Client, place: _Place) -> ApiError | None:
+async def _try(client: Client, place: _ListTarget) -> ApiError | None:
     try:
         async with aclosing(client.pages(place.endpoint, place.namespace, limit=1)) as pages:
             await anext(pages)
@@ -172,7 +176,7 @@ class _Follower(Informer[Any]):
     """Informer that removes objects missing from its first complete list from the cluster state."""
 
     def __init__(
-        self, client: Client, place: _Place, cluster_state: ClusterState, changed: Callable[[], None]
+        self, client: Client, place: _ListTarget, cluster_state: ClusterState, changed: Callable[[], None]
     ) -> None:
         super().__init__(
             client,
@@ -205,24 +209,24 @@ class _Follower(Informer[Any]):
                 self._changed()
 
 
-async def _tell_when_listed(informers: list[Informer[Any]], changed: Callable[[], None]) -> None:
+async def _notify_when_listed(informers: list[Informer[Any]], changed: Callable[[], None]) -> None:
     for informer in informers:
         await informer.synced()
     changed()
 
 
-async def _watch_over(informers: list[Informer[Any]], trouble: Callable[[str], None]) -> None:
-    told = ""
+async def _report_errors(informers: list[Informer[Any]], trouble: Callable[[str], None]) -> None:
+    reported = ""
     while True:
         await asyncio.sleep(1)
         errors = [f"{each.endpoint.plural}: {each.error}" for each in informers if each.error is not None]
         now = errors[0] if errors else ""
-        if now != told:
-            told = now
+        if now != reported:
+            reported = now
             trouble(now)
 
 
-class _Ear(Handler[Any]):
+class _StateUpdater(Handler[Any]):
     def __init__(self, cluster_state: ClusterState, changed: Callable[[], None]) -> None:
         self._cluster_state = cluster_state
         self._changed = changed
@@ -258,14 +262,14 @@ def _is_narrowed(error: ApiError, kind: StateKind, namespace: str) -> bool:
     return error.code == 403 and kind.endpoint.namespaced and bool(namespace)
 
 
-def _only(kind: StateKind, namespace: str, error: ApiError) -> Gap:
+def _single_namespace_gap(kind: StateKind, namespace: str, error: ApiError) -> Gap:
     why = f"only those of namespace {namespace} are counted; in all namespaces: {error}"
     return Gap(
         kind.endpoint.plural, why, whole=False, brief=f"only those of namespace {namespace} may be seen"
     )
 
 
-def _note(objects: Objects, kind: StateKind, error: ApiError, namespace: str) -> None:
+def _record_gap(objects: ClusterObjects, kind: StateKind, error: ApiError, namespace: str) -> None:
     plural = kind.endpoint.plural
     if not kind.needed:
         brief = "may not be seen by this user" if error.code in (401, 403) else ""
@@ -292,10 +296,12 @@ async def find_served(client: Client) -> list[tuple[StateKind, Endpoint | None]]
         raise
     except ApiError:
         known = False  # then every kind is asked for, and what is not there says so
-    return [(kind, _best(kind, offers, known)) for kind in KINDS]
+    return [(kind, _preferred_endpoint(kind, offers, known)) for kind in KINDS]
 
 
-def _best(kind: StateKind, offers: dict[tuple[str, str], tuple[str, ...]], known: bool) -> Endpoint | None:
+def _preferred_endpoint(
+    kind: StateKind, offers: dict[tuple[str, str], tuple[str, ...]], known: bool
+) -> Endpoint | None:
     endpoint = kind.endpoint
     offered = offers.get((endpoint.group, endpoint.plural), ())
     if not offered:

@@ -23,10 +23,10 @@ from plimsoll.common.yaml import load_documents
 from plimsoll.common.yaml_documents import Part, load_parts
 from plimsoll.errors import DecodeError, InputError
 
-__all__ = ["SUFFIXES", "Found", "parse_objects", "read_objects", "read_sources"]
+__all__ = ["SUFFIXES", "ParsedObject", "parse_objects", "read_objects", "read_sources"]
 
 #: Hears how many bytes of a text have been read.
-Heard = Callable[[int], None]
+BytesRead = Callable[[int], None]
 
 _DRA = "resource.k8s.io/v1"
 #: Lists under the names of their kinds, as scripts collect them: {"nodes": [...], "pods": [...]}.
@@ -46,7 +46,7 @@ _scan = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedObject:
     """One object and where it stands."""
 
     tree: dict[str, Any]
@@ -81,7 +81,7 @@ class Found:
         return f"{self.source}, document {self.document}, line {self.line}{self.place}"
 
 
-def read_objects(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[Found]:
+def read_objects(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[ParsedObject]:
     """The objects of files, folders and archives in order; `-` is standard input."""
     bounds = bounds or default_bounds()
     for source, text in read_sources(paths, bounds):
@@ -115,8 +115,8 @@ def _as_utf8(text: bytes, source: str) -> bytes:
 
 
 def parse_objects(
-    text: bytes | str, source: str, heard: Heard = lambda done: None, bounds: Bounds | None = None
-) -> Iterator[Found]:
+    text: bytes | str, source: str, on_bytes: BytesRead = lambda done: None, bounds: Bounds | None = None
+) -> Iterator[ParsedObject]:
     """The objects in one YAML or JSON stream; lists are unfolded."""
     parts = _load(text, source, bounds)
     number = 0
@@ -129,10 +129,12 @@ def parse_objects(
             raise InputError(f"{source}, document {number + 1}: {error}") from None
         number += part.item <= 0
         yield from _unfold(part.tree, source, number, part.line, "", part.item)
-        heard(part.end)
+        on_bytes(part.end)
 
 
-def _unfold(tree: Any, source: str, document: int, line: int, place: str, first: int = -1) -> Iterator[Found]:
+def _unfold(
+    tree: Any, source: str, document: int, line: int, place: str, first: int = -1
+) -> Iterator[ParsedObject]:
     """`first`: which item of its list the first one is, where the tree has only some of them."""
     where = f"{source}, document {document}, line {line}{place}"
     if not isinstance(tree, dict):
@@ -156,7 +158,7 @@ def _unfold(tree: Any, source: str, document: int, line: int, place: str, first:
                 item = {"apiVersion": tree.get("apiVersion", ""), "kind": kind.removesuffix("List"), **item}
             yield from _unfold(item, source, document, line, f"{place}, items[{number}]")
         return
-    yield Found(tree, source, document, line, place)
+    yield ParsedObject(tree, source, document, line, place)
 
 
 def _files(path: Path) -> list[Path]:
@@ -175,26 +177,28 @@ def _files(path: Path) -> list[Path]:
 
 def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Part]:
     """The documents of a text, whichever way they are written."""
-    whole = _decoded(text)
-    if whole is None:
-        return _wholly(load_documents(text))
-    head = whole[:200].lstrip()
+    document_text = _decoded(text)
+    if document_text is None:
+        return _as_parts(load_documents(text))
+    head = document_text[:200].lstrip()
     if head.startswith(("{", "[")):
         check_density(text, source, bounds or default_bounds())
     if not head.startswith(("{", _LOGS[0])):
         try:
             return load_parts(text.encode() if isinstance(text, str) else text)
         except UnicodeEncodeError:
-            return _wholly(load_documents(text))
+            return _as_parts(load_documents(text))
     try:
-        return _wholly(iter([(1, codec.decode_tree(text))]))
+        return _as_parts(iter([(1, codec.decode_tree(text))]))
     except DecodeError:
         # YAML's reader knows best what is wrong with a text, and needs minutes for a very long one.
-        json_only = len(whole) > _LONG and _JSON_START.match(whole) is not None
-        return _wholly(_load_json_stream(whole) if json_only or _goes_on(whole) else load_documents(text))
+        json_only = len(document_text) > _LONG and _JSON_START.match(document_text) is not None
+        return _as_parts(
+            _load_json_stream(document_text) if json_only or _goes_on(document_text) else load_documents(text)
+        )
 
 
-def _wholly(documents: Iterator[tuple[int, Any]]) -> Iterator[Part]:
+def _as_parts(documents: Iterator[tuple[int, Any]]) -> Iterator[Part]:
     for line, tree in documents:
         yield Part(line, tree, -1, 0)
 
@@ -219,22 +223,22 @@ def _goes_on(text: str) -> bool:
     return place == len(text) or text.startswith("{", place)
 
 
-def _load_json_stream(whole: str) -> Iterator[tuple[int, Any]]:
+def _load_json_stream(document_text: str) -> Iterator[tuple[int, Any]]:
     place, line, counted = 0, 1, 0
-    while (place := _skip(whole, place)) < len(whole):
-        line += whole.count("\n", counted, place)
+    while (place := _skip(document_text, place)) < len(document_text):
+        line += document_text.count("\n", counted, place)
         counted = place
         try:
-            _, end = _scan(whole, place)
+            _, end = _scan(document_text, place)
         except json.JSONDecodeError as error:
-            cut = "" if "\n" in whole[error.pos :].rstrip() else "; has its end been cut off?"
+            cut = "" if "\n" in document_text[error.pos :].rstrip() else "; has its end been cut off?"
             raise InputError(
                 f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}{cut}"
             ) from None
         except RecursionError:
             raise InputError(f"line {line}: nested too deeply") from None
         try:
-            yield line, codec.decode_tree(whole[place:end])
+            yield line, codec.decode_tree(document_text[place:end])
         except DecodeError as error:
             raise InputError(f"line {line}: {error}") from None
         place = end

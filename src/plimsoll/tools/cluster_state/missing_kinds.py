@@ -1,7 +1,8 @@
 """What a dump lacks, told by what is in it.
 
-Owns `find_gaps` and `sum_up`, which are pure. Pods that use claims that are not there, claims with devices
-that nobody publishes, and a cluster without nodes are signs of a dump that was taken without these kinds.
+Owns `find_gaps` and `summarize_gaps`, which are pure. Pods that use claims that are not there, claims with
+devices that nobody publishes, and a cluster without nodes are signs of a dump that was taken without these
+kinds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.tools.cluster_state.objects import Gap, Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 
 #: What to ask kubectl for.
 WANTED = ",".join(
@@ -28,7 +29,7 @@ WANTED = ",".join(
 COMMAND = f"kubectl get {WANTED} -A -o yaml"
 
 
-def find_gaps(objects: Objects, origin: str) -> Iterator[Gap]:
+def find_gaps(objects: ClusterObjects, origin: str) -> Iterator[Gap]:
     """The kinds of which there should be some and are none."""
     pods = objects.all(Pod)
     claims = objects.all(ResourceClaim)
@@ -44,7 +45,7 @@ def find_gaps(objects: Objects, origin: str) -> Iterator[Gap]:
         yield Gap("deviceclasses", f"there are none in {origin}, and claims name some ({len(claims)})")
 
 
-def sum_up(gaps: Iterable[Gap]) -> list[str]:
+def summarize_gaps(gaps: Iterable[Gap]) -> list[str]:
     """A line for each thing that is missing; kinds that lack for the same reason share one."""
     lines: dict[str, list[str]] = {}
     for gap in gaps:

@@ -1,6 +1,6 @@
 """The objects of a cluster, by kind and name.
 
-Owns `Objects`: a plain collection that remembers what could not be read (`Gap`). It decides nothing.
+Owns `ClusterObjects`: a plain collection that remembers what could not be read (`Gap`). It decides nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def key_of(thing: Any) -> Key:
     return thing.metadata.namespace, thing.metadata.name
 
 
-class Objects:
+class ClusterObjects:
     """Objects of any of the kinds that are read; the last one of a name counts."""
 
     def __init__(self, things: Iterable[Any] = (), gaps: Iterable[Gap] = ()) -> None:
@@ -62,7 +62,7 @@ class Objects:
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
         return self._kinds.get(kind, {}).get((namespace, name))
 
-    def copy(self) -> Objects:
-        made = Objects(gaps=self.gaps)
+    def copy(self) -> ClusterObjects:
+        made = ClusterObjects(gaps=self.gaps)
         made._kinds = {kind: dict(things) for kind, things in self._kinds.items()}
         return made

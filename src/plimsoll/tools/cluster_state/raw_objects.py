@@ -1,9 +1,9 @@
 """Objects as they are, with every field, of files or of a cluster.
 
-Owns `read_trees`, for questions that are asked of single objects (`check`, `select`, `allocate`, `convert`,
-`cgroups`) and not of a cluster as a whole. Of a cluster only the kinds that are named are read, each at the
-best version it serves. Whatever it comes from, an object of an older version of resource.k8s.io is handed on
-in the shape of v1 (`versions.py`).
+Owns `read_raw_objects`, for questions that are asked of single objects (`check`, `select`, `allocate`,
+`convert`, `cgroups`) and not of a cluster as a whole. Of a cluster only the kinds that are named are read,
+each at the best version it serves. Whatever it comes from, an object of an older version of resource.k8s.io
+is handed on in the shape of v1 (`versions.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from plimsoll.client.endpoints import Endpoint
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, InputError, UnreachableError
 from plimsoll.tools.cluster_state import versions
-from plimsoll.tools.cluster_state.files import Tick, silent
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.cluster_state.live import find_served
-from plimsoll.tools.cluster_state.manifests import Found, read_objects
+from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
 from plimsoll.tools.cluster_state.objects import Gap
 from plimsoll.tools.cluster_state.source import Source
 
@@ -31,7 +31,7 @@ _EVERY = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ObjectQuery:
     """What is wanted of a cluster."""
 
     plurals: tuple[str, ...]  #: as in `resourceslices`
@@ -41,20 +41,20 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Trees:
+class RawObjects:
     """What was read, and what could not be."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[ParsedObject] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
 
-def read_trees(source: Source, asked: Asked, tick: Tick = silent) -> Trees:
+def read_raw_objects(source: Source, asked: ObjectQuery, tick: ProgressCallback = no_progress) -> RawObjects:
     """The objects of a source: all of files, of a cluster those that are asked for.
 
     InputError if a kind that is needed, or every kind, cannot be read.
     """
     if source.files or source.config is None:
-        given: list[Found] = []
+        given: list[ParsedObject] = []
         with without_collection():
             for found in read_objects(source.files):
                 given.append(found)
@@ -64,26 +64,26 @@ def read_trees(source: Source, asked: Asked, tick: Tick = silent) -> Trees:
             given = [each for each in given if each.namespace in ("", source.namespace)]
         return _as_v1(given)
 
-    async def read() -> Trees:
+    async def read() -> RawObjects:
         assert source.config is not None
         async with Client.connect(source.config) as client:
-            return await read_live_trees(client, source.origin, asked, source.namespace, tick)
+            return await list_raw_objects(client, source.origin, asked, source.namespace, tick)
 
     return asyncio.run(read())
 
 
-def _as_v1(given: Iterable[Found]) -> Trees:
-    made = Trees()
+def _as_v1(given: Iterable[ParsedObject]) -> RawObjects:
+    made = RawObjects()
     lost: Counter[tuple[str, str]] = Counter()
     for found in given:
         tree = versions.to_v1(found.tree)
-        if isinstance(tree, versions.Loss):
+        if isinstance(tree, versions.Unconvertible):
             kind = BY_NAME.get(found.kind)
             lost[kind.endpoint.plural if kind else found.kind, tree.why] += 1
         else:
             same = tree is found.tree
             made.found.append(
-                found if same else Found(tree, found.source, found.document, found.line, found.place)
+                found if same else ParsedObject(tree, found.source, found.document, found.line, found.place)
             )
     for (plural, why), number in lost.items():
         made.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
@@ -93,12 +93,12 @@ def _as_v1(given: Iterable[Found]) -> Trees:
 # -- a cluster
 
 
-async def read_live_trees(
-    client: Client, origin: str, asked: Asked, namespace: str = "", tick: Tick = silent
-) -> Trees:
+async def list_raw_objects(
+    client: Client, origin: str, asked: ObjectQuery, namespace: str = "", tick: ProgressCallback = no_progress
+) -> RawObjects:
     """The kinds that are asked for, in that order; what the server does not have or show us is a gap."""
     served = {kind.endpoint.plural: endpoint for kind, endpoint in await find_served(client)}
-    given: list[Found] = []
+    given: list[ParsedObject] = []
     gaps: list[Gap] = []
     read = 0
     for number, plural in enumerate(asked.plurals):
@@ -134,11 +134,16 @@ async def read_live_trees(
 
 
 async def _list(
-    client: Client, endpoint: Endpoint, origin: str, asked: Asked, namespace: str, tick: Tick
-) -> list[Found]:
+    client: Client,
+    endpoint: Endpoint,
+    origin: str,
+    asked: ObjectQuery,
+    namespace: str,
+    tick: ProgressCallback,
+) -> list[ParsedObject]:
     plural = endpoint.plural
     source = f"{origin}, {plural}"
-    found: list[Found] = []
+    found: list[ParsedObject] = []
     revision = ""
     pages = client.pages(endpoint, namespace or None, fields=asked.fields.get(plural, ""))
     async with aclosing(pages):
@@ -146,7 +151,7 @@ async def _list(
             if page.revision != revision:  # the listing has begun anew
                 found, revision = [], page.revision
             with without_collection():
-                found += [Found(codec.decode_tree(raw), source) for raw in page.items]
+                found += [ParsedObject(codec.decode_tree(raw), source) for raw in page.items]
             if page.more:
                 tick(f"reading {plural}", len(found), 0)
     return found

@@ -13,10 +13,10 @@ from plimsoll.api import codec
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.kinds import KINDS
-from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 
-def write_dump(objects: Objects, path: Path) -> None:
+def write_dump(objects: ClusterObjects, path: Path) -> None:
     """Write all objects into a file, as JSON if its name says so, else as YAML; InputError if that fails."""
     tree = {"apiVersion": "v1", "kind": "List", "items": [*_trees(objects)]}
     text = codec.encode(tree) if path.suffix == ".json" else dump_document(tree)
@@ -26,7 +26,7 @@ def write_dump(objects: Objects, path: Path) -> None:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
-def _trees(objects: Objects) -> list[dict[str, Any]]:
+def _trees(objects: ClusterObjects) -> list[dict[str, Any]]:
     made = []
     for kind in KINDS:
         head = {"apiVersion": kind.endpoint.api_version, "kind": kind.endpoint.kind}

@@ -12,9 +12,9 @@ from plimsoll.api.gates import Gates
 from plimsoll.client import Client, ClientConfig
 from plimsoll.ledger.profile import Profile
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import Tick, read_files, silent
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, read_files
 from plimsoll.tools.cluster_state.live import read_live
-from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,10 @@ class Source:
 
 
 def read_cluster_state(
-    source: Source, gates: Gates | None = None, profile: Profile | None = None, tick: Tick = silent
+    source: Source,
+    gates: Gates | None = None,
+    profile: Profile | None = None,
+    tick: ProgressCallback = no_progress,
 ) -> ClusterState:
     """Read everything, once."""
     if source.files or source.config is None:
@@ -44,6 +47,6 @@ def read_cluster_state(
     return ClusterState(objects, gates, profile, origin=source.origin)
 
 
-async def _read(config: ClientConfig, namespace: str, tick: Tick) -> Objects:
+async def _read(config: ClientConfig, namespace: str, tick: ProgressCallback) -> ClusterObjects:
     async with Client.connect(config) as client:
         return await read_live(client, tick, namespace=namespace)

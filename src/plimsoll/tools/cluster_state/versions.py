@@ -2,8 +2,8 @@
 
 Owns `to_v1`, which is pure. v1beta2 has the shape of v1. v1beta1 and v1alpha3 write a request's fields flat
 (v1: below `exactly`) and a device's below `basic` (v1: in the device itself); v1alpha3 gives capacity as bare
-quantities. What a version says that v1 cannot say is a `Loss`: the object is then better left out than read
-as something else.
+quantities. What a version says that v1 cannot say is a `Unconvertible`: the object is then better left out
+than read as something else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXACTLY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Unconvertible:
     """Why an object cannot be read as one of v1."""
 
     why: str
@@ -40,18 +40,18 @@ class Loss:
 
 def version_of(tree: Tree) -> str:
     """The version of an object of the group; "" if it is of another group or says nothing."""
-    said = tree.get("apiVersion")
-    group, _, version = said.rpartition("/") if isinstance(said, str) else ("", "", "")
+    api_version = tree.get("apiVersion")
+    group, _, version = api_version.rpartition("/") if isinstance(api_version, str) else ("", "", "")
     return version if group == GROUP else ""
 
 
-def to_v1(tree: Tree) -> Tree | Loss:
+def to_v1(tree: Tree) -> Tree | Unconvertible:
     """The same object in the shape of v1; the given tree is left as it is, others are handed back."""
     version = version_of(tree)
     if not version or version in SAME:
         return tree
     if version not in VERSIONS:
-        return Loss(f"version {version} of {GROUP} cannot be read, only {', '.join(VERSIONS)}")
+        return Unconvertible(f"version {version} of {GROUP} cannot be read, only {', '.join(VERSIONS)}")
     kind = tree.get("kind")
     if kind == "DeviceTaintRule":
         return _rule(tree)
@@ -99,11 +99,11 @@ def _capacity(capacity: Tree) -> Tree:
     }
 
 
-def _rule(tree: Tree) -> Tree | Loss:
+def _rule(tree: Tree) -> Tree | Unconvertible:
     spec = tree.get("spec")
     selector = spec.get("deviceSelector") if isinstance(spec, dict) else None
     if isinstance(selector, dict) and (selector.get("deviceClassName") or selector.get("selectors")):
-        return Loss("it selects devices by class or CEL, which Kubernetes gave up in 1.35")
+        return Unconvertible("it selects devices by class or CEL, which Kubernetes gave up in 1.35")
     return {**tree, "apiVersion": f"{GROUP}/v1beta2"}
 
 

@@ -57,10 +57,10 @@ class Assets:
         return self._found.get(path or "index.html")
 
 
-def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:
-    if not folder.is_dir():
+def _read(directory: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:
+    if not directory.is_dir():
         return
-    for entry in folder.iterdir():
+    for entry in directory.iterdir():
         path = f"{prefix}{entry.name}"
         ending = entry.name.rpartition(".")[2]
         if entry.is_dir():

@@ -1,7 +1,7 @@
 """What a change of an object touches: whose books, and which lists.
 
-Owns `enter`, which brings a cluster state up to date and says what looks different now. Promises: a node
-whose book may have changed is named, and one that only sent a sign of life is not.
+Owns `apply_change`, which brings a cluster state up to date and says what looks different now. Promises: a
+node whose book may have changed is named, and one that only sent a sign of life is not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.tools.top.device_holders import results_of
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """An object is there as it is now, or (`gone`) is no more."""
 
     thing: Any
@@ -25,7 +25,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Touched:
+class ChangeScope:
     """What looks different: nodes by name (`everywhere`: all), kinds, and pools of devices."""
 
     nodes: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Touched:
     def __bool__(self) -> bool:
         return bool(self.kinds)
 
-    def merge(self, other: Touched) -> None:
+    def merge(self, other: ChangeScope) -> None:
         self.nodes |= other.nodes
         self.everywhere |= other.everywhere
         self.kinds |= other.kinds
@@ -45,7 +45,7 @@ class Touched:
         self.all_pools |= other.all_pools
 
 
-def enter(cluster_state: ClusterState, change: Change, touched: Touched) -> None:
+def apply_change(cluster_state: ClusterState, change: ObjectChange, scope: ChangeScope) -> None:
     """Bring a cluster state up to date, and note what that touches."""
     thing = change.thing
     meta = thing.metadata
@@ -56,39 +56,39 @@ def enter(cluster_state: ClusterState, change: Change, touched: Touched) -> None
     elif old is not None and _looks_the_same(old, thing):
         cluster_state.set(thing)
         return
-    touched.kinds.add(type(thing).__name__)
+    scope.kinds.add(type(thing).__name__)
     if "snapshot" not in cluster_state.__dict__:  # nobody has looked at it yet
-        touched.everywhere = touched.all_pools = True
+        scope.everywhere = scope.all_pools = True
         (cluster_state.remove if change.gone else cluster_state.set)(thing)
         return
-    _note(cluster_state, old, touched)
+    _note(cluster_state, old, scope)
     if change.gone:
         cluster_state.remove(old)
     else:
         if old is not None and old.metadata.uid != thing.metadata.uid:
             cluster_state.remove(old)  # another one of the same name: a listing tells only how things are now
         cluster_state.set(thing)
-        _note(cluster_state, thing, touched)
+        _note(cluster_state, thing, scope)
 
 
-def _note(cluster_state: ClusterState, thing: Any | None, touched: Touched) -> None:
+def _note(cluster_state: ClusterState, thing: Any | None, scope: ChangeScope) -> None:
     if isinstance(thing, Pod):
         if thing.spec.node_name:
-            touched.nodes.add(thing.spec.node_name)
+            scope.nodes.add(thing.spec.node_name)
     elif isinstance(thing, Node):
-        touched.nodes.add(thing.metadata.name)
+        scope.nodes.add(thing.metadata.name)
     elif isinstance(thing, ResourceClaim):
-        touched.nodes |= _nodes_of_claim(cluster_state, thing)
-        touched.pools |= {DeviceId.of(result).pool_id for result in results_of(thing)}
+        scope.nodes |= _nodes_of_claim(cluster_state, thing)
+        scope.pools |= {DeviceId.of(result).pool_id for result in results_of(thing)}
     elif isinstance(thing, ResourceSlice):
-        touched.pools.add(PoolId(thing.spec.driver, thing.spec.pool.name))
+        scope.pools.add(PoolId(thing.spec.driver, thing.spec.pool.name))
         if thing.spec.node_name:
-            touched.nodes.add(thing.spec.node_name)
+            scope.nodes.add(thing.spec.node_name)
         else:
-            touched.everywhere = True
+            scope.everywhere = True
     elif isinstance(thing, DeviceClass | DeviceTaintRule):
-        touched.everywhere = True
-        touched.all_pools |= isinstance(thing, DeviceTaintRule)
+        scope.everywhere = True
+        scope.all_pools |= isinstance(thing, DeviceTaintRule)
 
 
 def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[str]:

@@ -1,6 +1,6 @@
 """Devices and their pools, kept from one question to the next, and how many can be had.
 
-Owns `DeviceBooks`. States are those of `plimsoll top devices`: a device of which claims share parts is not
+Owns `DeviceCache`. States are those of `plimsoll top devices`: a device of which claims share parts is not
 taken as long as others can have a part, too. Only pools that something has touched are looked into again.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.dashboard.changes import Touched
+from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.top.devices import FREE, PARTLY, SHARED, TAKEN, DeviceRow
-from plimsoll.tools.top.pools import PoolRow, look_into
+from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Pool:
     counts: dict[str, DeviceCount] = field(default_factory=dict)  #: by node
 
 
-class DeviceBooks:
+class DeviceCache:
     """All pools and their devices, kept until something touches them."""
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class DeviceBooks:
         self._all_stale = True
         self._devices: list[DeviceRow] | None = None
 
-    def touch(self, touched: Touched) -> None:
+    def invalidate(self, scope: ChangeScope) -> None:
         """These pools are to be looked into again."""
-        self._stale |= touched.pools
-        self._all_stale |= touched.all_pools
+        self._stale |= scope.pools
+        self._all_stale |= scope.all_pools
 
     def devices(self, cluster_state: ClusterState) -> list[DeviceRow]:
         """Every device, by driver, pool and name."""
@@ -92,7 +92,7 @@ class DeviceBooks:
             self._pools.clear()
         for key in self._stale:
             self._pools.pop(key, None)
-        for row, devices in look_into(cluster_state, None if self._all_stale else self._stale):
+        for row, devices in inspect_pools(cluster_state, None if self._all_stale else self._stale):
             pool = _Pool(row, devices)
             for device in devices:
                 pool.counts.setdefault(device.node, DeviceCount()).add(DeviceCount.of(device))

@@ -1,6 +1,6 @@
 """Changes told to pages that are open, as server-sent events.
 
-Owns `Notices`. A page hears of changes at most four times a second, however many there are; what came
+Owns `EventStream`. A page hears of changes at most four times a second, however many there are; what came
 meanwhile is told together. One that does not read is let go: it asks anew when it is back.
 """
 
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from plimsoll.api import codec
 from plimsoll.errors import ApiError
-from plimsoll.tools.dashboard.changes import Touched
+from plimsoll.tools.dashboard.changes import ChangeScope
 
 #: Seconds between two events to one page, between signs of life, and until one that does not read is let go.
 APART = 0.25
@@ -25,7 +25,7 @@ MOST_NODES = 500
 MOST_LISTENERS = 200
 
 
-class Notices:
+class EventStream:
     """Who listens, and what each has still to be told."""
 
     def __init__(
@@ -38,11 +38,11 @@ class Notices:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def tell(self, revision: int, touched: Touched) -> None:
+    def publish(self, revision: int, scope: ChangeScope) -> None:
         """Something is different from this revision on."""
         self.revision = revision
         for listener in self._listeners:
-            listener.touched.merge(touched)
+            listener.scope.merge(scope)
             listener.wake.set()
 
     def end(self) -> None:
@@ -61,13 +61,13 @@ class Notices:
         try:
             await response.prepare(request)
             # What a page has fetched before it listened may be old by now; the number tells it.
-            await self._write(request, response, change_event(self.revision, Touched()))
+            await self._write(request, response, change_event(self.revision, ChangeScope()))
             while await listener.woken(self._ping):
-                touched = listener.take()
-                if not touched:
+                scope = listener.take()
+                if not scope:
                     await self._write(request, response, b"event: ping\ndata: {}\n\n")
                     continue
-                await self._write(request, response, change_event(self.revision, touched))
+                await self._write(request, response, change_event(self.revision, scope))
                 await asyncio.sleep(self._apart)
         except (ConnectionError, TimeoutError):
             pass  # it has gone
@@ -87,7 +87,7 @@ class Notices:
 
 class _Listener:
     def __init__(self) -> None:
-        self.touched = Touched()
+        self.scope = ChangeScope()
         self.wake = asyncio.Event()
         self.ended = False
 
@@ -99,17 +99,17 @@ class _Listener:
         self.wake.clear()
         return not self.ended
 
-    def take(self) -> Touched:
-        touched, self.touched = self.touched, Touched()
-        return touched
+    def take(self) -> ChangeScope:
+        scope, self.scope = self.scope, ChangeScope()
+        return scope
 
 
-def change_event(revision: int, touched: Touched) -> bytes:
+def change_event(revision: int, scope: ChangeScope) -> bytes:
     """One event: the revision, the nodes that differ (null: all of them), and the kinds."""
-    many = touched.everywhere or len(touched.nodes) > MOST_NODES
+    many = scope.everywhere or len(scope.nodes) > MOST_NODES
     tree = {
         "revision": revision,
-        "nodes": None if many else sorted(touched.nodes),
-        "kinds": sorted(touched.kinds),
+        "nodes": None if many else sorted(scope.nodes),
+        "kinds": sorted(scope.kinds),
     }
     return b"event: change\ndata: " + codec.encode(tree) + b"\n\n"

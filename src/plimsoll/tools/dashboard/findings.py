@@ -1,9 +1,9 @@
 """How many findings the audit has, without keeping anybody waiting.
 
-Owns `Findings`. The audit looks through everything, which takes seconds in a large cluster. So it runs while
-nobody asks anything else of its desk, makes way as soon as somebody does, and comes again only after a rest
-that is many times as long as it took; what has changed meanwhile is looked at then. One that always has to
-make way gets through in the end. Its answer is kept as the answer to the page's own question.
+Owns `BackgroundAudit`. The audit looks through everything, which takes seconds in a large cluster. So it runs
+while nobody asks anything else of its desk, makes way as soon as somebody does, and comes again only after a
+rest that is many times as long as it took; what has changed meanwhile is looked at then. One that always has
+to make way gets through in the end. Its answer is kept as the answer to the page's own question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.errors import ApiError
 from plimsoll.tools.audit import audit
 from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.findings import Check
-from plimsoll.tools.dashboard.query_worker import Answer, Desk
+from plimsoll.tools.dashboard.query_worker import QueryResult, QueryWorker
 
 _log = logging.getLogger("plimsoll.dashboard")
 #: The key of the question, for everybody who asks it.
@@ -32,24 +32,24 @@ SHORT_SECONDS = 0.2
 AGAIN_SECONDS, TRIES = 1.0, 6
 
 
-class Findings:
+class BackgroundAudit:
     """Numbers by severity, as of the last audit; None until there was one."""
 
     def __init__(
         self,
-        desk: Callable[[], Awaitable[Desk]],
+        worker: Callable[[], Awaitable[QueryWorker]],
         differ: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`differ` is called when the numbers are others than before."""
         self.counts: dict[str, int] | None = None
-        self._desk = desk
+        self._desk = worker
         self._differ = differ
         self._clock = clock
         self._wanted = -1  #: a revision whose findings somebody wants to know
         self._audited = -1
         self._due = 0.0
-        self._made_way = 0
+        self._yielded = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -82,26 +82,26 @@ class Findings:
     async def _run(self) -> None:
         began = self._clock()
         try:
-            desk = await self._desk()
-            makes_way = self._made_way + 1 < TRIES
-            answer = await desk.ask(KEY, lambda: ask_audit(desk, makes_way=makes_way))
+            worker = await self._desk()
+            yields = self._yielded + 1 < TRIES
+            answer = await worker.ask(KEY, lambda: run_audit(worker, yields=yields))
         except ApiError:  # others were waiting
-            pause = AGAIN_SECONDS * 2**self._made_way
+            pause = AGAIN_SECONDS * 2**self._yielded
             self._due = self._clock() + pause
-            self._made_way = min(self._made_way + 1, TRIES)
+            self._yielded = min(self._yielded + 1, TRIES)
             self._rest(pause)
             return
         except Exception as error:  # not again before something has changed
             self._audited = self._wanted
             _log.error("the audit broke: %s", error, exc_info=error)
             return
-        self._made_way = 0
+        self._yielded = 0
         pause = max(REST_SECONDS, REST_PART * (self._clock() - began))
         self._due = self._clock() + pause
         self._rest(pause)
-        self.hear(answer)
+        self.on_change(answer)
 
-    def hear(self, answer: Answer) -> None:
+    def on_change(self, answer: QueryResult) -> None:
         """There is an answer to the question, whoever asked it."""
         self._audited = max(self._audited, answer.revision)
         counts: dict[str, int] = codec.decode_tree(answer.body)["summary"]
@@ -110,15 +110,15 @@ class Findings:
             self._differ()
 
 
-def ask_audit(desk: Desk, *, makes_way: bool = False) -> Any:
+def run_audit(worker: QueryWorker, *, yields: bool = False) -> Any:
     """The audit of a desk's cluster state; ApiError if it makes way for somebody."""
 
     def checks() -> Iterator[Check]:
         began = time.monotonic()
         for check in CHECKS:
             long = time.monotonic() - began >= SHORT_SECONDS
-            if makes_way and long and desk.is_wanted_besides(KEY):
+            if yields and long and worker.has_other_queries(KEY):
                 raise ApiError(503, "ServiceUnavailable", "the audit made way for another question")
             yield check
 
-    return audit(desk.cluster_state, checks=checks()).as_json()
+    return audit(worker.cluster_state, checks=checks()).as_json()

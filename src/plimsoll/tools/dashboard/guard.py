@@ -65,7 +65,7 @@ def refuse_host(header: str, allowed: frozenset[str]) -> str:
     return f"this dashboard is not known as {shown!r}: ask by address, or allow the name with --allow-host"
 
 
-def refuse_question(headers: Mapping[str, str]) -> str:
+def refuse_post(headers: Mapping[str, str]) -> str:
     """Why a request with a body is not answered, or ""."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -81,7 +81,7 @@ def refuse_question(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def knows_token(token: str, header: str, cookie: str) -> bool:
+def has_token(token: str, header: str, cookie: str) -> bool:
     """Return whether a request has the token, as a bearer token or in its cookie.
 
     Bytes that are not UTF-8 arrive as surrogates (PEP 383): they are compared like any other wrong token.

@@ -14,9 +14,9 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.dashboard.devices import DeviceBooks
-from plimsoll.tools.top.claims import claim_row, state_of
+from plimsoll.tools.dashboard.changes import ChangeScope
+from plimsoll.tools.dashboard.devices import DeviceCache
+from plimsoll.tools.top.claims import claim_row, claim_state
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
 from plimsoll.tools.top.pools import PoolRow
@@ -28,7 +28,7 @@ USUAL, MOST = 200, 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ListQuery:
     """Which rows are wanted."""
 
     search: str = ""
@@ -39,9 +39,9 @@ class Wish:
     limit: int = USUAL
 
 
-def read_wish(query: Mapping[str, str]) -> Wish:
+def read_list_query(query: Mapping[str, str]) -> ListQuery:
     """The wish of a query; ApiError 400 that names what cannot be read."""
-    return Wish(
+    return ListQuery(
         query.get("q", "")[:200].strip().lower(),
         query.get("state", ""),
         query.get("node", ""),
@@ -60,14 +60,14 @@ def _number(query: Mapping[str, str], name: str, usual: int, most: int) -> int:
     return min(int(text), most)
 
 
-class Namespaces:
+class NamespaceCache:
     """What each namespace takes, kept until something touches it: it is a sum over everything."""
 
     def __init__(self) -> None:
         self._rows: list[Tree] | None = None
 
-    def touch(self, touched: Touched) -> None:
-        if touched.kinds & {"Pod", "ResourceClaim", "ResourceSlice", "DeviceClass", "Node"}:
+    def invalidate(self, scope: ChangeScope) -> None:
+        if scope.kinds & {"Pod", "ResourceClaim", "ResourceSlice", "DeviceClass", "Node"}:
             self._rows = None
 
     def rows(self, cluster_state: ClusterState) -> list[Tree]:
@@ -76,18 +76,18 @@ class Namespaces:
         return self._rows
 
 
-def page(rows: Sequence[T], wish: Wish, text: Callable[[T], str]) -> Tree:
+def page(rows: Sequence[T], query: ListQuery, text: Callable[[T], str]) -> Tree:
     """The rows that match, page by page, and how many there are in all."""
-    found = [row for row in rows if wish.search in text(row).lower()] if wish.search else rows
-    shown = found[wish.offset : wish.offset + wish.limit]
+    found = [row for row in rows if query.search in text(row).lower()] if query.search else rows
+    shown = found[query.offset : query.offset + query.limit]
     return {"total": len(found), "items": [row.as_json() for row in shown]}
 
 
-def list_devices(cluster_state: ClusterState, wish: Wish, known: DeviceBooks) -> Tree:
-    rows = device_rows(cluster_state, wish.node) if wish.node else known.devices(cluster_state)
-    if wish.state:
-        rows = [row for row in rows if row.state == wish.state]
-    return page(rows, wish, _device_text)
+def list_devices(cluster_state: ClusterState, query: ListQuery, known: DeviceCache) -> Tree:
+    rows = device_rows(cluster_state, query.node) if query.node else known.devices(cluster_state)
+    if query.state:
+        rows = [row for row in rows if row.state == query.state]
+    return page(rows, query, _device_text)
 
 
 def _device_text(row: DeviceRow) -> str:
@@ -95,24 +95,24 @@ def _device_text(row: DeviceRow) -> str:
     return f"{row.driver}/{row.pool}/{row.device} {row.node} {row.state}{held}"
 
 
-def list_pools(cluster_state: ClusterState, wish: Wish, known: DeviceBooks) -> Tree:
-    rows = [row for row in known.pools(cluster_state) if wish.node in ("", row.node)]
-    if wish.state:
-        rows = [row for row in rows if row.standing == wish.state]
-    return page(rows, wish, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
+def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache) -> Tree:
+    rows = [row for row in known.pools(cluster_state) if query.node in ("", row.node)]
+    if query.state:
+        rows = [row for row in rows if row.standing == query.state]
+    return page(rows, query, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
 
 
-def list_claims(cluster_state: ClusterState, wish: Wish) -> Tree:
+def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:
     """Only the claims of the page are priced."""
     claims = [
         claim
         for claim in cluster_state.objects.all(ResourceClaim)
-        if wish.namespace in ("", claim.metadata.namespace)
-        and (not wish.state or wish.state == state_of(claim))
-        and (not wish.search or wish.search in _claim_text(claim).lower())
+        if query.namespace in ("", claim.metadata.namespace)
+        and (not query.state or query.state == claim_state(claim))
+        and (not query.search or query.search in _claim_text(claim).lower())
     ]
     claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
-    shown = claims[wish.offset : wish.offset + wish.limit]
+    shown = claims[query.offset : query.offset + query.limit]
     return {"total": len(claims), "items": [claim_row(cluster_state, claim).as_json() for claim in shown]}
 
 
@@ -121,44 +121,44 @@ def _claim_text(claim: ResourceClaim) -> str:
     results = allocation.devices.results if allocation is not None else ()
     devices = " ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results)
     pods = " ".join(each.name for each in claim.status.reserved_for)
-    return f"{claim.metadata.namespace}/{claim.metadata.name} {state_of(claim)} {devices} {pods}"
+    return f"{claim.metadata.namespace}/{claim.metadata.name} {claim_state(claim)} {devices} {pods}"
 
 
-def list_namespaces(cluster_state: ClusterState, wish: Wish, known: Namespaces) -> Tree:
-    rows = [row for row in known.rows(cluster_state) if wish.search in row["namespace"].lower()]
-    return {"total": len(rows), "items": rows[wish.offset : wish.offset + wish.limit]}
+def list_namespaces(cluster_state: ClusterState, query: ListQuery, known: NamespaceCache) -> Tree:
+    rows = [row for row in known.rows(cluster_state) if query.search in row["namespace"].lower()]
+    return {"total": len(rows), "items": rows[query.offset : query.offset + query.limit]}
 
 
-def list_pods(cluster_state: ClusterState, wish: Wish) -> tuple[Tree, list[Pod]]:
+def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list[Pod]]:
     """The page, and the pods of it that wait and whose reason is still to be told."""
-    pods = cluster_state.waiting if wish.state == "pending" else cluster_state.pods
-    if wish.state == "running":
+    pods = cluster_state.pending if query.state == "pending" else cluster_state.pods
+    if query.state == "running":
         pods = [pod for pod in pods if pod.spec.node_name]
-    elif wish.state not in ("", "pending"):
-        raise ApiError(400, "BadRequest", f"state: {wish.state[:40]!r} is neither pending nor running")
+    elif query.state not in ("", "pending"):
+        raise ApiError(400, "BadRequest", f"state: {query.state[:40]!r} is neither pending nor running")
     kept = [
         pod
         for pod in pods
-        if wish.namespace in ("", pod.metadata.namespace)
-        and wish.node in ("", pod.spec.node_name)
-        and wish.search in f"{pod.metadata.namespace}/{pod.metadata.name} {pod.spec.node_name}".lower()
+        if query.namespace in ("", pod.metadata.namespace)
+        and query.node in ("", pod.spec.node_name)
+        and query.search in f"{pod.metadata.namespace}/{pod.metadata.name} {pod.spec.node_name}".lower()
     ]
     kept.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-    shown = kept[wish.offset : wish.offset + wish.limit]
+    shown = kept[query.offset : query.offset + query.limit]
     rows = [
         {
             "namespace": pod.metadata.namespace,
             "name": pod.metadata.name,
             "node": pod.spec.node_name or None,
             "phase": pod.status.phase or "Pending",
-            "why": "" if pod.spec.node_name else said_why(pod),
+            "why": "" if pod.spec.node_name else scheduler_message(pod),
         }
         for pod in shown
     ]
     return {"total": len(kept), "items": rows}, [pod for pod in shown if not pod.spec.node_name]
 
 
-def said_why(pod: Pod) -> str:
+def scheduler_message(pod: Pod) -> str:
     """Why a pod waits, in the words of whoever schedules it."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":

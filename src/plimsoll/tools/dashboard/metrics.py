@@ -15,9 +15,9 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.dashboard.devices import DeviceBooks
-from plimsoll.tools.dashboard.nodes import NodeBooks
-from plimsoll.tools.top.claims import state_of
+from plimsoll.tools.dashboard.devices import DeviceCache
+from plimsoll.tools.dashboard.nodes import NodeRowCache
+from plimsoll.tools.top.claims import claim_state
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COLUMNS = (
@@ -29,17 +29,17 @@ _COLUMNS = (
 )
 
 
-def show_metrics(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> bytes:
+def show_metrics(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> bytes:
     """All of it."""
     return "".join(_lines(cluster_state, nodes, devices)).encode()
 
 
-def _lines(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> Iterator[str]:
-    books = nodes.books(cluster_state)
+def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> Iterator[str]:
+    node_rows = nodes.rows(cluster_state)
     rows = [
-        (f'{{node="{_escape(book.name)}",resource="{row.resource}"}}', row)
-        for book in books
-        for row in book.rows
+        (f'{{node="{_escape(node.name)}",resource="{row.resource}"}}', row)
+        for node in node_rows
+        for row in node.rows
         if row.resource in ("cpu", "memory") or is_huge_page(row.resource)
     ]
     for name, column, help in _COLUMNS:
@@ -48,8 +48,8 @@ def _lines(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) 
             amount = getattr(row, column)
             yield f"plimsoll_node_{name}{labels} {_cores(amount) if row.resource == 'cpu' else amount}\n"
     yield _head("plimsoll_node_past_line", "Resources of a node that are past their line.")
-    for book in books:
-        yield f'plimsoll_node_past_line{{node="{_escape(book.name)}"}} {len(book.past)}\n'
+    for node in node_rows:
+        yield f'plimsoll_node_past_line{{node="{_escape(node.name)}"}} {len(node.past)}\n'
     pools = devices.pools(cluster_state)
     for name, column, help in _POOLS:
         yield _head(f"plimsoll_pool_devices{name}", help)
@@ -57,14 +57,14 @@ def _lines(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) 
             labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
             yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
     yield _head("plimsoll_pods", "Pods that have not ended, by whether they have a node.")
-    waiting = len(cluster_state.waiting)
+    waiting = len(cluster_state.pending)
     yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - waiting}\n'
     yield f'plimsoll_pods{{state="pending"}} {waiting}\n'
     yield _head("plimsoll_pending_pods", "Pods without a node, by what their scheduler says of them.")
-    for reason, count in sorted(Counter(map(_reason, cluster_state.waiting)).items()):
+    for reason, count in sorted(Counter(map(_reason, cluster_state.pending)).items()):
         yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'
     yield _head("plimsoll_claims", "ResourceClaims by state.")
-    for state, count in sorted(Counter(map(state_of, cluster_state.objects.all(ResourceClaim))).items()):
+    for state, count in sorted(Counter(map(claim_state, cluster_state.objects.all(ResourceClaim))).items()):
         yield f'plimsoll_claims{{state="{state}"}} {count}\n'
 
 

@@ -1,6 +1,6 @@
 """The cluster's ledger and its nodes, as the page wants them.
 
-Owns `NodeBooks`, which computes books again only where something has changed, and the answers to
+Owns `NodeRowCache`, which computes books again only where something has changed, and the answers to
 `/api/overview`, `/api/nodes` and `/api/nodes/NAME` (docs/dashboard.md, "The JSON"). Numbers are whole units
 as nodes are booked in: milli for cpu, units for the rest.
 """
@@ -17,72 +17,72 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.ledger.claims import claim_names
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.missing_kinds import sum_up
-from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.dashboard.devices import DeviceBooks, DeviceCount, newest_slices
+from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
+from plimsoll.tools.dashboard.changes import ChangeScope
+from plimsoll.tools.dashboard.devices import DeviceCache, DeviceCount, newest_slices
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
-from plimsoll.tools.top.nodes import BookRow, NodeBook, holders, node_books, order_of, text_of
 from plimsoll.tools.top.devices import device_rows
+from plimsoll.tools.top.nodes import NodeRow, ResourceRow, format_amount, holders, node_rows, resource_order
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free")
 #: What is counted of devices; what is not among the last three cannot be had today.
 STATES = ("all", "free", "partly", "taken")
 
 
-class NodeBooks:
+class NodeRowCache:
     """The books of all nodes, kept until something touches them."""
 
     def __init__(self) -> None:
-        self._books: dict[str, NodeBook] = {}
+        self._node_rows: dict[str, NodeRow] = {}
         self._stale: set[str] = set()
         self._all_stale = True
 
-    def touch(self, touched: Touched) -> None:
+    def invalidate(self, scope: ChangeScope) -> None:
         """What is told of these nodes is to be computed again."""
-        self._stale |= touched.nodes
-        self._all_stale |= touched.everywhere
+        self._stale |= scope.nodes
+        self._all_stale |= scope.everywhere
 
-    def books(self, cluster_state: ClusterState) -> list[NodeBook]:
+    def rows(self, cluster_state: ClusterState) -> list[NodeRow]:
         """The books of all nodes, by name."""
         if self._all_stale:
-            self._books = {book.name: book for book in node_books(cluster_state)}
+            self._node_rows = {book.name: book for book in node_rows(cluster_state)}
         elif self._stale:
-            fresh = {book.name: book for book in node_books(cluster_state, names=self._stale)}
+            fresh = {book.name: book for book in node_rows(cluster_state, names=self._stale)}
             for name in self._stale:
                 if name in fresh:
-                    self._books[name] = fresh[name]
+                    self._node_rows[name] = fresh[name]
                 else:
-                    self._books.pop(name, None)
+                    self._node_rows.pop(name, None)
         self._stale, self._all_stale = set(), False
-        return [self._books[name] for name in sorted(self._books)]
+        return [self._node_rows[name] for name in sorted(self._node_rows)]
 
 
 # -- the whole cluster
 
 
-def overview(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
+def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
     """Counts and totals; the server adds what only it knows."""
-    books, counted = nodes.books(cluster_state), DeviceCount()
+    rows, counted = nodes.rows(cluster_state), DeviceCount()
     for places in devices.counts(cluster_state).values():
         for count in places.values():
             counted.add(count)
     totals: dict[str, list[int]] = {}
-    for book in books:
+    for book in rows:
         for row in book.rows:
             total = totals.setdefault(row.resource, [0] * len(COLUMNS))
             for place, amount in enumerate(_amounts(row)):
                 total[place] += amount
-    resources = sorted(totals, key=order_of)
-    closed = {name: sum(_closed(book, name) for book in books) for name in resources}
+    resources = sorted(totals, key=resource_order)
+    closed = {name: sum(_closed(book, name) for book in rows) for name in resources}
     return {
         "origin": cluster_state.origin,
         "profile": cluster_state.profile.name,
         "counts": {
-            "nodes": len(books),
-            "nodesReady": sum(book.ready for book in books),
-            "nodesPast": sum(bool(book.past) for book in books),
+            "nodes": len(rows),
+            "nodesReady": sum(book.ready for book in rows),
+            "nodesPast": sum(bool(book.past) for book in rows),
             "pods": len(cluster_state.pods),
-            "pending": len(cluster_state.waiting),
+            "pending": len(cluster_state.pending),
             "claims": len(cluster_state.objects.all(ResourceClaim)),
             "devices": counted.all,
             "devicesFree": counted.free,
@@ -94,15 +94,15 @@ def overview(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks
             name: _with_texts(name, {**dict(zip(COLUMNS, totals[name], strict=True)), "closed": closed[name]})
             for name in resources
         },
-        "gaps": sum_up(cluster_state.objects.gaps),
+        "gaps": summarize_gaps(cluster_state.objects.gaps),
     }
 
 
-def _amounts(row: BookRow) -> tuple[int, int, int, int, int]:
+def _amounts(row: ResourceRow) -> tuple[int, int, int, int, int]:
     return row.line, row.requests, row.claims, row.overhead, row.free
 
 
-def _closed(book: NodeBook, resource: str) -> int:
+def _closed(book: NodeRow, resource: str) -> int:
     """What is free of a resource on a node that takes no pods."""
     if book.ready and not book.unschedulable:
         return 0
@@ -110,32 +110,32 @@ def _closed(book: NodeBook, resource: str) -> int:
 
 
 def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
-    return {**numbers, "text": {name: text_of(resource, amount) for name, amount in numbers.items()}}
+    return {**numbers, "text": {name: format_amount(resource, amount) for name, amount in numbers.items()}}
 
 
 # -- all nodes
 
 
-def all_nodes(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
+def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
     """Column by column, so that thousands of nodes are small; what a node does not have is 0."""
-    books, counts = nodes.books(cluster_state), devices.counts(cluster_state)
-    resources = sorted({row.resource for book in books for row in book.rows}, key=order_of)
+    rows, counts = nodes.rows(cluster_state), devices.counts(cluster_state)
+    resources = sorted({row.resource for book in rows for row in book.rows}, key=resource_order)
     columns: dict[str, dict[str, list[int]]] = {
-        name: {column: [0] * len(books) for column in COLUMNS[:-1]} for name in resources
+        name: {column: [0] * len(rows) for column in COLUMNS[:-1]} for name in resources
     }
-    for place, book in enumerate(books):
+    for place, book in enumerate(rows):
         for row in book.rows:
             column = columns[row.resource]
             column["line"][place] = row.line
             column["requests"][place] = row.requests
             column["claims"][place] = row.claims
             column["overhead"][place] = row.overhead
-    names = [book.name for book in books]
+    names = [book.name for book in rows]
     return {
         "names": names,
-        "ready": [book.ready for book in books],
-        "unschedulable": [book.unschedulable for book in books],
-        "pods": [book.pods for book in books],
+        "ready": [book.ready for book in rows],
+        "unschedulable": [book.unschedulable for book in rows],
+        "pods": [book.pods for book in rows],
         "resources": resources,
         "columns": columns,
         "devices": {
@@ -154,7 +154,7 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBook
 
 def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
     """Everything about a node; ApiError 404 if there is none of this name."""
-    found = node_books(cluster_state, names=[name])
+    found = node_rows(cluster_state, names=[name])
     node = cluster_state.objects.find(Node, "", name)
     if not found or node is None:
         raise ApiError(404, "NotFound", f"there is no node {name}")
@@ -179,7 +179,7 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
             for row in book.rows
         ],
         "holders": [
-            {**each.as_json(), "amount": each.amount, "text": text_of(each.resource, each.amount)}
+            {**each.as_json(), "amount": each.amount, "text": format_amount(each.resource, each.amount)}
             for each in holders(cluster_state, name)
         ],
         "devices": [row.as_json() for row in device_rows(cluster_state, name)],

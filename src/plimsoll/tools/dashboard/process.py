@@ -84,7 +84,7 @@ async def serve_dashboard(
             return
         starting.result()
         ready(dashboard.url)
-        await dashboard.board.warm_up()
+        await dashboard.service.warm_up()
         with _rare_collections():
             await waiting
 

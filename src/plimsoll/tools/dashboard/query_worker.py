@@ -1,6 +1,6 @@
 """A cluster state that questions are asked of, one at a time, while the cluster goes on changing.
 
-Owns `Desk`. Questions run in a thread, so that nobody else waits for them; changes that are heard of
+Owns `QueryWorker`. Questions run in a thread, so that nobody else waits for them; changes that are heard of
 meanwhile lie on a pile and are entered between two questions, so that an answer is always about one moment.
 Answers are kept as long as nothing has changed: asking again costs nothing, and waits for nobody.
 """
@@ -20,7 +20,7 @@ from plimsoll.api import codec
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.dashboard.changes import Change, Touched, enter
+from plimsoll.tools.dashboard.changes import ChangeScope, ObjectChange, apply_change
 
 #: How many answers are kept; pages of lists are answers, too.
 _KEPT = 128
@@ -31,7 +31,7 @@ MOST_WAITING = 16
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """JSON, of which revision, and packed."""
 
     revision: int
@@ -49,10 +49,10 @@ class Answer:
 
 
 #: Makes the answer to a question; runs in a thread, alone with the cluster state.
-Question = Callable[[], Any]
+Query = Callable[[], Any]
 
 
-class Desk:
+class QueryWorker:
     """One cluster state; `ask` it anything."""
 
     def __init__(
@@ -66,40 +66,40 @@ class Desk:
         self.revision = revision
         self._follows = follows
         self._turn = asyncio.Lock()
-        self._pile: list[Change] = []
-        self._kept: OrderedDict[object, Answer] = OrderedDict()
+        self._backlog: list[ObjectChange] = []
+        self._kept: OrderedDict[object, QueryResult] = OrderedDict()
         self._waiting: list[object] = []  #: keys of questions, that of the one being answered among them
 
-    def hear(self, change: Change) -> None:
+    def on_change(self, change: ObjectChange) -> None:
         """Something has changed; it is entered between two questions."""
-        self._pile.append(change)
+        self._backlog.append(change)
 
     @property
-    def behind(self) -> int:
+    def backlog(self) -> int:
         """How many changes are not entered yet."""
-        return len(self._pile)
+        return len(self._backlog)
 
     @property
     def busy(self) -> bool:
         return self._turn.locked()
 
-    def is_wanted_besides(self, key: object) -> bool:
+    def has_other_queries(self, key: object) -> bool:
         """Whether another question than this one waits for its turn; to be asked from any thread."""
         return any(other != key for other in list(self._waiting))
 
-    async def catch_up(self, entered: Callable[[Touched], int]) -> None:
+    async def catch_up(self, entered: Callable[[ChangeScope], int]) -> None:
         """Enter all changes; `entered` hears what they touch, before any question, and gives the revision."""
         async with self._turn:
             self.revision = entered(await self._enter())
 
-    async def _enter(self) -> Touched:
-        pile, self._pile = self._pile, []
-        touched = await asyncio.to_thread(_enter_all, self.cluster_state, pile) if pile else Touched()
-        if touched:
+    async def _enter(self) -> ChangeScope:
+        changes, self._backlog = self._backlog, []
+        scope = await asyncio.to_thread(_enter_all, self.cluster_state, changes) if changes else ChangeScope()
+        if scope:
             self._kept.clear()
-        return touched
+        return scope
 
-    async def ask(self, key: object, question: Question) -> Answer:
+    async def ask(self, key: object, question: Query) -> QueryResult:
         """The answer to a question; `key` is the same for the same question (None: it is not kept)."""
         if (known := self._known(key)) is not None:
             return known
@@ -122,36 +122,36 @@ class Desk:
         finally:
             self._waiting.remove(key)
 
-    async def copy(self, follows: Callable[[], int]) -> Desk:
+    async def copy(self, follows: Callable[[], int]) -> QueryWorker:
         """Return a second worker with a copy of the cluster state and of the pending changes."""
         async with self._turn:
-            made = Desk(self.cluster_state.copy(), self.revision, follows=follows)
-            made._pile = list(self._pile)
+            made = QueryWorker(self.cluster_state.copy(), self.revision, follows=follows)
+            made._backlog = list(self._backlog)
             return made
 
-    def _known(self, key: object) -> Answer | None:
-        if self._follows is not None and (self._pile or self._follows() != self.revision):
+    def _known(self, key: object) -> QueryResult | None:
+        if self._follows is not None and (self._backlog or self._follows() != self.revision):
             return None  # it may be otherwise by now
         known = self._kept.get(key)
         return known if known is not None and known.revision == self.revision else None
 
 
-def _enter_all(cluster_state: ClusterState, pile: Iterable[Change]) -> Touched:
-    touched = Touched()
+def _enter_all(cluster_state: ClusterState, changes: Iterable[ObjectChange]) -> ChangeScope:
+    scope = ChangeScope()
     with without_collection():
-        for change in pile:
-            enter(cluster_state, change, touched)
-    return touched
+        for change in changes:
+            apply_change(cluster_state, change, scope)
+    return scope
 
 
-def _answer(revision: int, question: Question) -> Answer:
+def _answer(revision: int, question: Query) -> QueryResult:
     with without_collection():  # which would hold up everybody, for long if the cluster is large
         tree = question()
     if isinstance(tree, bytes):
-        answer = Answer(revision, tree)
+        answer = QueryResult(revision, tree)
     else:
         if isinstance(tree, dict):
             tree = {"revision": revision, **tree}
-        answer = Answer(revision, codec.encode(tree))
+        answer = QueryResult(revision, codec.encode(tree))
     _ = answer.packed, answer.tag  # here, where nobody waits
     return answer

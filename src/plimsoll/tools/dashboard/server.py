@@ -2,7 +2,7 @@
 
 Owns `Dashboard`: a cluster or a dump, shown at one address. Promises: it reads and never writes; every answer
 of `/api/` is JSON, also one that refuses (`{"error": "one line"}`); no trace of the program's insides reaches
-anybody. The rules of who may ask are in `guard.py`, the answers in `board.py`, their form in
+anybody. The rules of who may ask are in `guard.py`, the answers in `service.py`, their form in
 docs/dashboard.md.
 """
 
@@ -19,14 +19,14 @@ from aiohttp import web
 from plimsoll.api import codec
 from plimsoll.client import Client
 from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard
 from plimsoll.tools.dashboard.assets_index import Assets
 from plimsoll.tools.dashboard.follower import Follower
-from plimsoll.tools.dashboard.lists import read_wish
+from plimsoll.tools.dashboard.lists import read_list_query
 from plimsoll.tools.dashboard.metrics import CONTENT_TYPE
-from plimsoll.tools.dashboard.query_worker import Answer
-from plimsoll.tools.dashboard.service import PATIENCE, Board
+from plimsoll.tools.dashboard.query_worker import QueryResult
+from plimsoll.tools.dashboard.service import PATIENCE, DashboardService
 
 _log = logging.getLogger("plimsoll.dashboard")
 DEFAULT_PORT = 6480
@@ -62,11 +62,13 @@ class Dashboard:
         self._token = token
         self._follower: Follower | None = None
         if isinstance(shown, ClusterState):
-            self.board = Board(shown, patience=patience)
+            self.service = DashboardService(shown, patience=patience)
         else:
-            self.board = Board(ClusterState(Objects(), origin=origin), live=True, patience=patience)
-            self._follower = Follower(shown, self.board.hear, namespace)
-            self.board.troubles = self._tell_troubles
+            self.service = DashboardService(
+                ClusterState(ClusterObjects(), origin=origin), live=True, patience=patience
+            )
+            self._follower = Follower(shown, self.service.on_change, namespace)
+            self.service.troubles = self._list_troubles
         self._assets = Assets.load()
         #: Answers of an earlier run are not those of this one, whatever their revision.
         self._run = secrets.token_hex(4)
@@ -79,21 +81,21 @@ class Dashboard:
         """Read the cluster, and listen; InputError or ConfigError if either cannot be done."""
         if self._follower is not None:
             await self._follower.start()
-            self.board.cluster_state.objects.gaps += self._follower.gaps
-            await self.board.catch_up()
+            self.service.cluster_state.objects.gaps += self._follower.gaps
+            await self.service.catch_up()
         try:
             await self._listen()
         except BaseException:
             await self.stop()
             raise
         self._tasks = [
-            asyncio.create_task(self.board.keep_up(), name="dashboard: changes"),
-            asyncio.create_task(self.board.warm_up(), name="dashboard: first look"),
+            asyncio.create_task(self.service.keep_up(), name="dashboard: changes"),
+            asyncio.create_task(self.service.warm_up(), name="dashboard: first look"),
         ]
 
     async def stop(self) -> None:
         """End everything; what is being answered may end first."""
-        await self.board.close()
+        await self.service.close()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -120,48 +122,48 @@ class Dashboard:
         shown = f"[{shown}]" if ":" in shown else shown
         self.url = f"http://{shown}:{runner.addresses[0][1]}/"
 
-    def _tell_troubles(self) -> list[str]:
+    def _list_troubles(self) -> list[str]:
         return self._follower.troubles if self._follower is not None else []
 
     # -- routes
 
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded], client_max_size=guard.MOST_BODY)
-        board, get = self.board, app.router.add_get
+        service, get = self.service, app.router.add_get
         get("/", self._asset)
         get("/assets/{path:.+}", self._asset)
         get("/favicon.ico", self._asset)
-        get("/api/overview", self._answer(lambda _: board.overview()))
-        get("/api/nodes", self._answer(lambda _: board.nodes()))
-        get("/api/nodes/{name}", self._answer(lambda r: board.node(r.match_info["name"])))
-        get("/api/devices", self._answer(lambda r: board.devices(read_wish(r.query))))
-        get("/api/pools", self._answer(lambda r: board.pools(read_wish(r.query))))
-        get("/api/claims", self._answer(lambda r: board.claims(read_wish(r.query))))
-        get("/api/pods", self._answer(lambda r: board.pods(read_wish(r.query))))
-        get("/api/namespaces", self._answer(lambda r: board.namespaces(read_wish(r.query))))
-        get("/api/audit", self._answer(lambda _: board.audit()))
+        get("/api/overview", self._answer(lambda _: service.overview()))
+        get("/api/nodes", self._answer(lambda _: service.nodes()))
+        get("/api/nodes/{name}", self._answer(lambda r: service.node(r.match_info["name"])))
+        get("/api/devices", self._answer(lambda r: service.devices(read_list_query(r.query))))
+        get("/api/pools", self._answer(lambda r: service.pools(read_list_query(r.query))))
+        get("/api/claims", self._answer(lambda r: service.claims(read_list_query(r.query))))
+        get("/api/pods", self._answer(lambda r: service.pods(read_list_query(r.query))))
+        get("/api/namespaces", self._answer(lambda r: service.namespaces(read_list_query(r.query))))
+        get("/api/audit", self._answer(lambda _: service.audit()))
         get("/api/explain/pod/{namespace}/{name}", self._answer(self._explain_pod))
         get("/api/explain/claim/{namespace}/{name}", self._answer(self._explain_claim))
         app.router.add_post("/api/whatif", self._whatif)
         get("/api/events", self._events)
         get("/metrics", self._metrics)
         for path in sorted(guard.OPEN_ROUTES):
-            get(path, self._well)
+            get(path, self._health)
         return app
 
-    def _explain_pod(self, request: web.Request) -> Awaitable[Answer]:
-        return self.board.explain_pod(request.match_info["namespace"], request.match_info["name"])
+    def _explain_pod(self, request: web.Request) -> Awaitable[QueryResult]:
+        return self.service.explain_pod(request.match_info["namespace"], request.match_info["name"])
 
-    def _explain_claim(self, request: web.Request) -> Awaitable[Answer]:
-        return self.board.explain_claim(request.match_info["namespace"], request.match_info["name"])
+    def _explain_claim(self, request: web.Request) -> Awaitable[QueryResult]:
+        return self.service.explain_claim(request.match_info["namespace"], request.match_info["name"])
 
-    def _answer(self, ask: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
+    def _answer(self, ask: Callable[[web.Request], Awaitable[QueryResult]]) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
             return self._respond(request, await ask(request), "application/json")
 
         return answer
 
-    def _respond(self, request: web.Request, answer: Answer, kind: str) -> web.Response:
+    def _respond(self, request: web.Request, answer: QueryResult, kind: str) -> web.Response:
         tag = f'"{self._run}-{answer.tag}"'
         headers = {"Content-Type": kind, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if tag in request.headers.get("If-None-Match", ""):
@@ -175,16 +177,16 @@ class Dashboard:
         plan: Any = codec.decode_tree(await request.read())
         if not isinstance(plan, dict):
             raise ApiError(400, "BadRequest", "the question is no JSON object")
-        answer = await self.board.whatif(plan)
+        answer = await self.service.whatif(plan)
         return web.Response(body=answer.body, content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await self.board.notices.serve(request, {**guard.HEADERS, "Cache-Control": "no-cache"})
+        return await self.service.events.serve(request, {**guard.HEADERS, "Cache-Control": "no-cache"})
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        return self._respond(request, await self.board.metrics(), CONTENT_TYPE)
+        return self._respond(request, await self.service.metrics(), CONTENT_TYPE)
 
-    async def _well(self, _: web.Request) -> web.StreamResponse:
+    async def _health(self, _: web.Request) -> web.StreamResponse:
         return web.Response(text="ok")
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
@@ -204,19 +206,19 @@ class Dashboard:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await self._judged(request, handler)
+        response = await self._handle(request, handler)
         if not response.prepared:
             response.headers.update(guard.HEADERS)
         return response
 
-    async def _judged(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if why := guard.refuse_host(request.headers.get("Host", ""), self._names):
             return _refuse(403, why)
         if self._token and not _is_open(request):
-            answer = self._let_in(request)
+            answer = self._authenticate(request)
             if answer is not None:
                 return answer
-        if request.method == "POST" and (why := guard.refuse_question(request.headers)):
+        if request.method == "POST" and (why := guard.refuse_post(request.headers)):
             return _refuse(403 if "Content-Type" not in why else 415, why)
         try:
             return await handler(request)
@@ -239,15 +241,15 @@ class Dashboard:
             _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
             return _refuse(500, "this question broke the dashboard; its log says where")
 
-    def _let_in(self, request: web.Request) -> web.StreamResponse | None:
+    def _authenticate(self, request: web.Request) -> web.StreamResponse | None:
         """None if the request has the token. One that has it in its address gets a cookie instead."""
         given = request.query.get("token", "")
-        if request.path == "/" and given and guard.knows_token(self._token, "", given):
+        if request.path == "/" and given and guard.has_token(self._token, "", given):
             found = web.Response(status=303, headers={"Location": "/"})
             found.set_cookie(guard.COOKIE, self._token, httponly=True, samesite="Strict")
             return found
         cookie = request.cookies.get(guard.COOKIE, "")
-        if guard.knows_token(self._token, request.headers.get("Authorization", ""), cookie):
+        if guard.has_token(self._token, request.headers.get("Authorization", ""), cookie):
             return None
         return _refuse(401, "this dashboard wants a token: open /?token=TOKEN, or send it as a bearer token")
 

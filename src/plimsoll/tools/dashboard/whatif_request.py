@@ -1,8 +1,8 @@
 """What-if questions of the page.
 
-Owns reading them: a JSON object becomes a `Plan`, and whatever is wrong with it is named. Manifests are texts
-only: nothing on this machine is read for whoever asks. How much can be asked is bounded, and `Deadline` ends
-work that takes too long all the same.
+Owns reading them: a JSON object becomes a `WhatifPlan`, and whatever is wrong with it is named. Manifests are
+texts only: nothing on this machine is read for whoever asks. How much can be asked is bounded, and `Deadline`
+ends work that takes too long all the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.whatif import Plan
+from plimsoll.tools.whatif import WhatifPlan
 
 _KEYS = {
     "add": str,
@@ -34,7 +34,7 @@ _KEYS = {
 MOST_NODES, MOST_PODS, MOST_NAMES = 1000, 5000, 1000
 
 
-def read_plan(tree: Any) -> Plan:
+def read_plan(tree: Any) -> WhatifPlan:
     """The plan of a question; InputError that names the field."""
     if not isinstance(tree, Mapping):
         raise InputError("the question is no JSON object")
@@ -48,7 +48,7 @@ def read_plan(tree: Any) -> Plan:
     if not 0 <= more <= MOST_NODES:
         raise InputError(f"addNodes: must be from 0 to {MOST_NODES}")
     add = tree.get("add") or ""
-    return Plan(
+    return WhatifPlan(
         policy=tree.get("policy") or "",
         remove=_texts(tree, "remove"),
         add_nodes=more,

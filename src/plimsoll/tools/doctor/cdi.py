@@ -13,9 +13,9 @@ from pathlib import Path
 
 from plimsoll.node.layout import Layout
 from plimsoll.protocols.cdi import CdiFolders, Edits
-from plimsoll.tools.doctor.facts import CdiFacts, CdiFile, Facts, RecordFacts, Unresolved
-from plimsoll.tools.doctor.files import age_text, look_at
-from plimsoll.tools.doctor.findings import Finding, error, note, ok, warning
+from plimsoll.tools.doctor.facts import CdiFacts, ClaimCdiFile, NodeFacts, RecordFacts, UnresolvedCdiName
+from plimsoll.tools.doctor.files import age_text, stat_entry
+from plimsoll.tools.doctor.findings import DoctorFinding, error, note, ok, warning
 from plimsoll.tools.doctor.repairs import RemoveFile
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -49,7 +49,7 @@ def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> Cdi
         if uids:
             only = whole is not None or None not in found
             own = path.is_relative_to(layout.root)
-            files.append(CdiFile(entry=look_at(path), uids=uids, own=own, only=only))
+            files.append(ClaimCdiFile(entry=stat_entry(path), uids=uids, own=own, only=only))
     names = [
         (claim, driver, name)
         for claim in records.prepared
@@ -60,7 +60,7 @@ def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> Cdi
     answer = cdi.edits([name for _, _, name in names])
     why = {} if isinstance(answer, Edits) else {fault.where: fault.message for fault in answer}
     unresolved = [
-        Unresolved(claim=str(claim.ref), uid=claim.ref.uid, driver=driver, name=name, why=why[name])
+        UnresolvedCdiName(claim=str(claim.ref), uid=claim.ref.uid, driver=driver, name=name, why=why[name])
         for claim, driver, name in names
         if name in why
     ]
@@ -74,7 +74,7 @@ def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> Cdi
     )
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cdi
     for fault in found.faults:
         id = "cdi.conflict" if fault.code == "conflict" else "cdi.file"
@@ -91,7 +91,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield ok("cdi.folders", shown, f"{found.devices} devices can be used")
 
 
-def _judge_files(facts: Facts) -> Iterator[Finding]:
+def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
     records, files = facts.records, facts.cdi.files
     if not files:
         return

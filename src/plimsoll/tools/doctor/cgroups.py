@@ -11,8 +11,8 @@ from plimsoll.node.cgroups.detect import Detected
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import read_mark
 from plimsoll.node.cgroups.tree import root_parts
-from plimsoll.tools.doctor.facts import CgroupFacts, Facts, OtherRoot, PodCgroup
-from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.facts import CgroupFacts, NodeFacts, OtherRoot, PodCgroup
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 from plimsoll.tools.doctor.repairs import RemoveCgroup, RemoveCgroupRoot
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -49,13 +49,13 @@ def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> 
     except InputError:
         return CgroupFacts(version=version, controllers=controllers, read_only=found.read_only, root=root)
     owners, missing, exists = set[str](), [], False
-    for folder in (each / name for each in mounts):
-        below = kernel.folders(folder)
-        exists = exists or kernel.exists(folder)
+    for directory in (each / name for each in mounts):
+        below = kernel.folders(directory)
+        exists = exists or kernel.exists(directory)
         own = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
         owners.update(own)
         if own:
-            missing += [str(folder / tier) for tier in _TIERS if tier not in below]
+            missing += [str(directory / tier) for tier in _TIERS if tier not in below]
     pods = []
     if tree is not None:
         pods = [PodCgroup(uid=uid, processes=_count(tree, uid)) for uid in tree.pods()]
@@ -90,11 +90,11 @@ def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator
     names = {name for mount in mounts for name in kernel.folders(mount) if name != own}
     for name in names:
         folders = [mount / name for mount in mounts]
-        below = sorted({each for folder in folders for each in kernel.folders(folder)})
+        below = sorted({each for directory in folders for each in kernel.folders(directory)})
         owners = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
         if owners:
             mark = read_mark(folders)
-            inside = {pid for folder in folders for pid in _pids(folder, kernel)}
+            inside = {pid for directory in folders for pid in _pids(directory, kernel)}
             yield OtherRoot(
                 name=name,
                 owner=owners[0],
@@ -105,42 +105,44 @@ def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator
             )
 
 
-def _pids(folder: Path, kernel: LinuxKernel) -> Iterator[str]:
-    yield from (kernel.read(folder / "cgroup.procs") or "").split()
-    for name in kernel.folders(folder):
-        yield from _pids(folder / name, kernel)
+def _pids(directory: Path, kernel: LinuxKernel) -> Iterator[str]:
+    yield from (kernel.read(directory / "cgroup.procs") or "").split()
+    for name in kernel.folders(directory):
+        yield from _pids(directory / name, kernel)
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cgroups
-    told = f"version {found.version}: {' '.join(found.controllers)}" if found.version else "none to be used"
+    text_found = (
+        f"version {found.version}: {' '.join(found.controllers)}" if found.version else "none to be used"
+    )
     if found.read_only:
-        told += f"; not writable: {' '.join(found.read_only)}"
+        text_found += f"; not writable: {' '.join(found.read_only)}"
     if facts.is_kubelet or facts.runtime != "process" or found.planned:
-        yield note("cgroups.version", "cgroups", told)
+        yield note("cgroups.version", "cgroups", text_found)
         return
-    yield from _judge_version(facts, told)
+    yield from _judge_version(facts, text_found)
     if not found.version:
         return
     yield from _judge_root(facts)
     yield from _judge_leftovers(facts)
 
 
-def _judge_version(facts: Facts, told: str) -> Iterator[Finding]:
+def _judge_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     if not found.version:
         fix = "mount cgroups where the agent may write them; until then limits are a plan only"
-        yield warning("cgroups.version", "cgroups", told, fix)
+        yield warning("cgroups.version", "cgroups", text_found, fix)
         return
     missing = [name for name in NEEDED if name not in found.controllers]
     for name in missing:
         fix = "enable the controller for the agent"
         yield warning("cgroups.controller", name, f"cannot be used: {NEEDED[name]}", fix)
     if not missing:
-        yield ok("cgroups.version", "cgroups", told)
+        yield ok("cgroups.version", "cgroups", text_found)
 
 
-def _judge_root(facts: Facts) -> Iterator[Finding]:
+def _judge_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found, subject = facts.cgroups, facts.cgroups.root
     strange = [name for name in found.owners if name != found.owner]
     if found.exists and (strange or not found.owners):
@@ -150,7 +152,7 @@ def _judge_root(facts: Facts) -> Iterator[Finding]:
     elif found.exists and found.missing_tiers:
         fix = "restart the agent: it makes them"
         level = Level.ERROR if facts.running else Level.INFO
-        yield Finding("cgroups.tiers", level, subject, f"missing: {' '.join(found.missing_tiers)}", fix)
+        yield DoctorFinding("cgroups.tiers", level, subject, f"missing: {' '.join(found.missing_tiers)}", fix)
     elif found.exists:
         yield ok("cgroups.root", subject, f"of {facts.node}, with its QoS tiers; {len(found.pods)} pods")
     elif facts.running:
@@ -174,7 +176,7 @@ def _describe(other: OtherRoot) -> str:
     return f"{other.name} ({other.data or 'directory unknown'}: {state})"
 
 
-def _judge_leftovers(facts: Facts) -> Iterator[Finding]:
+def _judge_leftovers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     if not facts.records.admitted.usable:
         if found.pods:

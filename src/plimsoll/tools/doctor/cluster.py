@@ -21,9 +21,9 @@ from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.node.admission.admission_handler import is_terminal
 from plimsoll.node.claims.checks import named_claims
 from plimsoll.node.status.node_object import LEASES_OF_NODES
-from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, Facts, ReservedClaim
+from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, NodeFacts, ReservedClaim
 from plimsoll.tools.doctor.files import age_text
-from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 
 #: A pod that came this short a time ago may not have been seen yet.
 _SETTLED_SECONDS = 30.0
@@ -38,10 +38,10 @@ _SHOWN = 3
 async def gather(
     client: Client, node: str, server: str = "", now: Callable[[], float] = time.time
 ) -> ClusterFacts:
-    return await _Questions(client, node, server, now).ask()
+    return await _ClusterReader(client, node, server, now).ask()
 
 
-class _Questions:
+class _ClusterReader:
     """Question after question; what is refused is remembered and the next one asked."""
 
     def __init__(self, client: Client, node: str, server: str, now: Callable[[], float]) -> None:
@@ -86,7 +86,7 @@ class _Questions:
             return
         spec = tree.get("spec")
         spec = spec if isinstance(spec, Mapping) else {}
-        renewed = moment(spec.get("renewTime"))
+        renewed = parse_time(spec.get("renewTime"))
         seconds = spec.get("leaseDurationSeconds")
         if renewed is not None:
             self._found["lease_age"] = self._now() - renewed
@@ -101,7 +101,7 @@ class _Questions:
                 uid=pod.metadata.uid,
                 name=f"{pod.metadata.namespace}/{pod.metadata.name}",
                 ended=is_terminal(pod),
-                created=moment(pod.metadata.creation_timestamp) or 0.0,
+                created=parse_time(pod.metadata.creation_timestamp) or 0.0,
             )
             for pod in pods
         )
@@ -144,7 +144,7 @@ class _Questions:
         self._found["slices"] = counts
 
 
-def moment(text: object) -> float | None:
+def parse_time(text: object) -> float | None:
     """A time of the API in seconds; None if it is none."""
     if not isinstance(text, str):
         return None
@@ -158,19 +158,19 @@ def moment(text: object) -> float | None:
 def clock_skew(date: str, before: float, after: float) -> float | None:
     """How far a server's clock is ahead of ours at least, by the date of its answer; None if it has none."""
     try:
-        said = parsedate_to_datetime(date).timestamp()
+        declared = parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
     # It was written between the two moments, and its last second is cut off.
-    if said > after:
-        return said - after
-    return min(0.0, said + 1 - before)
+    if declared > after:
+        return declared - after
+    return min(0.0, declared + 1 - before)
 
 
 # -- judging
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cluster
     if found is None:
         return
@@ -190,7 +190,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield from _judge_slices(facts, found)
 
 
-def _judge_node(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+def _judge_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     subject = f"node {facts.node}"
     if found.node_missing:
         if facts.running:
@@ -221,22 +221,24 @@ def _judge_node(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
     yield from _judge_amounts(facts, found.node)
 
 
-def _judge_amounts(facts: Facts, node: Node) -> Iterator[Finding]:
+def _judge_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
     subject = f"node {facts.node}"
     capacity, line = node.status.capacity, node.status.allocatable
     over = [name for name, amount in line.items() if name in capacity and amount > capacity[name]]
     for name in over:
         text = f"allocatable {name} is {line[name].canonical()}, capacity {capacity[name].canonical()}"
         yield error("cluster.amounts", subject, text, f"restart {facts.whose}")
-    machine = facts.machine.said or facts.machine.real
+    machine = facts.machine.declared or facts.machine.real
     # Simulated nodes can be any machine; only one that runs processes has to be this one.
-    if machine is None or (facts.machine.said is None and facts.runtime != "process"):
+    if machine is None or (facts.machine.declared is None and facts.runtime != "process"):
         return
     different = []
     for name in ("cpu", "memory"):
-        has, said = machine.capacity.get(name), capacity.get(name)
-        if has is not None and said is not None and has != said:
-            different.append(f"{name}: the Node says {said.canonical()}, the machine has {has.canonical()}")
+        has, declared = machine.capacity.get(name), capacity.get(name)
+        if has is not None and declared is not None and has != declared:
+            different.append(
+                f"{name}: the Node says {declared.canonical()}, the machine has {has.canonical()}"
+            )
     if different and facts.running:
         fix = "restart the agent; if it was started with a machine file, name it with --machine"
         yield warning("cluster.amounts", subject, "; ".join(different), fix)
@@ -245,7 +247,7 @@ def _judge_amounts(facts: Facts, node: Node) -> Iterator[Finding]:
         yield ok("cluster.amounts", subject, f"capacity is the machine's; allocatable {shown}")
 
 
-def _judge_lease(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+def _judge_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     subject = f"lease {LEASES_OF_NODES}/{facts.node}"
     if found.lease_missing or found.lease_age is None:
         if facts.running and found.node is not None:
@@ -266,7 +268,7 @@ def _judge_lease(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
         yield ok("cluster.lease", subject, text)
 
 
-def _judge_clock(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+def _judge_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     if found.skew is None:
         return
     if abs(found.skew) <= _SKEW:
@@ -276,10 +278,10 @@ def _judge_clock(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
     text = f"the server's is at least {age_text(abs(found.skew))} {side} this one"
     fix = "set the clocks (chrony, ntp): leases and grace periods go by them"
     level = Level.ERROR if abs(found.skew) > found.lease_seconds else Level.WARNING
-    yield Finding("cluster.clock", level, "clock", text, fix)
+    yield DoctorFinding("cluster.clock", level, "clock", text, fix)
 
 
-def _judge_pods(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+def _judge_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     bound = found.pods or ()
     living = [pod for pod in bound if not pod.ended]
     subject, bad = f"node {facts.node}", False
@@ -307,7 +309,7 @@ def _judge_pods(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
         yield ok("cluster.pods", subject, f"{len(bound)} pods bound, {len(here)} let in")
 
 
-def _judge_claims(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     records = facts.records
     if not records.claims_known:
         return
@@ -329,7 +331,7 @@ def _judge_claims(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
         yield ok("cluster.claims", "claims", f"{len(found.claims)} are reserved for pods here and prepared")
 
 
-def _judge_slices(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+def _judge_slices(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     absent = [driver for driver in found.slices if driver not in facts.sockets.served]
     for driver in sorted(absent):
         text = f"has {found.slices[driver]} ResourceSlices of this node and is not registered"

@@ -1,7 +1,7 @@
 """START HERE: a node is examined, mended where that is asked for, and examined again.
 
 Owns `Doctor`. Facts are gathered area by area without changing anything; judgements are functions of facts;
-repairs are values that `surgery` carries out. Promises: without `repair` nothing is touched; while an agent
+repairs are values that `executor` carries out. Promises: without `repair` nothing is touched; while an agent
 or kubelet runs in a folder, nothing of it is touched that it could mind; while repairs are made that need to
 be alone, no agent can start, because the doctor holds the folder's lock.
 """
@@ -25,15 +25,15 @@ from plimsoll.node.process.assembly import CDI_FOLDERS
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, records, report, sockets
 from plimsoll.tools.doctor import root_dir as root
-from plimsoll.tools.doctor.facts import ClusterFacts, Facts
-from plimsoll.tools.doctor.files import list_folder, look_at
-from plimsoll.tools.doctor.findings import Finding
-from plimsoll.tools.doctor.repair_executor import Outcome, Surgery
+from plimsoll.tools.doctor.facts import ClusterFacts, NodeFacts
+from plimsoll.tools.doctor.files import list_dir, stat_entry
+from plimsoll.tools.doctor.findings import DoctorFinding
+from plimsoll.tools.doctor.repair_executor import RepairExecutor, RepairResult
 from plimsoll.tools.doctor.repairs import Repair
-from plimsoll.tools.doctor.report import Report
+from plimsoll.tools.doctor.report import DoctorReport
 
 _DENIED = os.strerror(errno.EACCES)
-JUDGES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+JUDGES: tuple[Callable[[NodeFacts], Iterator[DoctorFinding]], ...] = (
     root.judge,
     sockets.judge,
     privileges.judge,
@@ -47,7 +47,7 @@ JUDGES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class DoctorOptions:
     """What is to be examined: the node of these settings, and its cluster where one is given."""
 
     settings: NodeSettings
@@ -63,16 +63,16 @@ class Examination:
 class Doctor:
     """Examines and mends one node."""
 
-    def __init__(self, examination: Examination) -> None:
-        self._asked = examination
-        self._settings = examination.settings
+    def __init__(self, options: DoctorOptions) -> None:
+        self._options = options
+        self._settings = options.settings
         self.node = self._settings.names[0]
         self.layout = self._settings.layout(self.node)
 
-    async def examine(self) -> Report:
+    async def examine(self) -> DoctorReport:
         """Look at everything; nothing is touched. ConfigError if the folder cannot be looked into."""
         facts = await self.gather()
-        return Report(
+        return DoctorReport(
             root=str(self.layout.root),
             node=facts.node,
             owner=facts.owner,
@@ -80,17 +80,17 @@ class Doctor:
             findings=judge(facts),
         )
 
-    async def mend(self, found: Report) -> Report:
+    async def repair(self, found: DoctorReport) -> DoctorReport:
         """Carry out the repairs of a report, and examine again."""
         repairs = [each for each in found.repairs if found.may(each)]
         held = [each for each in found.repairs if not found.may(each)]
-        outcomes = [Outcome(each, f"not while the {found.owner} runs: stop it first") for each in held]
-        outcomes = [*await asyncio.to_thread(self._operate, repairs, found.owner == "agent"), *outcomes]
+        outcomes = [RepairResult(each, f"not while the {found.owner} runs: stop it first") for each in held]
+        outcomes = [*await asyncio.to_thread(self._run_repairs, repairs, found.owner == "agent"), *outcomes]
         after = await self.examine()
         return replace(after, outcomes=tuple(outcomes))
 
-    def _operate(self, repairs: list[Repair], ours: bool) -> list[Outcome]:
-        surgery = Surgery(self.layout, self._tree(), self._asked.now, self._asked.mount)
+    def _run_repairs(self, repairs: list[Repair], ours: bool) -> list[RepairResult]:
+        executor = RepairExecutor(self.layout, self._tree(), self._options.now, self._options.mount)
         outcomes = []
         # What is in the lock's own place goes first; then the lock can be taken.
         repairs = sorted(repairs, key=lambda each: getattr(each, "path", None) != self.layout.lock)
@@ -106,22 +106,22 @@ class Doctor:
                     except ConfigError as error:
                         refused = str(error)
                 if repair.alone and refused:
-                    outcomes.append(Outcome(repair, refused))
+                    outcomes.append(RepairResult(repair, refused))
                 else:
-                    outcomes.append(surgery.apply(repair))
+                    outcomes.append(executor.apply(repair))
         finally:
             lock.release()
         return outcomes
 
     # -- gathering
 
-    async def gather(self) -> Facts:
+    async def gather(self) -> NodeFacts:
         layout, settings = self.layout, self._settings
-        entry = await asyncio.to_thread(look_at, layout.root)
-        problem = entry.error or (await asyncio.to_thread(list_folder, layout.root, 1)).error
-        if problem and entry.kind in ("folder", "unknown"):
+        entry = await asyncio.to_thread(stat_entry, layout.root)
+        problem = entry.error or (await asyncio.to_thread(list_dir, layout.root, 1)).error
+        if problem and entry.kind in ("directory", "unknown"):
             raise ConfigError(f"{layout.root}: cannot be examined: {problem}; run the doctor as root")
-        held = await asyncio.to_thread(root.look_at_lock, layout.lock)
+        held = await asyncio.to_thread(root.read_lock, layout.lock)
         found = await asyncio.to_thread(records.gather, layout)
         problems = (held.problem, found.claims.problem, found.admitted.problem, found.kubelet.problem)
         if _DENIED in problems:
@@ -135,9 +135,9 @@ class Doctor:
             pid = pids[0] if pids else None
         tree = None if theirs else await asyncio.to_thread(self._tree)
         folders = settings.cdi or (*CDI_FOLDERS, *(() if theirs else (layout.cdi,)))
-        return Facts(
+        return NodeFacts(
             layout=layout,
-            now=self._asked.now(),
+            now=self._options.now(),
             node=self.node,
             owner="kubelet" if theirs else "agent",
             running=running,
@@ -147,10 +147,10 @@ class Doctor:
             root=await asyncio.to_thread(root.gather, layout, held),
             sockets=await sockets.gather(layout, self._nri(), kubelet=theirs),
             privileges=await asyncio.to_thread(privileges.gather, pid if running else None),
-            machine=await asyncio.to_thread(machine.gather, settings, self._asked.machine),
+            machine=await asyncio.to_thread(machine.gather, settings, self._options.machine),
             cgroups=replace(
                 await asyncio.to_thread(
-                    cgroups.gather, *settings.cgroups_of(self.node), tree, self._asked.mount
+                    cgroups.gather, *settings.cgroups_of(self.node), tree, self._options.mount
                 ),
                 planned=settings.cgroups == "plan",
             ),
@@ -162,12 +162,12 @@ class Doctor:
 
     async def _is_served(self) -> bool:
         path = self.layout.pod_resources
-        if not (await asyncio.to_thread(look_at, path)).exists:
+        if not (await asyncio.to_thread(stat_entry, path)).exists:
             return False
         return not await asyncio.to_thread(sockets.probe, path)
 
     async def _cluster(self) -> ClusterFacts | None:
-        asked = self._asked
+        asked = self._options
         if asked.client is not None:
             return await cluster.gather(asked.client, self.node, now=asked.now)
         if asked.cluster is None:
@@ -179,27 +179,27 @@ class Doctor:
 
     def _runtime(self, running: bool) -> str:
         """What runs containers: as was said, else as it looks like."""
-        if self._asked.runtime:
-            return self._asked.runtime
-        shim = look_at(self.layout.root / "shim.pyc").exists
+        if self._options.runtime:
+            return self._options.runtime
+        shim = stat_entry(self.layout.root / "shim.pyc").exists
         return "none" if running and not shim else self._settings.runtime
 
     def _tree(self) -> Cgroups | None:
         root, owner = self._settings.cgroups_of(self.node)
-        return cgroups.open_tree(root, owner, self._settings.cgroups, self._asked.mount)
+        return cgroups.open_tree(root, owner, self._settings.cgroups, self._options.mount)
 
     def _nri(self) -> Path | None:
         nri = self._settings.nri
         return self.layout.nri if nri is None else None if nri == Path("") else nri
 
 
-def judge(facts: Facts) -> tuple[Finding, ...]:
+def judge(facts: NodeFacts) -> tuple[DoctorFinding, ...]:
     """All findings about a node. Pure."""
     return report.order([finding for each in JUDGES for finding in each(facts)])
 
 
-async def run_doctor(examination: Examination, *, repair: bool = False) -> Report:
+async def run_doctor(options: DoctorOptions, *, repair: bool = False) -> DoctorReport:
     """Examine a node; with `repair` mend it and examine it again."""
-    doctor = Doctor(examination)
+    doctor = Doctor(options)
     found = await doctor.examine()
-    return await doctor.mend(found) if repair and found.repairs else found
+    return await doctor.repair(found) if repair and found.repairs else found

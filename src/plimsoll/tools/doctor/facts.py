@@ -1,6 +1,6 @@
 """What the doctor knows when it judges: facts as values.
 
-Owns the types. Each area has its own, gathered by its module; `Facts` is all of them. Everything has a
+Owns the types. Each area has its own, gathered by its module; `NodeFacts` is all of them. Everything has a
 default that means "nothing there", so that a judgement can be tried with the facts it needs.
 """
 
@@ -16,11 +16,11 @@ from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
 from plimsoll.protocols.cdi import CdiFault
-from plimsoll.tools.doctor.files import Entry
+from plimsoll.tools.doctor.files import FileEntry
 
 
-def _nowhere() -> Entry:
-    return Entry(path=Path("/"))
+def _nowhere() -> FileEntry:
+    return FileEntry(path=Path("/"))
 
 
 # -- root
@@ -38,9 +38,9 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootFacts:
-    entry: Entry = field(default_factory=_nowhere)
+    entry: FileEntry = field(default_factory=_nowhere)
     space: Space | None = None
-    lock: Entry = field(default_factory=_nowhere)
+    lock: FileEntry = field(default_factory=_nowhere)
     #: The process id in the lock file, and whether there is such a process.
     lock_pid: int | None = None
     lock_alive: bool = False
@@ -57,7 +57,7 @@ class SocketFact:
     nobody listens, else why it cannot be told."""
 
     role: Literal["pod-resources", "nri", "registration", "driver"]
-    entry: Entry
+    entry: FileEntry
     answer: str = ""
 
 
@@ -74,7 +74,7 @@ class DriverFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketFacts:
-    registry: Entry = field(default_factory=_nowhere)
+    registry: FileEntry = field(default_factory=_nowhere)
     sockets: tuple[SocketFact, ...] = ()
     drivers: tuple[DriverFact, ...] = ()
     #: How many pods PodResources lists; None if it was not asked or did not answer.
@@ -104,8 +104,8 @@ class MachineFacts:
     real: Machine | None = None
     real_error: str = ""
     #: The machine the settings name instead, if they do.
-    said: Machine | None = None
-    said_error: str = ""
+    declared: Machine | None = None
+    declared_error: str = ""
     memory_available: int | None = None
     processes: int | None = None
 
@@ -162,7 +162,7 @@ class CgroupFacts:
 class RecordFact:
     """A record on disk; `newer`: of a program that came after this one."""
 
-    entry: Entry = field(default_factory=_nowhere)
+    entry: FileEntry = field(default_factory=_nowhere)
     problem: str = ""
     newer: bool = False
     version: int | None = None
@@ -193,7 +193,7 @@ class RecordFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerFolder:
+class ContainerDir:
     """An attempt of a container. `alive`: its shim lives. `processes`: it and what it has started."""
 
     path: Path
@@ -207,12 +207,12 @@ class ContainerFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodFolder:
-    entry: Entry
+class PodDir:
+    entry: FileEntry
     uid: str
     name: str = ""  #: namespace/name
     problem: str = ""
-    containers: tuple[ContainerFolder, ...] = ()
+    containers: tuple[ContainerDir, ...] = ()
 
     @property
     def processes(self) -> int:
@@ -224,7 +224,7 @@ class PodFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shim:
+class ShimProcess:
     """A process that was started for a container of this root."""
 
     pid: int
@@ -234,30 +234,30 @@ class Shim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    pods: tuple[PodFolder, ...] = ()
+    pods: tuple[PodDir, ...] = ()
     error: str = ""
     more: bool = False
-    strange: tuple[Entry, ...] = ()
-    temporary: tuple[Entry, ...] = ()
-    quarantine: tuple[Entry, ...] = ()
-    orphans: tuple[Shim, ...] = ()
+    strange: tuple[FileEntry, ...] = ()
+    temporary: tuple[FileEntry, ...] = ()
+    quarantine: tuple[FileEntry, ...] = ()
+    orphans: tuple[ShimProcess, ...] = ()
 
 
 # -- CDI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CdiFile:
+class ClaimCdiFile:
     """A file whose own name, or the names of whose devices, carry UIDs. `only`: all of them do."""
 
-    entry: Entry
+    entry: FileEntry
     uids: frozenset[str]
     own: bool = False  #: below the agent's root
     only: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unresolved:
+class UnresolvedCdiName:
     claim: str
     uid: str
     driver: str
@@ -270,8 +270,8 @@ class CdiFacts:
     folders: tuple[Path, ...] = ()
     devices: int = 0
     faults: tuple[CdiFault, ...] = ()
-    files: tuple[CdiFile, ...] = ()
-    unresolved: tuple[Unresolved, ...] = ()
+    files: tuple[ClaimCdiFile, ...] = ()
+    unresolved: tuple[UnresolvedCdiName, ...] = ()
     #: CDI names that the claims on record have.
     names: int = 0
 
@@ -321,7 +321,7 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class NodeFacts:
     """All that was gathered. `owner` is whose root it is; `pid` of the agent or kubelet, where known."""
 
     layout: Layout

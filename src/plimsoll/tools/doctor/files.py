@@ -1,7 +1,7 @@
 """Looking at files, whatever they are.
 
-Owns `Entry`. Promises: nothing here follows links, waits for pipes, reads without bound or raises for what it
-finds; names may hold any bytes.
+Owns `FileEntry`. Promises: nothing here follows links, waits for pipes, reads without bound or raises for
+what it finds; names may hold any bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 MOST_ENTRIES = 4096
 
 _KINDS = {
-    stat.S_IFDIR: "folder",
+    stat.S_IFDIR: "directory",
     stat.S_IFREG: "file",
     stat.S_IFSOCK: "socket",
     stat.S_IFLNK: "link",
@@ -28,7 +28,7 @@ ABSENT, UNKNOWN = "absent", "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FileEntry:
     """What lies at a path; `unknown` with an error where that cannot be told."""
 
     path: Path
@@ -51,23 +51,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class DirListing:
     """The entries of a folder by name; `more`: there are more than were looked at."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
     error: str = ""
     more: bool = False
 
 
-def look_at(path: Path) -> Entry:
+def stat_entry(path: Path) -> FileEntry:
     """What lies at a path."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return Entry(path=path)
+        return FileEntry(path=path)
     except (OSError, ValueError) as error:
-        return Entry(path=path, kind=UNKNOWN, error=reason(error))
-    return Entry(
+        return FileEntry(path=path, kind=UNKNOWN, error=reason(error))
+    return FileEntry(
         path=path,
         kind=_KINDS.get(stat.S_IFMT(found.st_mode), UNKNOWN),
         uid=found.st_uid,
@@ -79,16 +79,16 @@ def look_at(path: Path) -> Entry:
     )
 
 
-def list_folder(folder: Path, most: int = MOST_ENTRIES) -> Listing:
+def list_dir(directory: Path, most: int = MOST_ENTRIES) -> DirListing:
     """What is in a folder; one that is not there is empty, a link to one is none."""
     names: list[str] = []
     more = False
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Listing()
+        return DirListing()
     except (OSError, ValueError) as error:
-        return Listing(error=reason(error))
+        return DirListing(error=reason(error))
     try:
         with os.scandir(descriptor) as found:
             for entry in found:
@@ -97,11 +97,11 @@ def list_folder(folder: Path, most: int = MOST_ENTRIES) -> Listing:
                     break
                 names.append(entry.name)
     except OSError as error:
-        return Listing(error=reason(error))
+        return DirListing(error=reason(error))
     finally:
         os.close(descriptor)
-    found_here = (look_at(folder / name) for name in sorted(names))
-    return Listing(tuple(entry for entry in found_here if entry.exists), more=more)
+    found_here = (stat_entry(directory / name) for name in sorted(names))
+    return DirListing(tuple(entry for entry in found_here if entry.exists), more=more)
 
 
 def read_file(path: Path, most: int) -> tuple[bytes, str]:
@@ -150,8 +150,8 @@ def age_text(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def date_text(moment: float) -> str:
+def date_text(parse_time: float) -> str:
     try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(parse_time))
     except (OverflowError, ValueError, OSError):
         return "at an unknown time"

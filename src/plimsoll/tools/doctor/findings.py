@@ -1,7 +1,7 @@
 """What the doctor tells: findings as values.
 
-Owns `Finding` and the order of areas. An id is `area.check` and never changes its meaning; docs/doctor.md
-lists all of them.
+Owns `DoctorFinding` and the order of areas. An id is `area.check` and never changes its meaning;
+docs/doctor.md lists all of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AREAS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked at: what is there, in numbers, and what mends it."""
 
     id: str
@@ -55,17 +55,17 @@ class Finding:
         return self.id.partition(".")[0]
 
 
-def ok(id: str, subject: str, evidence: str) -> Finding:
-    return Finding(id, Level.OK, subject, evidence)
+def ok(id: str, subject: str, evidence: str) -> DoctorFinding:
+    return DoctorFinding(id, Level.OK, subject, evidence)
 
 
-def note(id: str, subject: str, evidence: str, fix: str = "", repair: Repair | None = None) -> Finding:
-    return Finding(id, Level.INFO, subject, evidence, fix, repair)
+def note(id: str, subject: str, evidence: str, fix: str = "", repair: Repair | None = None) -> DoctorFinding:
+    return DoctorFinding(id, Level.INFO, subject, evidence, fix, repair)
 
 
-def warning(id: str, subject: str, evidence: str, fix: str, repair: Repair | None = None) -> Finding:
-    return Finding(id, Level.WARNING, subject, evidence, fix, repair)
+def warning(id: str, subject: str, evidence: str, fix: str, repair: Repair | None = None) -> DoctorFinding:
+    return DoctorFinding(id, Level.WARNING, subject, evidence, fix, repair)
 
 
-def error(id: str, subject: str, evidence: str, fix: str, repair: Repair | None = None) -> Finding:
-    return Finding(id, Level.ERROR, subject, evidence, fix, repair)
+def error(id: str, subject: str, evidence: str, fix: str, repair: Repair | None = None) -> DoctorFinding:
+    return DoctorFinding(id, Level.ERROR, subject, evidence, fix, repair)

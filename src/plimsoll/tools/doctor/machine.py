@@ -11,9 +11,9 @@ from plimsoll.errors import InputError
 from plimsoll.node.machine.file import read_machine_file
 from plimsoll.node.machine.machine import Machine, read_machine, write_cpus
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.tools.doctor.facts import Facts, MachineFacts
+from plimsoll.tools.doctor.facts import MachineFacts, NodeFacts
 from plimsoll.tools.doctor.files import read_file, size_text
-from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 
 #: The kubelet's hard threshold for memory: below it pods are evicted.
 _LEAST_MEMORY = 100 << 20
@@ -26,12 +26,12 @@ def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
         real = read_machine(root, storage=settings.root)
     except (InputError, OSError, ValueError) as problem:
         real_error = str(problem)
-    said, said_error = settings.machine, ""
-    if settings.machine_file is not None and said is None:
+    declared, declared_error = settings.machine, ""
+    if settings.machine_file is not None and declared is None:
         try:
-            said = read_machine_file(settings.machine_file)
+            declared = read_machine_file(settings.machine_file)
         except (InputError, OSError, ValueError) as problem:
-            said_error = str(problem)
+            declared_error = str(problem)
     info = read_file(root / "proc/meminfo", 65536)[0].decode(errors="replace")
     available = re.search(r"^MemAvailable:\s+([0-9]{1,15})", info, re.MULTILINE)
     try:
@@ -41,18 +41,18 @@ def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
     return MachineFacts(
         real=real,
         real_error=real_error,
-        said=said,
-        said_error=said_error,
+        declared=declared,
+        declared_error=declared_error,
         memory_available=int(available[1]) * 1024 if available is not None else None,
         processes=processes,
     )
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.machine
-    if found.said_error:
+    if found.declared_error:
         fix = "mend the file: no agent starts with it"
-        yield error("machine.file", "machine file", found.said_error, fix)
+        yield error("machine.file", "machine file", found.declared_error, fix)
     if found.real is None:
         if found.real_error:
             fix = "give the machine by --machine"
@@ -62,8 +62,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield ok("machine.cpus", "cpus", f"{len(real.cpus)} online: {write_cpus(real.cpus)}")
     yield from _judge_memory(real, found.memory_available)
     pages = {size: amount for size, amount in real.huge_pages.items() if amount}
-    told = ", ".join(f"{size_text(amount)} in pages of {size}" for size, amount in pages.items()) or "none"
-    yield ok("machine.hugepages", "huge pages", told)
+    text_found = (
+        ", ".join(f"{size_text(amount)} in pages of {size}" for size, amount in pages.items()) or "none"
+    )
+    yield ok("machine.hugepages", "huge pages", text_found)
     if real.swap:
         fix = "pods' memory is not limited by what they swap: swapoff, unless this is wanted"
         yield note("machine.swap", "swap", f"{size_text(real.swap)} are on", fix)
@@ -75,11 +77,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
             yield warning("machine.pids", "process ids", text, "raise kernel.pid_max, or end some")
         else:
             yield ok("machine.pids", "process ids", text)
-    if found.said is not None:
-        yield from _compare(found.said, real, facts.runtime)
+    if found.declared is not None:
+        yield from _compare(found.declared, real, facts.runtime)
 
 
-def _judge_memory(real: Machine, available: int | None) -> Iterator[Finding]:
+def _judge_memory(real: Machine, available: int | None) -> Iterator[DoctorFinding]:
     text = size_text(real.memory)
     if available is None:
         yield ok("machine.memory", "memory", text)
@@ -91,19 +93,19 @@ def _judge_memory(real: Machine, available: int | None) -> Iterator[Finding]:
         yield ok("machine.memory", "memory", text)
 
 
-def _compare(said: Machine, real: Machine, runtime: str) -> Iterator[Finding]:
+def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[DoctorFinding]:
     """What a file promises and the machine does not have; simulated nodes may have anything."""
     level = Level.WARNING if runtime == "process" else Level.INFO
     short = False
     for name in ("cpu", "memory", "ephemeral-storage"):
-        wanted, has = said.capacity.get(name), real.capacity.get(name)
+        wanted, has = declared.capacity.get(name), real.capacity.get(name)
         if wanted is not None and has is not None and wanted > has:
             short = True
             text = f"the machine file says {wanted.canonical()}, the machine has {has.canonical()}"
-            yield Finding(
+            yield DoctorFinding(
                 "machine.promise", level, name, text, "pods are promised what is not there: say less"
             )
-    gone = sorted(set(said.cpus) - set(real.cpus))
+    gone = sorted(set(declared.cpus) - set(real.cpus))
     if gone and runtime == "process":
         text = f"the machine file has cpus {write_cpus(gone)}, online are {write_cpus(real.cpus)}"
         yield warning("machine.promise", "cpus", text, "bring them online, or take them out of the file")

@@ -14,11 +14,11 @@ from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.state_dir import ContainerRecord, Exit, PodRecord, Run, load
-from plimsoll.tools.doctor.facts import ContainerFolder, Facts, PodFacts, PodFolder, Shim
-from plimsoll.tools.doctor.files import Entry, age_text, date_text, list_folder, size_text
-from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts, ShimProcess
+from plimsoll.tools.doctor.files import FileEntry, age_text, date_text, list_dir, size_text
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 from plimsoll.tools.doctor.processes import SPEC, Processes, find_shims, read_processes
-from plimsoll.tools.doctor.repairs import EndPod, EndShim, RemoveFile, RemoveFolder, SetAside
+from plimsoll.tools.doctor.repairs import EndPod, EndShim, Quarantine, RemoveDir, RemoveFile
 
 #: What a save that is under way leaves for no longer than this.
 _SETTLED_SECONDS = 60.0
@@ -29,17 +29,17 @@ _SETTLED_SECONDS = 60.0
 
 def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -> PodFacts:
     """Look at the folders; of a kubelet's pods only which there are."""
-    listing = list_folder(layout.pods)
+    listing = list_dir(layout.pods)
     processes = Processes() if kubelet else read_processes()
     found = list(find_shims(layout, processes))
     pods, strange = [], []
     for entry in listing.entries:
         if entry.path.name.startswith("."):
             continue  # temporary
-        if entry.kind != "folder" or not _is_part(entry.path.name):
+        if entry.kind != "directory" or not _is_part(entry.path.name):
             strange.append(entry)
         elif kubelet:
-            pods.append(PodFolder(entry=entry, uid=entry.path.name))
+            pods.append(PodDir(entry=entry, uid=entry.path.name))
         else:
             pods.append(_pod(entry, found, processes))
     known = {str(each.path / SPEC) for pod in pods for each in pod.containers}
@@ -49,12 +49,12 @@ def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -
         more=listing.more,
         strange=tuple(strange) if not kubelet else (),
         temporary=tuple(_temporary(layout, pods, cdi)) if not kubelet else (),
-        quarantine=list_folder(layout.quarantine).entries,
+        quarantine=list_dir(layout.quarantine).entries,
         orphans=tuple(each for each in found if each.spec not in known),
     )
 
 
-def _pod(entry: Entry, found: Collection[Shim], processes: Processes) -> PodFolder:
+def _pod(entry: FileEntry, found: Collection[ShimProcess], processes: Processes) -> PodDir:
     uid = entry.path.name
     record = load(entry.path / "sandbox.json", PodRecord)
     name = problem = ""
@@ -66,15 +66,15 @@ def _pod(entry: Entry, found: Collection[Shim], processes: Processes) -> PodFold
         problem = record.what if isinstance(record, RecordFinding) else "it has no sandbox.json"
     containers = [
         _container(attempt.path, found, processes)
-        for container in list_folder(entry.path / "containers").entries
-        if container.kind == "folder"
-        for attempt in list_folder(container.path).entries
-        if attempt.kind == "folder"
+        for container in list_dir(entry.path / "containers").entries
+        if container.kind == "directory"
+        for attempt in list_dir(container.path).entries
+        if attempt.kind == "directory"
     ]
-    return PodFolder(entry=entry, uid=uid, name=name, problem=problem, containers=tuple(containers))
+    return PodDir(entry=entry, uid=uid, name=name, problem=problem, containers=tuple(containers))
 
 
-def _container(path: Path, found: Collection[Shim], processes: Processes) -> ContainerFolder:
+def _container(path: Path, found: Collection[ShimProcess], processes: Processes) -> ContainerDir:
     record = load(path / "state.json", ContainerRecord)
     run, exit = load(path / "run.json", Run), load(path / "exit.json", Exit)
     problems = [each.what for each in (record, run, exit) if isinstance(each, RecordFinding)]
@@ -84,7 +84,7 @@ def _container(path: Path, found: Collection[Shim], processes: Processes) -> Con
         leader = run.pid, run.pid_start
         own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_there(pid, start)]
     living = processes.family(own, leader)
-    return ContainerFolder(
+    return ContainerDir(
         path=path,
         name=path.parent.name,
         attempt=path.name,
@@ -96,17 +96,17 @@ def _container(path: Path, found: Collection[Shim], processes: Processes) -> Con
     )
 
 
-def _temporary(layout: Layout, pods: Sequence[PodFolder], cdi: Sequence[Path]) -> Iterator[Entry]:
+def _temporary(layout: Layout, pods: Sequence[PodDir], cdi: Sequence[Path]) -> Iterator[FileEntry]:
     """What saves and removals that did not come to their end have left."""
     folders = [layout.root, layout.pods, *(pod.entry.path for pod in pods)]
     folders += [each.path for pod in pods for each in pod.containers]
-    for folder in folders:
-        for entry in list_folder(folder).entries:
+    for directory in folders:
+        for entry in list_dir(directory).entries:
             name = entry.path.name
             if name.startswith(".") and (name.endswith(".tmp") or name.startswith(".gone-")):
                 yield entry
-    for folder in cdi:
-        for entry in list_folder(folder).entries:
+    for directory in cdi:
+        for entry in list_dir(directory).entries:
             if entry.path.name.startswith("spec.") and entry.path.name.endswith(".tmp"):
                 yield entry
 
@@ -121,7 +121,7 @@ def _is_part(name: str) -> bool:
 # -- judging
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.pods
     if facts.is_kubelet:
         yield ok("pods.folders", str(facts.layout.pods), f"{len(found.pods)} pods")
@@ -146,15 +146,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield ok("pods.folders", str(facts.layout.pods), text)
 
 
-def _judge_strange(facts: Facts, entry: Entry) -> Finding:
+def _judge_strange(facts: NodeFacts, entry: FileEntry) -> DoctorFinding:
     text = f"a {entry.kind} that is no pod's folder"
-    away: RemoveFile | SetAside = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+    away: RemoveFile | Quarantine = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
     if entry.kind in ("link", "pipe", "socket"):
         away = RemoveFile(entry.path, entry.identity)
     return warning("pods.strange", str(entry.path), text, "take it away", away)
 
 
-def _judge_pods(facts: Facts) -> Iterator[Finding]:
+def _judge_pods(facts: NodeFacts) -> Iterator[DoctorFinding]:
     sure = facts.records.admitted.usable
     api = None
     if facts.cluster is not None and facts.cluster.pods is not None and facts.cluster.node is not None:
@@ -171,18 +171,18 @@ def _judge_pods(facts: Facts) -> Iterator[Finding]:
             yield from _judge_container(facts, pod, each)
 
 
-def _judge_damaged(facts: Facts, pod: PodFolder) -> Finding:
+def _judge_damaged(facts: NodeFacts, pod: PodDir) -> DoctorFinding:
     text = f"{pod.problem}; {pod.processes} processes run"
     fix = "the next agent kills what runs of it and removes it; its pod is run anew"
     repair = EndPod(pod.uid, pod.processes)
     if pod.processes == 0 and not pod.containers:
         # Of a pod that was about to be made, or is about to be gone.
         level = Level.INFO if facts.running else Level.WARNING
-        return Finding("pods.damaged", level, pod.title, text, fix, repair)
+        return DoctorFinding("pods.damaged", level, pod.title, text, fix, repair)
     return error("pods.damaged", pod.title, text, fix, repair)
 
 
-def _judge_unknown(facts: Facts, pod: PodFolder, api: set[str] | None) -> Iterator[Finding]:
+def _judge_unknown(facts: NodeFacts, pod: PodDir, api: set[str] | None) -> Iterator[DoctorFinding]:
     """A pod that is not admitted: it has ended, or nobody knows it."""
     if pod.processes:
         text = f"{pod.processes} processes run of a pod that was not admitted"
@@ -199,7 +199,7 @@ def _judge_unknown(facts: Facts, pod: PodFolder, api: set[str] | None) -> Iterat
         yield note("pods.ended", pod.title, text)
 
 
-def _judge_container(facts: Facts, pod: PodFolder, each: ContainerFolder) -> Iterator[Finding]:
+def _judge_container(facts: NodeFacts, pod: PodDir, each: ContainerDir) -> Iterator[DoctorFinding]:
     subject = f"{pod.title} {each.name}"
     if each.problem:
         fix = "the next agent puts the file into quarantine"
@@ -212,19 +212,19 @@ def _judge_container(facts: Facts, pod: PodFolder, each: ContainerFolder) -> Ite
             yield note("pods.lost", subject, text, "the next agent reports ContainerStatusUnknown")
 
 
-def _judge_orphans(facts: Facts) -> Iterator[Finding]:
+def _judge_orphans(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for shim in facts.pods.orphans:
         text = f"runs for a container whose folder is gone: {shim.spec}"
         fix = "the agent has lost sight of it: kill it"
         yield warning("pods.process", f"process {shim.pid}", text, fix, EndShim(shim.pid, shim.start))
 
 
-def _judge_temporary(facts: Facts) -> Iterator[Finding]:
+def _judge_temporary(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for entry in facts.pods.temporary:
         age = facts.now - entry.changed
         if facts.running and age < _SETTLED_SECONDS:
             continue
-        remove = RemoveFolder if entry.kind == "folder" else RemoveFile
+        remove = RemoveDir if entry.kind == "directory" else RemoveFile
         text = f"a save that did not come to its end, {age_text(age)} ago"
         fix = "nothing is lost; it is written over or can be removed"
         yield note("pods.temporary", str(entry.path), text, fix, remove(entry.path, entry.identity))

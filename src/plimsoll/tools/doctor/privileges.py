@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from plimsoll.tools.doctor.facts import Facts, PrivilegeFacts
+from plimsoll.tools.doctor.facts import NodeFacts, PrivilegeFacts
 from plimsoll.tools.doctor.files import read_file, user_name
-from plimsoll.tools.doctor.findings import Finding, Level, note, ok
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, note, ok
 
 #: Capability -> its number, and what goes without it.
 NEEDED = {
@@ -36,7 +36,7 @@ def gather(pid: int | None, proc: Path = Path("/proc")) -> PrivilegeFacts:
     return PrivilegeFacts(pid=os.getpid(), uid=os.geteuid())
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if facts.is_kubelet:
         return
     found = facts.privileges
@@ -47,13 +47,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield ok("privileges.user", whose, "runs as root")
     else:
         fix = "run it as root: sockets are to belong to root, and cgroups are root's"
-        yield Finding("privileges.user", level, whose, f"runs as {user_name(found.uid)}", fix)
+        yield DoctorFinding("privileges.user", level, whose, f"runs as {user_name(found.uid)}", fix)
     if found.capabilities is None:
         yield note("privileges.capability", whose, "its capabilities cannot be read")
         return
     missing = [name for name, (bit, _) in NEEDED.items() if not found.capabilities >> bit & 1]
     for name in missing:
         fix = "grant it to the agent (of a container: securityContext.capabilities, or privileged)"
-        yield Finding("privileges.capability", level, name, f"missing: {NEEDED[name][1]}", fix)
+        yield DoctorFinding("privileges.capability", level, name, f"missing: {NEEDED[name][1]}", fix)
     if not missing:
         yield ok("privileges.capability", whose, f"has {', '.join(NEEDED)}")

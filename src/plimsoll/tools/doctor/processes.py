@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll.node.layout import Layout
-from plimsoll.tools.doctor.facts import Shim
+from plimsoll.tools.doctor.facts import ShimProcess
 from plimsoll.tools.doctor.files import read_file
 
 PROC = Path("/proc")
@@ -67,7 +67,7 @@ def read_processes(proc: Path = PROC) -> Processes:
     return Processes(found)
 
 
-def find_shims(layout: Layout, processes: Processes, proc: Path = PROC) -> Iterator[Shim]:
+def find_shims(layout: Layout, processes: Processes, proc: Path = PROC) -> Iterator[ShimProcess]:
     """Processes that were started for containers of this root, by their command lines."""
     heads = {os.fsencode(layout.pods) + b"/", os.fsencode(os.path.realpath(layout.pods)) + b"/"}
     tail = b"/" + SPEC.encode()
@@ -77,7 +77,7 @@ def find_shims(layout: Layout, processes: Processes, proc: Path = PROC) -> Itera
             continue
         for word in words:
             if word.endswith(tail) and any(word.startswith(head) for head in heads):
-                yield Shim(pid=pid, start=process.start, spec=os.fsdecode(word))
+                yield ShimProcess(pid=pid, start=process.start, spec=os.fsdecode(word))
                 break
 
 

@@ -20,10 +20,10 @@ from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS_KIND
 from plimsoll.node.claims.checkpoint import VERSION, decode_body
 from plimsoll.node.layout import Layout
-from plimsoll.tools.doctor.facts import Facts, RecordFact, RecordFacts
-from plimsoll.tools.doctor.files import look_at, read_file, size_text
-from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import SetAside, SetMode
+from plimsoll.tools.doctor.facts import NodeFacts, RecordFact, RecordFacts
+from plimsoll.tools.doctor.files import read_file, size_text, stat_entry
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import Quarantine, SetMode
 
 _ADMITTED_VERSION = 1
 _OTHERS = 0o077
@@ -50,7 +50,7 @@ def gather(layout: Layout) -> RecordFacts:
 
 
 def _record(path: Path, kind: str, version: int) -> tuple[Any, RecordFact]:
-    entry = look_at(path)
+    entry = stat_entry(path)
     if not entry.exists:
         return None, RecordFact(entry=entry)
     raw, problem = read_file(path, SIZE_MAX)
@@ -83,7 +83,7 @@ def _admitted(body: Any) -> dict[str, str]:
 
 
 def _kubelet(path: Path) -> tuple[RecordFact, tuple[ClaimInfo, ...]]:
-    entry = look_at(path)
+    entry = stat_entry(path)
     if not entry.exists:
         return RecordFact(entry=entry), ()
     raw, problem = read_file(path, SIZE_MAX)
@@ -98,7 +98,7 @@ def _kubelet(path: Path) -> tuple[RecordFact, tuple[ClaimInfo, ...]]:
 # -- judging
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     records = facts.records
     if not facts.is_kubelet:
         yield from _judge_record(facts, records.claims, "records.claims", "prepared claims")
@@ -107,7 +107,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield from _judge_claims(facts)
 
 
-def _judge_record(facts: Facts, record: RecordFact, id: str, what: str) -> Iterator[Finding]:
+def _judge_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> Iterator[DoctorFinding]:
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
         yield ok(id, subject, f"not there: no {what} yet")
@@ -118,7 +118,7 @@ def _judge_record(facts: Facts, record: RecordFact, id: str, what: str) -> Itera
         fix = "the agent that starts next puts it into quarantine and rebuilds what it held"
         if facts.running:
             fix = "the agent knows what it held and writes it again at the next change"
-        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+        away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
         yield error(id, subject, f"cannot be used: {record.problem}", fix, away)
     elif entry.mode & _OTHERS:
         repair = SetMode(entry.path, entry.identity, 0o600)
@@ -128,13 +128,13 @@ def _judge_record(facts: Facts, record: RecordFact, id: str, what: str) -> Itera
         yield ok(id, subject, text)
 
 
-def _judge_kubelet(facts: Facts) -> Iterator[Finding]:
+def _judge_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
     record = facts.records.kubelet
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
         return
     if record.problem and facts.is_kubelet:
-        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+        away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
         fix = "no kubelet starts with it: move it away; claims of pods are then prepared again"
         yield error("records.kubelet", subject, f"cannot be used: {record.problem}", fix, away)
     elif record.problem:
@@ -149,7 +149,7 @@ def _judge_kubelet(facts: Facts) -> Iterator[Finding]:
         yield note("records.kubelet", subject, f"{record.count} prepared claims of a kubelet, {taken}")
 
 
-def _judge_claims(facts: Facts) -> Iterator[Finding]:
+def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
     """What the record of claims says beside the pods and the drivers that are there."""
     records = facts.records
     if not records.claims_known or not records.prepared:
@@ -172,13 +172,13 @@ def _judge_claims(facts: Facts) -> Iterator[Finding]:
         fix = (
             "the agent has its drivers release it: start it" if not facts.running else "the agent releases it"
         )
-        yield Finding("records.users", level, f"{claim.ref} ({claim.ref.uid})", text, fix)
+        yield DoctorFinding("records.users", level, f"{claim.ref} ({claim.ref.uid})", text, fix)
     yield from _judge_drivers(facts)
     if not bad:
         yield ok("records.users", f"{len(records.prepared)} claims", "all of their pods are here")
 
 
-def _judge_drivers(facts: Facts) -> Iterator[Finding]:
+def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     """Claims of drivers that cannot be asked to release them."""
     counts: dict[str, int] = {}
     waiting: dict[str, int] = {}
@@ -198,7 +198,7 @@ def _judge_drivers(facts: Facts) -> Iterator[Finding]:
             yield note("records.driver", driver, text, "see its log if this lasts")
 
 
-def _known_pods(facts: Facts) -> frozenset[str] | None:
+def _known_pods(facts: NodeFacts) -> frozenset[str] | None:
     """The pods of the node; None if that cannot be told."""
     folders = {pod.uid for pod in facts.pods.pods}
     if facts.is_kubelet:

@@ -1,7 +1,8 @@
 """Doing what repairs say.
 
-Owns `Surgery`. Each repair looks again before it acts: what was found must still be there, the same and as it
-was. Promises: nothing is raised; what is gone already counts as done, so that a repair can be repeated.
+Owns `RepairExecutor`. Each repair looks again before it acts: what was found must still be there, the same
+and as it was. Promises: nothing is raised; what is gone already counts as done, so that a repair can be
+repeated.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from plimsoll.node.cgroups.ownership import hold_root, read_directory
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.state_dir import Run, load, remove_tree
-from plimsoll.tools.doctor.files import list_folder, look_at, reason
+from plimsoll.tools.doctor.files import list_dir, reason, stat_entry
 from plimsoll.tools.doctor.processes import Processes, find_shims, read_processes
 from plimsoll.tools.doctor.repairs import (
     EndPod,
     EndShim,
     Identity,
+    Quarantine,
     RemoveCgroup,
     RemoveCgroupRoot,
-    RemoveFolder,
+    RemoveDir,
     RemoveSocket,
     Repair,
-    SetAside,
     SetMode,
 )
 from plimsoll.tools.doctor.sockets import REFUSED, probe
@@ -40,14 +41,14 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RepairResult:
     """What has become of a repair; `problem` is empty if it is done."""
 
     repair: Repair
     problem: str = ""
 
 
-class Surgery:
+class RepairExecutor:
     """Repairs of one node. `cgroups` is None where the node has none."""
 
     def __init__(
@@ -62,13 +63,13 @@ class Surgery:
         self._now = now
         self._mount = mount
 
-    def apply(self, repair: Repair) -> Outcome:
+    def apply(self, repair: Repair) -> RepairResult:
         try:
-            return Outcome(repair, self._apply(repair))
+            return RepairResult(repair, self._apply(repair))
         except FileNotFoundError:
-            return Outcome(repair)  # somebody was quicker
+            return RepairResult(repair)  # somebody was quicker
         except (OSError, InputError, ValueError) as error:
-            return Outcome(repair, reason(error))
+            return RepairResult(repair, reason(error))
 
     def _apply(self, repair: Repair) -> str:
         if isinstance(repair, EndPod):
@@ -81,50 +82,51 @@ class Surgery:
             processes = read_processes()
             alive = [repair.pid] if processes.is_there(repair.pid, repair.start) else []
             return _end(processes.family(alive), processes)
-        entry = look_at(repair.path)
+        entry = stat_entry(repair.path)
         if not entry.exists:
             return ""
         if entry.identity != repair.identity:
             return "it has changed since it was looked at"
         if isinstance(repair, SetMode):
             return _set_mode(repair.path, repair.identity, repair.mode)
-        if isinstance(repair, SetAside):
-            return self._set_aside(repair.path, repair.folder)
-        if isinstance(repair, RemoveFolder):
+        if isinstance(repair, Quarantine):
+            return self._set_aside(repair.path, repair.directory)
+        if isinstance(repair, RemoveDir):
             return remove_tree(repair.path)
         if isinstance(repair, RemoveSocket) and (entry.kind != "socket" or probe(repair.path) != REFUSED):
             return "somebody serves it now"
         os.unlink(repair.path)
         return ""
 
-    def _set_aside(self, path: Path, folder: Path) -> str:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _set_aside(self, path: Path, directory: Path) -> str:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
-        place, number = folder / f"{path.name}.{stamp}", 1
+        place, number = directory / f"{path.name}.{stamp}", 1
         while os.path.lexists(place):
             number += 1
-            place = folder / f"{path.name}.{stamp}.{number}"
+            place = directory / f"{path.name}.{stamp}.{number}"
         os.rename(path, place)
         return ""
 
     def _end_pod(self, uid: str) -> str:
-        folder = self._layout.pod(uid)
+        directory = self._layout.pod(uid)
         processes = read_processes()
         own = [
             shim.pid
             for shim in find_shims(self._layout, processes)
-            if Path(shim.spec).is_relative_to(folder) or Path(shim.spec).is_relative_to(folder.resolve())
+            if Path(shim.spec).is_relative_to(directory)
+            or Path(shim.spec).is_relative_to(directory.resolve())
         ]
         targets = processes.family(own)
-        for name in list_folder(folder / "containers").entries:
-            for attempt in list_folder(name.path).entries:
+        for name in list_dir(directory / "containers").entries:
+            for attempt in list_dir(name.path).entries:
                 run = load(attempt.path / "run.json", Run)
                 if isinstance(run, Run) and run.boot_id == shims.boot_id():
                     lead = run.pid, run.pid_start
                     alive = [p for p, s in (lead, (run.shim, run.shim_start)) if processes.is_there(p, s)]
                     targets |= processes.family(alive, lead)
         problem = _end(targets, processes) or self._remove_cgroup(uid)
-        return problem or remove_tree(folder)
+        return problem or remove_tree(directory)
 
     def _remove_cgroup(self, uid: str) -> str:
         if self._cgroups is None or uid not in self._cgroups.pods():

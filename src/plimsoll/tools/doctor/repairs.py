@@ -40,7 +40,7 @@ class RemoveFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveFolder:
+class RemoveDir:
     """A folder with all that is in it."""
 
     path: Path
@@ -65,17 +65,17 @@ class SetMode:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class Quarantine:
     """Something that cannot be used: moved into a folder for people to look at."""
 
     path: Path
     identity: Identity
-    folder: Path
+    directory: Path
     alone: ClassVar[bool] = True
 
     @property
     def what(self) -> str:
-        return f"move {self.path} into {self.folder}"
+        return f"move {self.path} into {self.directory}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class RemoveCgroupRoot:
 Repair: TypeAlias = (
     RemoveSocket
     | RemoveFile
-    | RemoveFolder
+    | RemoveDir
     | SetMode
-    | SetAside
+    | Quarantine
     | EndPod
     | EndShim
     | RemoveCgroup

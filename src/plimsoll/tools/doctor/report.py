@@ -10,31 +10,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.tools.colors import printable
-from plimsoll.tools.columns import lay_out
-from plimsoll.tools.doctor.findings import AREAS, Finding, Level
-from plimsoll.tools.doctor.repair_executor import Outcome
+from plimsoll.tools.columns import format_table
+from plimsoll.tools.doctor.findings import AREAS, DoctorFinding, Level
+from plimsoll.tools.doctor.repair_executor import RepairResult
 from plimsoll.tools.doctor.repairs import Repair
 
 _LONGEST = 400
-WELL, ILL = 0, 1
+EXIT_OK, EXIT_PROBLEMS = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class DoctorReport:
     """All findings about a node, in the order of areas; `outcomes` of repairs that were made before."""
 
     root: str
     node: str
     owner: str
     running: bool
-    findings: tuple[Finding, ...]
-    outcomes: tuple[Outcome, ...] = ()
+    findings: tuple[DoctorFinding, ...]
+    outcomes: tuple[RepairResult, ...] = ()
 
     @property
     def exit_code(self) -> int:
         """0 if all is well; 1 if there is an error or a warning, or a repair has failed."""
         ill = any(each.level.is_bad for each in self.findings) or any(each.problem for each in self.outcomes)
-        return ILL if ill else WELL
+        return EXIT_PROBLEMS if ill else EXIT_OK
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -50,12 +50,12 @@ class Report:
         return not self.running or (self.owner == "agent" and not repair.alone)
 
 
-def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def order(findings: Sequence[DoctorFinding]) -> tuple[DoctorFinding, ...]:
     """By area, and within an area as they were found."""
     return tuple(sorted(findings, key=lambda each: AREAS.index(each.area)))
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: DoctorReport) -> Iterator[str]:
     """The report for people."""
     for outcome in report.outcomes:
         what = _text(outcome.repair.what)
@@ -77,11 +77,11 @@ def lines(report: Report) -> Iterator[str]:
         if each.repair is not None:
             when = "repair" if report.may(each.repair) else "repair, once it is stopped"
             rows.append(("", "", "", "", f"  {when}: {_text(each.repair.what)}"))
-    yield from lay_out(rows)
+    yield from format_table(rows)
     yield summary(report)
 
 
-def summary(report: Report) -> str:
+def summary(report: DoctorReport) -> str:
     """The last line."""
     nouns = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
     counts = [_number(report.count(level), noun) for level, noun in nouns.items()]
@@ -95,7 +95,7 @@ def summary(report: Report) -> str:
     return text
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: DoctorReport) -> dict[str, Any]:
     """The report for programs."""
     return {
         "root": _utf8(report.root),

@@ -1,7 +1,7 @@
 """The root folder: whose it is, who works in it, and whether there is room.
 
-Owns `Held`, the question whether an agent runs, and which folders are a kubelet's. A lock file stays when its
-agent has ended; only the lock itself, which the kernel keeps, says that an agent runs.
+Owns `LockState`, the question whether an agent runs, and which folders are a kubelet's. A lock file stays
+when its agent has ended; only the lock itself, which the kernel keeps, says that an agent runs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,18 @@ from pathlib import Path
 
 from plimsoll.node.layout import Layout
 from plimsoll.protocols.rpc import LONGEST_PATH
-from plimsoll.tools.doctor.facts import Facts, RootFacts, Space
-from plimsoll.tools.doctor.files import Entry, list_folder, look_at, read_file, reason, size_text, user_name
-from plimsoll.tools.doctor.findings import Finding, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import SetAside, SetMode
+from plimsoll.tools.doctor.facts import NodeFacts, RootFacts, Space
+from plimsoll.tools.doctor.files import (
+    FileEntry,
+    list_dir,
+    read_file,
+    reason,
+    size_text,
+    stat_entry,
+    user_name,
+)
+from plimsoll.tools.doctor.findings import DoctorFinding, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import Quarantine, SetMode
 
 #: Bytes that the name of a driver's registration socket may well have.
 _DRIVER_SOCKET = 40
@@ -27,28 +35,28 @@ _OTHERS_WRITE = 0o022
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LockState:
     """Whether somebody holds a lock, and which process its file names."""
 
-    entry: Entry
+    entry: FileEntry
     held: bool = False
     pid: int | None = None
     alive: bool = False
     problem: str = ""
 
 
-def look_at_lock(path: Path) -> Held:
+def read_lock(path: Path) -> LockState:
     """Who works in a folder. The lock is tried for an instant, shared, so that two doctors do not clash."""
-    entry = look_at(path)
+    entry = stat_entry(path)
     if entry.kind != "file":
-        return Held(entry)
+        return LockState(entry)
     text = read_file(path, 100)[0].strip()
     pid = int(text) if text.isdigit() and len(text) < 10 else None
     held = False
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as problem:
-        return Held(entry, False, pid, _lives(pid), reason(problem))
+        return LockState(entry, False, pid, _lives(pid), reason(problem))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -57,7 +65,7 @@ def look_at_lock(path: Path) -> Held:
         pass
     finally:
         os.close(fd)
-    return Held(entry, held, pid, _lives(pid))
+    return LockState(entry, held, pid, _lives(pid))
 
 
 def is_kubelets(layout: Layout) -> bool:
@@ -67,11 +75,11 @@ def is_kubelets(layout: Layout) -> bool:
     and nothing is done to them. A kubelet's record that was put aside still says whose the folder is.
     """
     ours = (layout.claims, layout.admitted, layout.lock)
-    if any(look_at(path).exists for path in ours):
+    if any(stat_entry(path).exists for path in ours):
         return False
     theirs = (layout.kubelet_claims, layout.root / "cpu_manager_state", layout.root / "device-plugins")
-    aside = list_folder(layout.quarantine).entries
-    return any(look_at(path).exists for path in (*theirs, layout.pods)) or any(
+    aside = list_dir(layout.quarantine).entries
+    return any(stat_entry(path).exists for path in (*theirs, layout.pods)) or any(
         entry.path.name.startswith(layout.kubelet_claims.name) for entry in aside
     )
 
@@ -85,7 +93,7 @@ def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:
     return tuple(pid for pid in pids if read_file(proc / str(pid) / "comm", 64)[0].strip() == b"kubelet")
 
 
-def gather(layout: Layout, held: Held) -> RootFacts:
+def gather(layout: Layout, held: LockState) -> RootFacts:
     space = None
     try:
         found = os.statvfs(_existing(layout.root))
@@ -99,11 +107,11 @@ def gather(layout: Layout, held: Held) -> RootFacts:
         pass
     agents = []
     if not held.entry.exists:
-        for entry in list_folder(layout.root).entries:
-            if entry.kind == "folder" and look_at(Layout(entry.path).lock).kind == "file":
+        for entry in list_dir(layout.root).entries:
+            if entry.kind == "directory" and stat_entry(Layout(entry.path).lock).kind == "file":
                 agents.append(entry.path.name)
     return RootFacts(
-        entry=look_at(layout.root),
+        entry=stat_entry(layout.root),
         space=space,
         lock=held.entry,
         lock_pid=held.pid,
@@ -112,14 +120,14 @@ def gather(layout: Layout, held: Held) -> RootFacts:
     )
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield from _judge_folder(facts)
     yield from _judge_agent(facts)
     yield from _judge_space(facts)
     yield from _judge_paths(facts)
 
 
-def _judge_folder(facts: Facts) -> Iterator[Finding]:
+def _judge_folder(facts: NodeFacts) -> Iterator[DoctorFinding]:
     entry, subject = facts.root.entry, str(facts.layout.root)
     if entry.kind == "absent":
         yield note(
@@ -129,7 +137,7 @@ def _judge_folder(facts: Facts) -> Iterator[Finding]:
             "an agent makes it; or name the right one with --root",
         )
         return
-    if entry.kind != "folder":
+    if entry.kind != "directory":
         fix = "name the folder itself with --root, or move this away"
         yield error("root.folder", subject, f"it is a {entry.kind}, not a folder", fix)
         return
@@ -149,7 +157,7 @@ def _judge_folder(facts: Facts) -> Iterator[Finding]:
     yield ok("root.folder", subject, f"of {facts.whose}; owner {owner}, mode {mode}")
 
 
-def _judge_agent(facts: Facts) -> Iterator[Finding]:
+def _judge_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
     root, subject = facts.root, str(facts.layout.lock)
     if facts.is_kubelet:
         text = f"process {facts.pid}" if facts.pid else "it serves its socket"
@@ -157,7 +165,7 @@ def _judge_agent(facts: Facts) -> Iterator[Finding]:
         return
     lock = root.lock
     if lock.exists and lock.kind != "file":
-        repair = SetAside(lock.path, lock.identity, facts.layout.quarantine)
+        repair = Quarantine(lock.path, lock.identity, facts.layout.quarantine)
         fix = "move it away: no agent can start here"
         yield error("root.lock", subject, f"it is a {lock.kind}, not a file", fix, repair)
     elif facts.running:
@@ -169,7 +177,7 @@ def _judge_agent(facts: Facts) -> Iterator[Finding]:
         yield ok("root.agent", subject, "no agent runs")
 
 
-def _judge_space(facts: Facts) -> Iterator[Finding]:
+def _judge_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
     space, subject = facts.root.space, str(facts.layout.root)
     if space is None:
         return
@@ -185,7 +193,7 @@ def _judge_space(facts: Facts) -> Iterator[Finding]:
         yield ok("root.space", subject, f"{text}; {inodes:.0%} of inodes")
 
 
-def _judge_paths(facts: Facts) -> Iterator[Finding]:
+def _judge_paths(facts: NodeFacts) -> Iterator[DoctorFinding]:
     layout = facts.layout
     fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
     left = LONGEST_PATH - _length(layout.registry) - 1

@@ -16,10 +16,10 @@ from plimsoll.node.plugins.plugin_info import Refusal
 from plimsoll.node.plugins.registration import Times, ask_info, conversation
 from plimsoll.node.plugins.sockets import scan
 from plimsoll.protocols.rpc import LONGEST_PATH
-from plimsoll.tools.doctor.facts import DriverFact, Facts, SocketFact, SocketFacts
-from plimsoll.tools.doctor.files import Entry, age_text, look_at, user_name
-from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import RemoveSocket, SetAside, SetMode
+from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, SocketFact, SocketFacts
+from plimsoll.tools.doctor.files import FileEntry, age_text, stat_entry, user_name
+from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import Quarantine, RemoveSocket, SetMode
 from plimsoll.tools.podresources.client import PodResourcesClient
 
 REFUSED = "refused"
@@ -66,7 +66,7 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
 
     async def look(role: Role, path: Path) -> SocketFact:
         async with slots:
-            entry = await asyncio.to_thread(look_at, path)
+            entry = await asyncio.to_thread(stat_entry, path)
             target = entry.kind in ("socket", "link")
             return SocketFact(
                 role=role, entry=entry, answer=await asyncio.to_thread(probe, path) if target else ""
@@ -82,7 +82,7 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
     if sockets[0].entry.kind in ("socket", "link") and not sockets[0].answer:
         listed, problem = await _list(layout.pod_resources)
     return SocketFacts(
-        registry=look_at(layout.registry),
+        registry=stat_entry(layout.registry),
         sockets=tuple(sockets),
         drivers=tuple(await asyncio.gather(*map(ask, served))),
         listed=listed,
@@ -112,7 +112,7 @@ async def _ask(path: Path) -> DriverFact:
 # -- judging
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.sockets
     for each in found.sockets:
         if each.role in ("pod-resources", "nri"):
@@ -126,7 +126,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield from _judge_drivers(facts)
 
 
-def _judge_served(facts: Facts, each: SocketFact) -> Iterator[Finding]:
+def _judge_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
     """A socket that the node itself serves."""
     entry, subject, id = each.entry, str(each.entry.path), f"sockets.{each.role}"
     fix = f"restart {facts.whose}"
@@ -141,7 +141,7 @@ def _judge_served(facts: Facts, each: SocketFact) -> Iterator[Finding]:
             yield error(id, subject, f"{facts.whose} runs and its socket is not there", fix)
         return
     if entry.kind not in ("socket", "link"):
-        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+        away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
         yield error(id, subject, f"a {entry.kind} is in its place", "move it away", away)
     elif each.answer == REFUSED and not facts.running:
         text = f"left behind: nobody serves it, for {age_text(facts.now - entry.changed)}"
@@ -156,7 +156,7 @@ def _judge_served(facts: Facts, each: SocketFact) -> Iterator[Finding]:
         yield from _judge_access(facts, id, entry)
 
 
-def _judge_access(facts: Facts, id: str, entry: Entry) -> Iterator[Finding]:
+def _judge_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[DoctorFinding]:
     subject, mode = str(entry.path), f"{entry.mode:04o}"
     if entry.uid not in (0, facts.uid):
         fix = f"restart {facts.whose} as root"
@@ -171,15 +171,15 @@ def _judge_access(facts: Facts, id: str, entry: Entry) -> Iterator[Finding]:
         yield ok(id, subject, f"served; owner {user_name(entry.uid)}, mode {mode}")
 
 
-def _judge_registry(facts: Facts) -> Iterator[Finding]:
+def _judge_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
     registry, subject = facts.sockets.registry, str(facts.layout.registry)
     if not registry.exists:
         if facts.running:
             fix = f"restart {facts.whose}: no driver can register"
             yield error("sockets.registry", subject, "it is not there", fix)
         return
-    if registry.kind != "folder":
-        away = SetAside(registry.path, registry.identity, facts.layout.quarantine)
+    if registry.kind != "directory":
+        away = Quarantine(registry.path, registry.identity, facts.layout.quarantine)
         yield error("sockets.registry", subject, f"a {registry.kind} is in its place", "move it away", away)
         return
     if registry.mode & _KUBELETS:
@@ -191,7 +191,7 @@ def _judge_registry(facts: Facts) -> Iterator[Finding]:
     yield ok("sockets.registry", subject, f"drivers: {', '.join(names) or 'none'}")
 
 
-def _judge_drivers(facts: Facts) -> Iterator[Finding]:
+def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for each in facts.sockets.sockets:
         if each.role in ("registration", "driver"):
             yield from _judge_foreign(facts, each)
@@ -207,7 +207,7 @@ def _judge_drivers(facts: Facts) -> Iterator[Finding]:
             yield ok("sockets.driver", subject, f"{driver.name} at {driver.endpoint}")
 
 
-def _judge_foreign(facts: Facts, each: SocketFact) -> Iterator[Finding]:
+def _judge_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
     """A socket that a driver has made."""
     entry, subject = each.entry, str(each.entry.path)
     if not each.answer or not entry.exists:
@@ -224,4 +224,6 @@ def _judge_foreign(facts: Facts, each: SocketFact) -> Iterator[Finding]:
     text = f"it {what} and nobody serves it, for {age_text(age)}"
     repair = RemoveSocket(entry.path, entry.identity, alone=False)
     fix = "start the driver again, or remove the socket"
-    yield Finding("sockets.stale", level, subject, text, fix, repair if entry.kind == "socket" else None)
+    yield DoctorFinding(
+        "sockets.stale", level, subject, text, fix, repair if entry.kind == "socket" else None
+    )

@@ -18,17 +18,17 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.filter_run import try_pod
-from plimsoll.tools.explain.fixes.fix import Fix, Step
+from plimsoll.tools.explain.claim_users import users_of
+from plimsoll.tools.explain.filter_run import run_filters
+from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_missing
-from plimsoll.tools.explain.scheduled import tell_charge, tell_device
-from plimsoll.tools.explain.text import Do, Say, number
-from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.claim_users import users_of
-from plimsoll.tools.explain.verdict import ClaimExplanation, Section, Verdict
-from plimsoll.tools.explain.pod_view import View, full_name
+from plimsoll.tools.explain.pod_view import PodView, full_name
+from plimsoll.tools.explain.scheduled import describe_charge, describe_device
+from plimsoll.tools.explain.text import FixKind, StatementKind, pluralize
+from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.explain.verdict import ClaimExplanation, ExplainVerdict, ExplanationSection
 from plimsoll.tools.top.nodes import holders
 
 
@@ -43,7 +43,7 @@ def explain_claim(
     settings = settings or SchedulerProfile.default()
     if claim.status.allocation is not None:
         return _explain_allocated(cluster_state, claim)
-    return _explain_waiting(cluster_state, claim, settings, unfolded)
+    return _explain_pending(cluster_state, claim, settings, unfolded)
 
 
 # -- allocated
@@ -53,21 +53,21 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
     allocation = claim.status.allocation
     assert allocation is not None, "asked for allocated claims only"
     users = list(_users(cluster_state, claim))
-    alive = [branch for branch in users if branch.kind is not Say.USER_GONE]
+    alive = [branch for branch in users if branch.kind is not StatementKind.USER_GONE]
     results = allocation.devices.results
-    sections = [Section("devices", tuple(tell_device(claim, result) for result in results))]
+    sections = [ExplanationSection("devices", tuple(describe_device(claim, result) for result in results))]
     if users:
-        sections.append(Section("reserved for", tuple(users)))
+        sections.append(ExplanationSection("reserved for", tuple(users)))
     charges = tuple(_charges(cluster_state, claim))
     if charges:
-        sections.append(Section("charged", charges))
+        sections.append(ExplanationSection("charged", charges))
     notes = []
     if claim.metadata.deletion_timestamp is not None:
         notes.append("it is being deleted; its devices are free once no pod uses it")
-    held = number(len(results), "device")
+    held = pluralize(len(results), "device")
     fixes: tuple[Fix, ...] = ()
     if alive:
-        summary = f"holds {held}; kept because {number(len(alive), 'pod')} may use it"
+        summary = f"holds {held}; kept because {pluralize(len(alive), 'pod')} may use it"
     elif users:
         summary = f"holds {held}, but every pod it is reserved for is gone or has ended"
         notes.append(
@@ -78,10 +78,10 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
     if not alive:
         devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results[:3])
         facts = {"claim": claim_name(claim), "devices": devices}
-        fixes = (Fix((Step(Do.REMOVE_CLAIM, facts, claim),)),)
+        fixes = (Fix((FixStep(FixKind.REMOVE_CLAIM, facts, claim),)),)
     return ClaimExplanation(
         claim_name(claim),
-        Verdict.ALLOCATED,
+        ExplainVerdict.ALLOCATED,
         summary,
         fixes=fixes,
         sections=tuple(sections),
@@ -89,20 +89,20 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
     )
 
 
-def _users(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Branch]:
+def _users(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Statement]:
     namespace = claim.metadata.namespace
     alive = {pod.metadata.uid: pod for pod in cluster_state.pods if pod.metadata.namespace == namespace}
     for user in claim.status.reserved_for:
         pod, name = alive.get(user.uid), f"{namespace}/{user.name}"
         if pod is None:
-            yield Branch(Say.USER_GONE, {"pod": name})
+            yield Statement(StatementKind.USER_GONE, {"pod": name})
         elif not pod.spec.node_name:
-            yield Branch(Say.USER_WAITS, {"pod": name})
+            yield Statement(StatementKind.USER_WAITS, {"pod": name})
         else:
-            yield Branch(Say.USER, {"pod": name, "node": pod.spec.node_name})
+            yield Statement(StatementKind.USER, {"pod": name, "node": pod.spec.node_name})
 
 
-def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Branch]:
+def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Statement]:
     nodes = {
         pod.spec.node_name for pod in users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
     }
@@ -111,20 +111,20 @@ def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Bran
             continue
         for holder in holders(cluster_state, node):
             if (holder.namespace, holder.claim) == (claim.metadata.namespace, claim.metadata.name):
-                yield tell_charge(holder)
+                yield describe_charge(holder)
 
 
 # -- waiting
 
 
-def _explain_waiting(
+def _explain_pending(
     cluster_state: ClusterState, claim: ResourceClaim, settings: SchedulerProfile, unfolded: bool
 ) -> ClaimExplanation:
     users = users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
     waiting = [full_name(pod) for pod in users if not pod.spec.node_name]
-    name, verdict = claim_name(claim), Verdict.PENDING if users else Verdict.UNUSED
+    name, verdict = claim_name(claim), ExplainVerdict.PENDING if users else ExplainVerdict.UNUSED
     if waiting:
-        summary = f"waits with {number(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
+        summary = f"waits with {pluralize(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
         notes = [f"the pod's own rules count, too: plimsoll explain {waiting[0]}"]
     elif users:
         summary = f"has no devices, although pod {full_name(users[0])} is on a node with it"
@@ -139,23 +139,23 @@ def _explain_waiting(
         return ClaimExplanation(
             name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
         )
-    view = View(cluster_state, task, settings)
-    trial = try_pod(task, cluster_state.snapshot, settings)
-    if isinstance(trial.outcome, Placement):
-        got = trial.outcome.allocations[claim.metadata.name].devices.results
-        branches = tuple(tell_device(claim, result) for result in got)
-        where = f"by itself it could be served now, on node {trial.outcome.node}"
+    view = PodView(cluster_state, task, settings)
+    filter_run = run_filters(task, cluster_state.snapshot, settings)
+    if isinstance(filter_run.outcome, Placement):
+        got = filter_run.outcome.allocations[claim.metadata.name].devices.results
+        branches = tuple(describe_device(claim, result) for result in got)
+        where = f"by itself it could be served now, on node {filter_run.outcome.node}"
         return ClaimExplanation(
-            name, verdict, summary, sections=(Section(where, branches),), notes=tuple(notes)
+            name, verdict, summary, sections=(ExplanationSection(where, branches),), notes=tuple(notes)
         )
-    groups = group_nodes(view, trial, 10**9 if unfolded else STATES)
+    groups = group_nodes(view, filter_run, 10**9 if unfolded else STATES)
     return ClaimExplanation(
         name,
-        Verdict.PENDING,
+        ExplainVerdict.PENDING,
         summary,
         fixes=find_fixes(view, groups),
         groups=groups,
-        notes=(f"by itself: {render_unplaced(trial.outcome)}", *notes),
+        notes=(f"by itself: {render_unplaced(filter_run.outcome)}", *notes),
         unfolded=unfolded,
     )
 

@@ -31,23 +31,23 @@ from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.tools.explain.attributes import attributes_read, value_text
-from plimsoll.tools.explain.node_reasons import lack_of, tell_lack
-from plimsoll.tools.explain.pod_reasons import terms_text
-from plimsoll.tools.explain.requests import Asked, asked_for
-from plimsoll.tools.explain.text import Say, number
-from plimsoll.tools.explain.tree import Branch
 from plimsoll.tools.explain.claim_users import holders_of, pods_using
-from plimsoll.tools.explain.pod_view import View
-from plimsoll.tools.top.nodes import text_of
+from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
+from plimsoll.tools.explain.pod_reasons import terms_text
+from plimsoll.tools.explain.pod_view import PodView
+from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
+from plimsoll.tools.explain.text import StatementKind, pluralize
+from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.top.nodes import format_amount
 
 #: How many devices are named one by one.
-NAMED = 3
+MAX_NAMED = 3
 _CAPACITY = {
-    UNDEFINED: Say.CAPACITY_UNDEFINED,
-    ABOVE_MAX: Say.CAPACITY_MAX,
-    NO_VALID_VALUE: Say.CAPACITY_VALID,
-    OFF_STEP: Say.CAPACITY_STEP,
-    SHORT: Say.CAPACITY_SHORT,
+    UNDEFINED: StatementKind.CAPACITY_UNDEFINED,
+    ABOVE_MAX: StatementKind.CAPACITY_MAX,
+    NO_VALID_VALUE: StatementKind.CAPACITY_VALID,
+    OFF_STEP: StatementKind.CAPACITY_STEP,
+    SHORT: StatementKind.CAPACITY_SHORT,
 }
 _FAR = 10**9
 _MEBI = 1 << 20
@@ -99,7 +99,7 @@ def _distance(because: object) -> int:
         missing = sum(_missing(request) for request in because.requests if not request.served)
         return missing if not because.together else 0
     if isinstance(because, Reason):
-        return lack_of(because)
+        return measure_shortage(because)
     return _FAR
 
 
@@ -112,64 +112,67 @@ def _missing(request: RequestRefusal) -> int:
 # -- telling
 
 
-def tell_reasons(view: View, reasons: Sequence[NodeReason], place: int) -> tuple[Branch, ...]:
+def describe_reasons(view: PodView, reasons: Sequence[NodeReason], place: int) -> tuple[Statement, ...]:
     """What was said about devices and books on one node."""
-    return tuple(branch for reason in reasons for branch in _tell(view, reason, place))
+    return tuple(branch for reason in reasons for branch in _describe_reason(view, reason, place))
 
 
-def _tell(view: View, reason: NodeReason, place: int) -> Iterator[Branch]:
+def _describe_reason(view: PodView, reason: NodeReason, place: int) -> Iterator[Statement]:
     because = reason.cause
     if reason.message is ReasonMessage.CLAIM_ELSEWHERE:
         yield from _elsewhere(view)
     elif isinstance(because, Refusal):
-        yield from tell_refusal(view, because, place)
+        yield from describe_refusal(view, because, place)
     elif isinstance(because, Reason):
-        yield _tell_charge(view, because, place)
+        yield _describe_charge(view, because, place)
     elif isinstance(because, GaveUp):
-        yield Branch(Say.GAVE_UP, {"steps": because.steps})
+        yield Statement(StatementKind.GAVE_UP, {"steps": because.steps})
 
 
-def _elsewhere(view: View) -> Iterator[Branch]:
+def _elsewhere(view: PodView) -> Iterator[Statement]:
     for claim in view.task.claims:
         allocation = claim.status.allocation
         if allocation is not None and allocation.node_selector is not None:
             where = terms_text(allocation.node_selector)
-            yield Branch(Say.ELSEWHERE, {"claim": claim_name(claim), "where": where})
+            yield Statement(StatementKind.ELSEWHERE, {"claim": claim_name(claim), "where": where})
 
 
-def _tell_charge(view: View, reason: Reason, place: int) -> Branch:
+def _describe_charge(view: PodView, reason: Reason, place: int) -> Statement:
     name = reason.resource
     match reason.cause:
         case Cause.INSUFFICIENT | Cause.TOO_MANY_PODS:
-            return tell_lack(view, reason, place)
+            return describe_shortage(view, reason, place)
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
             full = f"{reason.namespace}/{reason.claim}"
             pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
-            return Branch(Say.CLAIM_USED, {"claim": full, "pods": pods or ("another pod",)})
+            return Statement(StatementKind.CLAIM_USED, {"claim": full, "pods": pods or ("another pod",)})
         case Cause.POOL_EXHAUSTED:
             facts = {
-                part: text_of(name, getattr(reason, part) or 0) for part in ("had", "capacity", "wanted")
+                part: format_amount(name, getattr(reason, part) or 0)
+                for part in ("had", "capacity", "wanted")
             }
-            return Branch(Say.POOL_EXHAUSTED, {"claim": reason.claim, "resource": name, **facts})
+            return Statement(StatementKind.POOL_EXHAUSTED, {"claim": reason.claim, "resource": name, **facts})
         case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
-            facts = {part: text_of(name, getattr(reason, part) or 0) for part in ("capacity", "wanted")}
+            facts = {part: format_amount(name, getattr(reason, part) or 0) for part in ("capacity", "wanted")}
             what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
-            return Branch(Say.POD_LEVEL, {"what": what, "resource": name, **facts})
-    return Branch(Say.TOLD, {"text": render_charge(reason)})
+            return Statement(StatementKind.POD_LEVEL, {"what": what, "resource": name, **facts})
+    return Statement(StatementKind.TOLD, {"text": render_charge(reason)})
 
 
-def tell_refusal(view: View, refusal: Refusal, place: int) -> Iterator[Branch]:
+def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[Statement]:
     """The tree of a refusal, with what the devices themselves say."""
     for pool in refusal.pools:
-        yield Branch(Say.POOL, {"pool": pool.pool, "standing": pool.standing, "why": pool.reason})
+        yield Statement(
+            StatementKind.POOL, {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
+        )
     for request in refusal.requests:
         if not request.served:
-            yield _tell_request(view, request, place)
+            yield _describe_request(view, request, place)
     if not refusal.together:
         return
     children = [
-        Branch(
-            Say.GROUP_DISTINCT if group.distinct else Say.GROUP_MATCH,
+        Statement(
+            StatementKind.GROUP_DISTINCT if group.distinct else StatementKind.GROUP_MATCH,
             {
                 "requests": group.requests,
                 "wanted": group.wanted,
@@ -181,12 +184,12 @@ def tell_refusal(view: View, refusal: Refusal, place: int) -> Iterator[Branch]:
     ]
     if refusal.stuck is not None and not children:
         held = tuple(f"{request} has {device}" for _, request, device in refusal.stuck.held)
-        inner = _tell_request(view, refusal.stuck.request, place)
-        children.append(Branch(Say.STUCK, {"held": held}, (inner,)) if held else inner)
-    yield Branch(Say.TOGETHER, {}, tuple(children))
+        inner = _describe_request(view, refusal.stuck.request, place)
+        children.append(Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner)
+    yield Statement(StatementKind.TOGETHER, {}, tuple(children))
 
 
-def _tell_request(view: View, request: RequestRefusal, place: int) -> Branch:
+def _describe_request(view: PodView, request: RequestRefusal, place: int) -> Statement:
     facts: dict[str, object] = {
         "claim": request.claim,
         "request": request.request,
@@ -195,23 +198,25 @@ def _tell_request(view: View, request: RequestRefusal, place: int) -> Branch:
         "devices": request.devices,
     }
     if not request.devices:
-        return Branch(Say.NO_DEVICES, facts)
-    asked = asked_for(view, request)
+        return Statement(StatementKind.NO_DEVICES, facts)
+    asked = find_request_selectors(view, request)
     devices = view.snapshot.inventory.devices_for(view.node(place))
-    children: list[Branch] = []
+    children: list[Statement] = []
     for removal in request.removals:
         if removal.rule in (Rule.CLASS_SELECTOR, Rule.REQUEST_SELECTOR) and not isinstance(devices, Fault):
-            children += _tell_selectors(asked, devices, removal)
+            children += _describe_selectors(asked, devices, removal)
         else:
-            children.append(_tell_removal(view, removal, devices, asked))
+            children.append(_describe_removal(view, removal, devices, asked))
     if request.conflict is not None:
         device, conflict = request.conflict
-        inner = _tell_conflict(Removal(Rule.CONSTRAINT, 1, device, conflict), conflict)
-        children.append(Branch(Say.AT_MOST, {"count": request.largest_group or 0}, (inner,)))
-    return Branch(Say.REQUEST, facts, tuple(children))
+        inner = _describe_conflict(Removal(Rule.CONSTRAINT, 1, device, conflict), conflict)
+        children.append(Statement(StatementKind.AT_MOST, {"count": request.largest_group or 0}, (inner,)))
+    return Statement(StatementKind.REQUEST, facts, tuple(children))
 
 
-def _tell_selectors(asked: Asked, devices: NodeDevices, removal: Removal) -> Iterator[Branch]:
+def _describe_selectors(
+    asked: RequestSelectors, devices: NodeDevices, removal: Removal
+) -> Iterator[Statement]:
     """How many devices each selector took away, and how near the nearest came."""
     of_class = removal.rule is Rule.CLASS_SELECTOR
     classes, own = asked.class_selectors, asked.selectors
@@ -227,58 +232,64 @@ def _tell_selectors(asked: Asked, devices: NodeDevices, removal: Removal) -> Ite
         entry = _entry(devices, removal.device) if last else devices.entries[bits_of(gone)[0]]
         facts: dict[str, object] = {"count": gone.bit_count(), "expression": expression, "index": index}
         facts["device_class"] = asked.device_class
-        kind = Say.CLASS_SELECTOR if of_class else Say.REQUEST_SELECTOR
-        yield Branch(kind, facts, (_nearest(entry, expression),) if entry is not None else ())
+        kind = StatementKind.CLASS_SELECTOR if of_class else StatementKind.REQUEST_SELECTOR
+        yield Statement(kind, facts, (_nearest(entry, expression),) if entry is not None else ())
 
 
-def _nearest(entry: Entry, expression: str) -> Branch:
+def _nearest(entry: Entry, expression: str) -> Statement:
     values = tuple(
         f"{name}={value_text(value)}"
         for name, value in attributes_read(expression, entry.id.driver, entry.device)
     )
     if not values:
-        return Branch(Say.NEAREST_BARE, {"device": entry.id})
-    return Branch(Say.NEAREST_DEVICE, {"device": entry.id, "attributes": values})
+        return Statement(StatementKind.NEAREST_BARE, {"device": entry.id})
+    return Statement(StatementKind.NEAREST_DEVICE, {"device": entry.id, "attributes": values})
 
 
 def _entry(devices: NodeDevices, device: DeviceId) -> Entry | None:
-    number = devices.index.get(device.pool_id, {}).get(device.device)
-    return None if number is None else devices.entries[number]
+    place = devices.index.get(device.pool_id, {}).get(device.device)
+    return None if place is None else devices.entries[place]
 
 
-def _tell_removal(view: View, removal: Removal, devices: NodeDevices | Fault, asked: Asked) -> Branch:
+def _describe_removal(
+    view: PodView, removal: Removal, devices: NodeDevices | Fault, asked: RequestSelectors
+) -> Statement:
     count, device, detail = removal.count, removal.device, removal.detail
     facts: dict[str, object] = {"count": count, "device": device}
     match detail:
         case CapacityShortage(rule, name, wanted, had):
-            return Branch(_CAPACITY[rule], facts | {"name": name, "wanted": wanted, "had": had})
+            return Statement(_CAPACITY[rule], facts | {"name": name, "wanted": wanted, "had": had})
         case CounterShortage("", "", _, _):
-            return Branch(Say.COUNTERS_OFF, facts)
+            return Statement(StatementKind.COUNTERS_OFF, facts)
         case CounterShortage(counter_set, counter, amount, left):
             numbers = {"wanted": _plain(amount), "had": _plain(left)}
-            return Branch(Say.COUNTER, facts | {"counter": f"{counter_set}/{counter}", **numbers})
+            return Statement(
+                StatementKind.COUNTER, facts | {"counter": f"{counter_set}/{counter}", **numbers}
+            )
         case ConstraintConflict():
-            return _tell_conflict(removal, detail)
+            return _describe_conflict(removal, detail)
         case BudgetShortage(line, resource, amount, left):
-            texts = {"wanted": text_of(resource, amount), "had": text_of(resource, left)}
-            return Branch(Say.BUDGET, facts | {"resource": resource, "line": line, **texts})
+            texts = {"wanted": format_amount(resource, amount), "had": format_amount(resource, left)}
+            return Statement(StatementKind.BUDGET, facts | {"resource": resource, "line": line, **texts})
         case TaintRefusal(taint):
             value = f"={taint.value}" if taint.value else ""
-            return Branch(Say.DEVICE_TAINT, facts | {"taint": f"{taint.key}{value}:{taint.effect}"})
+            return Statement(
+                StatementKind.DEVICE_TAINT, facts | {"taint": f"{taint.key}{value}:{taint.effect}"}
+            )
     if removal.rule is Rule.TAKEN:
-        return Branch(Say.TAKEN, {"count": count}, tuple(_takers(view, devices, asked)))
-    return Branch(_BARE[removal.rule], facts)
+        return Statement(StatementKind.TAKEN, {"count": count}, tuple(_takers(view, devices, asked)))
+    return Statement(_BARE[removal.rule], facts)
 
 
 _BARE = {
-    Rule.PICKED: Say.PICKED,
-    Rule.BINDING: Say.BINDING_OFF,
-    Rule.NODE: Say.NOT_FOR_NODE,
-    Rule.FAILED: Say.FAILED,
+    Rule.PICKED: StatementKind.PICKED,
+    Rule.BINDING: StatementKind.BINDING_OFF,
+    Rule.NODE: StatementKind.NOT_FOR_NODE,
+    Rule.FAILED: StatementKind.FAILED,
 }
 
 
-def _takers(view: View, devices: NodeDevices | Fault, asked: Asked) -> Iterator[Branch]:
+def _takers(view: PodView, devices: NodeDevices | Fault, asked: RequestSelectors) -> Iterator[Statement]:
     """Who has the devices that would do."""
     if isinstance(devices, Fault):
         return
@@ -286,12 +297,12 @@ def _takers(view: View, devices: NodeDevices | Fault, asked: Asked) -> Iterator[
         Usage(devices, view.snapshot.state).taken
         & devices.select(asked.class_selectors, asked.selectors).mask
     )
-    wanted = [devices.entries[number].id for number in bits_of(taken)[:NAMED]]
+    wanted = [devices.entries[place].id for place in bits_of(taken)[:MAX_NAMED]]
     for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
-        yield Branch(Say.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
+        yield Statement(StatementKind.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
 
 
-def _tell_conflict(removal: Removal, conflict: ConstraintConflict) -> Branch:
+def _describe_conflict(removal: Removal, conflict: ConstraintConflict) -> Statement:
     facts: dict[str, object] = {
         "count": removal.count,
         "device": removal.device,
@@ -299,11 +310,11 @@ def _tell_conflict(removal: Removal, conflict: ConstraintConflict) -> Branch:
         "values": conflict.values,
     }
     if not conflict.values:
-        return Branch(Say.CONSTRAINT_NONE, facts)
+        return Statement(StatementKind.CONSTRAINT_NONE, facts)
     if conflict.other is None:
-        return Branch(Say.CONSTRAINT, facts)
-    kind = Say.DISTINCT if conflict.distinct else Say.MATCH
-    return Branch(kind, facts | {"other": conflict.other, "theirs": conflict.other_values})
+        return Statement(StatementKind.CONSTRAINT, facts)
+    kind = StatementKind.DISTINCT if conflict.distinct else StatementKind.MATCH
+    return Statement(kind, facts | {"other": conflict.other, "theirs": conflict.other_values})
 
 
 def _plain(nano: int) -> Quantity:
@@ -315,7 +326,9 @@ def _plain(nano: int) -> Quantity:
 # -- the whole cluster
 
 
-def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: frozenset[int]) -> Branch:
+def describe_cluster_devices(
+    view: PodView, claim: ResourceClaim, asked: RequestSelectors, elsewhere: frozenset[int]
+) -> Statement:
     """How many devices of all nodes would do, and how many of them are free; `elsewhere` are places that
     other rules take away."""
     matching: set[DeviceId] = set()
@@ -340,13 +353,13 @@ def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: f
                 beyond.add(device)
     facts: dict[str, object] = {"request": asked.name, "claim": claim_name(claim), "devices": looked_at}
     if not matching:
-        kind = Say.NOWHERE
+        kind = StatementKind.NOWHERE
         if not looked_at:
             slices = view.snapshot.all(ResourceSlice)
             facts["unusable"] = sum(len(slice.spec.devices or ()) for slice in slices)
-            kind = Say.NOWHERE_USABLE if facts["unusable"] else Say.NOWHERE_AT_ALL
-        return Branch(kind, facts)
+            kind = StatementKind.NOWHERE_USABLE if facts["unusable"] else StatementKind.NOWHERE_AT_ALL
+        return Statement(kind, facts)
     tail = f", {len(beyond)} of them on nodes that other rules take away" if beyond else ""
-    facts |= {"matching": number(len(matching), "device"), "all": len(matching)}
+    facts |= {"matching": pluralize(len(matching), "device"), "all": len(matching)}
     facts |= {"taken": len(taken), "free": len(matching - taken), "tail": tail}
-    return Branch(Say.EVERYWHERE, facts)
+    return Statement(StatementKind.EVERYWHERE, facts)

@@ -1,8 +1,8 @@
 """A pod tried on all nodes, and which rule took away which of them.
 
-Owns `Trial`, an attempt of the scheduler with everything remembered that scheduling itself counts and throws
-away. All rules but devices are asked for all nodes at once; devices are asked node by node, where nodes in
-the same state answer alike.
+Owns `FilterRun`, an attempt of the scheduler with everything remembered that scheduling itself counts and
+throws away. All rules but devices are asked for all nodes at once; devices are asked node by node, where
+nodes in the same state answer alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class FilterRemoval:
     """The places that a rule took away."""
 
     rule: Filter
@@ -34,25 +34,25 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FilterRun:
     """What came of an attempt: a placement, or who refused."""
 
     task: PodInfo
     outcome: Placement | FitError
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[FilterRemoval, ...] = ()
     #: Place -> what was said about devices and books there.
     refused: Mapping[int, tuple[NodeReason, ...]] | None = None
     devices: DynamicResourcesFilter | None = None
 
 
-def try_pod(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Trial:
+def run_filters(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> FilterRun:
     """Try a pod on all nodes, as `schedule_one` does, and remember who said what."""
     new_id = throwaway_ids()
     rules = build_filters(task, snapshot, settings, new_id)
     if isinstance(rules, NodeReason):
-        return Trial(task, FitError(task, len(snapshot), ((rules, 0),)))
+        return FilterRun(task, FitError(task, len(snapshot), ((rules, 0),)))
     sieve = FilterResult(task, snapshot)
-    taken: list[Taken] = []
+    taken: list[FilterRemoval] = []
     refused: dict[int, tuple[NodeReason, ...]] = {}
     for rule in rules:
         before = sieve.feasible.copy()
@@ -63,7 +63,7 @@ def try_pod(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Tr
         if isinstance(rule, DynamicResourcesFilter):
             refused.update((place, _refusal(rule, place)) for place in np.flatnonzero(removed).tolist())
         else:
-            taken.append(Taken(rule, removed))
+            taken.append(FilterRemoval(rule, removed))
     if sieve.devices is not None:
         for place in np.flatnonzero(sieve.feasible).tolist():
             answer = sieve.devices.search(place)
@@ -74,8 +74,8 @@ def try_pod(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Tr
     if sieve.feasible.any():
         placement = schedule_one(task, snapshot, settings, new_id)
         assert isinstance(placement, Placement), "a node that fits is a place"
-        return Trial(task, placement)
-    return Trial(task, sieve.fit_error(), tuple(taken), refused, sieve.devices)
+        return FilterRun(task, placement)
+    return FilterRun(task, sieve.fit_error(), tuple(taken), refused, sieve.devices)
 
 
 def _refusal(rule: DynamicResourcesFilter, place: int) -> tuple[NodeReason, ...]:

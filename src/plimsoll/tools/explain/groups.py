@@ -18,76 +18,85 @@ from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
-from plimsoll.tools.explain.devices import distance, signature, tell_reasons
-from plimsoll.tools.explain.filter_run import Taken, Trial
+from plimsoll.tools.explain.devices import describe_reasons, distance, signature
+from plimsoll.tools.explain.filter_run import FilterRemoval, FilterRun
 from plimsoll.tools.explain.node_reasons import (
-    AffinityTeller,
-    CordonTeller,
-    FeatureTeller,
-    ResourceTeller,
-    TaintTeller,
+    DeclaredFeaturesExplainer,
+    NodeAffinityExplainer,
+    ResourceExplainer,
+    TaintExplainer,
+    UnschedulableExplainer,
 )
-from plimsoll.tools.explain.pod_reasons import InterPodTeller, PortTeller, SpreadTeller, VolumeTeller
-from plimsoll.tools.explain.text import Say
-from plimsoll.tools.explain.tree import Branch, Group
-from plimsoll.tools.explain.pod_view import Teller, View
+from plimsoll.tools.explain.pod_reasons import (
+    HostPortExplainer,
+    InterPodAffinityExplainer,
+    TopologySpreadExplainer,
+    VolumeExplainer,
+)
+from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
+from plimsoll.tools.explain.text import StatementKind
+from plimsoll.tools.explain.tree import NodeGroup, Statement
 
-TELLERS: Mapping[Rule, type[Teller]] = {
-    Rule.UNSCHEDULABLE: CordonTeller,
-    Rule.TAINTS: TaintTeller,
-    Rule.NODE_AFFINITY: AffinityTeller,
-    Rule.PORTS: PortTeller,
-    Rule.RESOURCES: ResourceTeller,
-    Rule.VOLUME_RESTRICTIONS: VolumeTeller,
-    Rule.VOLUME_LIMITS: VolumeTeller,
-    Rule.VOLUME_BINDING: VolumeTeller,
-    Rule.VOLUME_ZONE: VolumeTeller,
-    Rule.SPREAD: SpreadTeller,
-    Rule.INTER_POD: InterPodTeller,
-    Rule.DECLARED_FEATURES: FeatureTeller,
+EXPLAINERS: Mapping[Rule, type[RuleExplainer]] = {
+    Rule.UNSCHEDULABLE: UnschedulableExplainer,
+    Rule.TAINTS: TaintExplainer,
+    Rule.NODE_AFFINITY: NodeAffinityExplainer,
+    Rule.PORTS: HostPortExplainer,
+    Rule.RESOURCES: ResourceExplainer,
+    Rule.VOLUME_RESTRICTIONS: VolumeExplainer,
+    Rule.VOLUME_LIMITS: VolumeExplainer,
+    Rule.VOLUME_BINDING: VolumeExplainer,
+    Rule.VOLUME_ZONE: VolumeExplainer,
+    Rule.SPREAD: TopologySpreadExplainer,
+    Rule.INTER_POD: InterPodAffinityExplainer,
+    Rule.DECLARED_FEATURES: DeclaredFeaturesExplainer,
 }
 #: In how many states of devices a node is looked into.
 STATES = 128
 
 
-def group_nodes(view: View, trial: Trial, states: int = STATES) -> tuple[Group, ...]:
+def group_nodes(view: PodView, filter_run: FilterRun, states: int = STATES) -> tuple[NodeGroup, ...]:
     """The groups of an attempt, those that are nearest to passing first within their rule."""
-    groups = [group for taken in trial.taken for group in group_taken(view, taken)]
-    if trial.devices is not None and trial.refused:
-        groups += group_refused(view, trial.devices, trial.refused, states)
+    groups = [group for taken in filter_run.taken for group in group_taken(view, taken)]
+    if filter_run.devices is not None and filter_run.refused:
+        groups += group_refused(view, filter_run.devices, filter_run.refused, states)
     return tuple(groups)
 
 
-def group_taken(view: View, taken: Taken) -> list[Group]:
+def group_taken(view: PodView, taken: FilterRemoval) -> list[NodeGroup]:
     """The places that one rule took away, alike ones together."""
     places = np.flatnonzero(taken.places).tolist()
-    teller = TELLERS.get(taken.rule.rule, Teller)(view, taken.rule, places)
+    explainer = EXPLAINERS.get(taken.rule.rule, RuleExplainer)(view, taken.rule, places)
     alike: dict[Hashable, list[int]] = {}
     for place in places:
-        alike.setdefault(teller.key(place), []).append(place)
-    ranked = [_nearest_first(view, members, teller.distance) for members in alike.values()]
-    ranked.sort(key=lambda members: teller.distance(members[0]))
+        alike.setdefault(explainer.key(place), []).append(place)
+    ranked = [_nearest_first(view, members, explainer.distance) for members in alike.values()]
+    ranked.sort(key=lambda members: explainer.distance(members[0]))
     return [
         _group(
-            view, taken.rule, taken.rule.filter_node(members[0]), members, teller.tell(members[0], members)
+            view,
+            taken.rule,
+            taken.rule.filter_node(members[0]),
+            members,
+            explainer.explain(members[0], members),
         )
         for members in ranked
     ]
 
 
-def _nearest_first(view: View, places: Iterable[int], far: object) -> list[int]:
+def _nearest_first(view: PodView, places: Iterable[int], far: object) -> list[int]:
     assert callable(far), "a distance"
     return sorted(places, key=lambda place: (far(place), view.name(place)))
 
 
 def _group(
-    view: View,
+    view: PodView,
     rule: Filter,
     reasons: Sequence[NodeReason],
     places: Sequence[int],
-    branches: tuple[Branch, ...],
-) -> Group:
-    return Group(
+    branches: tuple[Statement, ...],
+) -> NodeGroup:
+    return NodeGroup(
         rule.rule,
         tuple(reasons),
         ", ".join(dict.fromkeys(map(render, reasons))),
@@ -101,11 +110,11 @@ def _group(
 
 
 def group_refused(
-    view: View,
+    view: PodView,
     devices: DynamicResourcesFilter,
     refused: Mapping[int, tuple[NodeReason, ...]],
     states: int = STATES,
-) -> list[Group]:
+) -> list[NodeGroup]:
     """The places that were refused for devices or for what they charge."""
     alike: dict[Hashable, list[int]] = {}
     answers: dict[int, tuple[NodeReason, ...]] = {}
@@ -138,14 +147,16 @@ def group_refused(
         reasons = answers[members[0]]
         if any(isinstance(reason.cause, Refusal) for reason in reasons):
             reasons = devices.filter_node(members[0])  # what was found on one like it names other devices
-        groups.append(_group(view, devices, reasons, members, tell_reasons(view, reasons, members[0])))
+        groups.append(_group(view, devices, reasons, members, describe_reasons(view, reasons, members[0])))
     if rest:
         places = sorted(rest, key=view.name)
-        groups.append(_group(view, devices, refused[places[0]], places, (Branch(Say.NOT_LOOKED_INTO),)))
+        groups.append(
+            _group(view, devices, refused[places[0]], places, (Statement(StatementKind.NOT_LOOKED_INTO),))
+        )
     return groups
 
 
-def device_state(view: View, place: int) -> Hashable:
+def device_state(view: PodView, place: int) -> Hashable:
     """Equal for nodes whose devices are alike, and taken alike."""
     devices = view.snapshot.inventory.devices_for(view.node(place))
     if isinstance(devices, Fault):

@@ -12,8 +12,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.fixes.fix import Fix, Step
-from plimsoll.tools.explain.text import Do
+from plimsoll.tools.explain.fixes.fix import Fix, FixStep
+from plimsoll.tools.explain.text import FixKind
 
 _VOLUMES = {
     ReasonMessage.VOLUME_CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
@@ -30,14 +30,14 @@ _VOLUMES = {
 
 def fix_gates(pod: Pod) -> Fix:
     gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
-    return Fix((Step(Do.REMOVE_GATES, {"gates": gates}, gates),), proven=False)
+    return Fix((FixStep(FixKind.REMOVE_GATES, {"gates": gates}, gates),), proven=False)
 
 
 def fix_scheduler(cluster_state: ClusterState, pod: Pod) -> Fix:
     """Another scheduler: those that pods on nodes name."""
     known = {other.spec.scheduler_name for other in cluster_state.pods if other.spec.node_name} - {""}
     names = tuple(sorted(known)) or ("default-scheduler",)
-    return Fix((Step(Do.NAME_SCHEDULER, {"names": names}, pod.spec.scheduler_name),))
+    return Fix((FixStep(FixKind.NAME_SCHEDULER, {"names": names}, pod.spec.scheduler_name),))
 
 
 def fix_missing(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Fix | None:
@@ -46,37 +46,37 @@ def fix_missing(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Fi
     return None if step is None else Fix((step,))
 
 
-def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Step | None:
+def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> FixStep | None:
     facts, namespace = reason.facts, pod.metadata.namespace
     if reason.message in _VOLUMES:
-        return Step(Do.VOLUME, {"text": _VOLUMES[reason.message].format_map(facts)})
+        return FixStep(FixKind.VOLUME, {"text": _VOLUMES[reason.message].format_map(facts)})
     match reason.message:
         case ReasonMessage.CLAIM_NOT_MADE:
             return _template(cluster_state, pod)
         case ReasonMessage.CLAIM_MISSING:
             name = str(facts["claim"])
             near = near_text(name, _names(cluster_state, ResourceClaim, namespace))
-            return Step(Do.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near}, name)
+            return FixStep(FixKind.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near}, name)
         case ReasonMessage.CLAIM_DELETED:
             claim = cluster_state.objects.find(ResourceClaim, namespace, str(facts["claim"]))
             users = tuple(f"pod {user.name}" for user in claim.status.reserved_for) if claim else ()
             held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("nobody",)
-            return Step(Do.WAIT_DELETION, {"claim": facts["claim"], "why": held})
+            return FixStep(FixKind.WAIT_DELETION, {"claim": facts["claim"], "why": held})
         case ReasonMessage.CLAIM_NOT_OWNED:
             name = str(facts["claim"]).rpartition("/")[2]
             claim = cluster_state.objects.find(ResourceClaim, namespace, name)
             owners = claim.metadata.owner_references if claim is not None else ()
             owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "nobody"
-            return Step(Do.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
+            return FixStep(FixKind.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
         case ReasonMessage.NO_CLASS:
             name = str(facts["device_class"])
             known = [each.metadata.name for each in cluster_state.objects.all(DeviceClass)]
             near = near_text(name, known) or _all_text(known)
-            return Step(Do.CREATE_CLASS, {"device_class": name, "near": near}, name)
+            return FixStep(FixKind.CREATE_CLASS, {"device_class": name, "near": near}, name)
     return None
 
 
-def _template(cluster_state: ClusterState, pod: Pod) -> Step:
+def _template(cluster_state: ClusterState, pod: Pod) -> FixStep:
     made = {status.name for status in pod.status.resource_claim_statuses}
     namespace = pod.metadata.namespace
     wanted = next(
@@ -86,9 +86,9 @@ def _template(cluster_state: ClusterState, pod: Pod) -> Step:
     )
     facts: dict[str, object] = {"template": wanted, "namespace": namespace}
     if cluster_state.objects.find(ResourceClaimTemplate, namespace, wanted) is not None:
-        return Step(Do.MAKE_CLAIM, facts)
+        return FixStep(FixKind.MAKE_CLAIM, facts)
     near = near_text(wanted, _names(cluster_state, ResourceClaimTemplate, namespace))
-    return Step(Do.CREATE_TEMPLATE, facts | {"near": near}, wanted)
+    return FixStep(FixKind.CREATE_TEMPLATE, facts | {"near": near}, wanted)
 
 
 def _names(

@@ -19,20 +19,20 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
-from plimsoll.tools.explain.text import Say, listed
-from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.pod_view import Teller, View
-from plimsoll.tools.top.nodes import Holder, book_of, holders, text_of
+from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
+from plimsoll.tools.explain.text import StatementKind, join_names
+from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
 
 #: How many holders of a resource are named.
-NAMED = 3
+MAX_NAMED = 3
 #: What a distance is measured in: parts of what is wanted.
 _WHOLE = 1_000_000
 
 
-class CordonTeller(Teller):
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
-        return (Branch(Say.CORDONED),)
+class UnschedulableExplainer(RuleExplainer):
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return (Statement(StatementKind.CORDONED),)
 
 
 # -- taints
@@ -52,7 +52,7 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
-class TaintTeller(Teller):
+class TaintExplainer(RuleExplainer):
     def _texts(self, place: int) -> tuple[str, ...]:
         return tuple(map(taint_text, hard_taints(self.view.pod, self.view.node(place))))
 
@@ -62,14 +62,14 @@ class TaintTeller(Teller):
     def distance(self, place: int) -> int:
         return len(self._texts(place))
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
-        return tuple(Branch(Say.TAINT, {"taint": text}) for text in self._texts(place))
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(Statement(StatementKind.TAINT, {"taint": text}) for text in self._texts(place))
 
 
 # -- labels
 
 
-def unmet(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, ...]:
+def unmet_requirements(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, ...]:
     """What a pod asks of its node that the node has not: of the labels, and of the term that is nearest."""
     found = [
         NodeSelectorRequirement(key=key, operator="In", values=(value,))
@@ -105,72 +105,82 @@ def _unmet_of(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRequir
             yield each
 
 
-def wish_text(wish: NodeSelectorRequirement) -> str:
+def requirement_text(requirement: NodeSelectorRequirement) -> str:
     """A requirement as people write it."""
-    values = listed(list(wish.values), 3)
-    match wish.operator:
+    values = join_names(list(requirement.values), 3)
+    match requirement.operator:
         case "In":
-            return f"{wish.key}={values}" if len(wish.values) == 1 else f"{wish.key} in ({values})"
+            return (
+                f"{requirement.key}={values}"
+                if len(requirement.values) == 1
+                else f"{requirement.key} in ({values})"
+            )
         case "NotIn":
-            return f"{wish.key}!={values}" if len(wish.values) == 1 else f"{wish.key} not in ({values})"
+            return (
+                f"{requirement.key}!={values}"
+                if len(requirement.values) == 1
+                else f"{requirement.key} not in ({values})"
+            )
         case "Exists":
-            return f"label {wish.key}"
+            return f"label {requirement.key}"
         case "DoesNotExist":
-            return f"no label {wish.key}"
+            return f"no label {requirement.key}"
         case "Gt":
-            return f"{wish.key}>{values}"
+            return f"{requirement.key}>{values}"
         case "Lt":
-            return f"{wish.key}<{values}"
-    return f"{wish.key} {wish.operator} {values}"
+            return f"{requirement.key}<{values}"
+    return f"{requirement.key} {requirement.operator} {values}"
 
 
-def had_text(wish: NodeSelectorRequirement, node: Node) -> str:
+def node_value_text(requirement: NodeSelectorRequirement, node: Node) -> str:
     """What a node has of what is asked for."""
-    if wish.key == NAME_FIELD:
+    if requirement.key == NAME_FIELD:
         return f"{NAME_FIELD}={node.metadata.name}"
-    value = node.metadata.labels.get(wish.key)
-    return f"{wish.key}={value}" if value is not None else f"no label {wish.key}"
+    value = node.metadata.labels.get(requirement.key)
+    return f"{requirement.key}={value}" if value is not None else f"no label {requirement.key}"
 
 
-class AffinityTeller(Teller):
-    def __init__(self, view: View, rule: Filter, places: Sequence[int]) -> None:
+class NodeAffinityExplainer(RuleExplainer):
+    def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
         super().__init__(view, rule, places)
-        self._unmet = {place: unmet(view.pod, view.node(place)) for place in places}
+        self._unmet = {place: unmet_requirements(view.pod, view.node(place)) for place in places}
 
     def key(self, place: int) -> Hashable:
-        return tuple((wish.key, wish.operator, wish.values) for wish in self._unmet[place])
+        return tuple(
+            (requirement.key, requirement.operator, requirement.values) for requirement in self._unmet[place]
+        )
 
     def distance(self, place: int) -> int:
         # A node that has the label with another value is nearer than one that has not got it.
         node = self.view.node(place)
-        missing = sum(wish.key not in node.metadata.labels for wish in self._unmet[place])
+        missing = sum(requirement.key not in node.metadata.labels for requirement in self._unmet[place])
         return len(self._unmet[place]) * 100 + missing
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         node = self.view.node(place)
-        branches = [Branch(Say.NO_TERM)] if matches_nothing(self.view.pod) else []
-        for wish in self._unmet[place]:
-            values = Counter(self.view.node(each).metadata.labels.get(wish.key) for each in alike)
+        branches = [Statement(StatementKind.NO_TERM)] if matches_nothing(self.view.pod) else []
+        for requirement in self._unmet[place]:
+            values = Counter(self.view.node(each).metadata.labels.get(requirement.key) for each in alike)
             told = tuple(f"{value} ({count})" for value, count in values.most_common() if value is not None)
-            children: tuple[Branch, ...] = ()
-            if wish.key != NAME_FIELD and 1 < len(told) <= len(alike) // 2:
-                children = (Branch(Say.LABEL_VALUES, {"values": told}),)
-            facts = {"wanted": wish_text(wish), "had": had_text(wish, node)}
-            branches.append(Branch(Say.LABEL, facts, children))
+            children: tuple[Statement, ...] = ()
+            if requirement.key != NAME_FIELD and 1 < len(told) <= len(alike) // 2:
+                children = (Statement(StatementKind.LABEL_VALUES, {"values": told}),)
+            facts = {"wanted": requirement_text(requirement), "had": node_value_text(requirement, node)}
+            branches.append(Statement(StatementKind.LABEL, facts, children))
         return tuple(branches)
 
 
-class FeatureTeller(Teller):
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+class DeclaredFeaturesExplainer(RuleExplainer):
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         had = self.view.node(place).status.declared_features
         missing = sorted(needed_features(self.view.pod).difference(had))
-        return (Branch(Say.FEATURES, {"wanted": tuple(missing), "had": tuple(had) or "none"}),)
+        return (Statement(StatementKind.FEATURES, {"wanted": tuple(missing), "had": tuple(had) or "none"}),)
 
 
 # -- the book
 
 
-class ResourceTeller(Teller):
+class ResourceExplainer(RuleExplainer):
     def _short(self, place: int) -> list[Reason]:
         reasons = (reason.cause for reason in self.rule.filter_node(place))
         return [because for because in reasons if isinstance(because, Reason)]
@@ -179,45 +189,47 @@ class ResourceTeller(Teller):
         return tuple((reason.cause, reason.resource, reason.resolvable) for reason in self._short(place))
 
     def distance(self, place: int) -> int:
-        return sum(lack_of(reason) for reason in self._short(place))
+        return sum(measure_shortage(reason) for reason in self._short(place))
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
-        return tuple(tell_lack(self.view, reason, place) for reason in self._short(place))
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(describe_shortage(self.view, reason, place) for reason in self._short(place))
 
 
-def lack_of(reason: Reason) -> int:
+def measure_shortage(reason: Reason) -> int:
     """How much is missing, in parts of what is wanted; far more where no leaving would help."""
     wanted, had = reason.wanted or 1, reason.had or 0
     lack = (wanted - had) * _WHOLE // wanted
     return lack if reason.resolvable or reason.cause is Cause.TOO_MANY_PODS else lack + 100 * _WHOLE
 
 
-def tell_lack(view: View, reason: Reason, place: int) -> Branch:
+def describe_shortage(view: PodView, reason: Reason, place: int) -> Statement:
     """What a node is short of, whence the demand, and who holds the rest."""
     ledger = view.snapshot.ledger(place)
     if reason.cause is Cause.TOO_MANY_PODS:
-        return Branch(Say.TOO_MANY_PODS, {"line": ledger.allocatable.get(PODS, 0), "pods": len(ledger)})
+        return Statement(
+            StatementKind.TOO_MANY_PODS, {"line": ledger.allocatable.get(PODS, 0), "pods": len(ledger)}
+        )
     name = reason.resource
-    row = book_of(ledger).row(name)
+    row = node_row_of(ledger).row(name)
     wanted, own = reason.wanted or 0, view.task.requests.get(name, 0)
-    facts: dict[str, object] = {"resource": name, "wanted": text_of(name, wanted)}
+    facts: dict[str, object] = {"resource": name, "wanted": format_amount(name, wanted)}
     charged = wanted > own and bool(view.task.claims)
     if charged:
-        facts |= {"own": text_of(name, own), "charged": text_of(name, wanted - own)}
-    facts["line"] = text_of(name, row.line)
+        facts |= {"own": format_amount(name, own), "charged": format_amount(name, wanted - own)}
+    facts["line"] = format_amount(name, row.line)
     if not row.line:
-        return Branch(Say.NO_RESOURCE, facts)
+        return Statement(StatementKind.NO_RESOURCE, facts)
     if wanted > row.line:
-        return Branch(Say.TOO_SMALL_WITH_CLAIMS if charged else Say.TOO_SMALL, facts)
+        return Statement(StatementKind.TOO_SMALL_WITH_CLAIMS if charged else StatementKind.TOO_SMALL, facts)
     for column in ("requests", "claims", "overhead", "free"):
-        facts[column] = text_of(name, getattr(row, column))
-    kind = Say.SHORT_WITH_CLAIMS if charged else Say.SHORT
-    if kind is Say.SHORT and may_add(view, place, name):
-        kind = Say.SHORT_BEFORE_CLAIMS
-    return Branch(kind, facts, tuple(tell_holders(view, place, name)))
+        facts[column] = format_amount(name, getattr(row, column))
+    kind = StatementKind.SHORT_WITH_CLAIMS if charged else StatementKind.SHORT
+    if kind is StatementKind.SHORT and may_charge_more(view, place, name):
+        kind = StatementKind.SHORT_BEFORE_CLAIMS
+    return Statement(kind, facts, tuple(describe_holders(view, place, name)))
 
 
-def may_add(view: View, place: int, resource: str) -> bool:
+def may_charge_more(view: PodView, place: int, resource: str) -> bool:
     """Whether devices that the pod's claims wait for may charge more of a resource on this node.
 
     The rule about requests comes first and knows nothing of them.
@@ -228,24 +240,24 @@ def may_add(view: View, place: int, resource: str) -> bool:
     return any(resource in read_device(entry.device) for entry in devices.entries)
 
 
-def tell_holders(view: View, place: int, resource: str) -> Iterator[Branch]:
+def describe_holders(view: PodView, place: int, resource: str) -> Iterator[Statement]:
     """Who holds most of a resource on a node."""
     found = holders(view.cluster_state, view.name(place), resource)
-    for holder in found[:NAMED]:
-        yield tell_holder(holder)
-    rest = found[NAMED:]
+    for holder in found[:MAX_NAMED]:
+        yield describe_holder(holder)
+    rest = found[MAX_NAMED:]
     if rest:
-        amount = text_of(resource, sum(holder.amount for holder in rest))
-        yield Branch(Say.MORE_HOLDERS, {"count": len(rest), "amount": f"{amount} {resource}"})
+        amount = format_amount(resource, sum(holder.amount for holder in rest))
+        yield Statement(StatementKind.MORE_HOLDERS, {"count": len(rest), "amount": f"{amount} {resource}"})
 
 
-def tell_holder(holder: Holder) -> Branch:
+def describe_holder(holder: ResourceHolder) -> Statement:
     facts: dict[str, object] = {
-        "amount": f"{text_of(holder.resource, holder.amount)} {holder.resource}",
+        "amount": f"{format_amount(holder.resource, holder.amount)} {holder.resource}",
         "rule": holder.rule,
         "pod": f"{holder.namespace}/{holder.pod}",
     }
     if not holder.claim:
-        return Branch(Say.HOLDER_POD, facts)
+        return Statement(StatementKind.HOLDER_POD, facts)
     facts["claim"] = f"{holder.namespace}/{holder.claim}"
-    return Branch(Say.HOLDER_CLAIM if holder.pod else Say.HOLDER_POOL, facts)
+    return Statement(StatementKind.HOLDER_CLAIM if holder.pod else StatementKind.HOLDER_POOL, facts)

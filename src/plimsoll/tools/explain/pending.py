@@ -18,8 +18,8 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.filter_run import throwaway_ids
-from plimsoll.tools.explain.verdict import PendingList
 from plimsoll.tools.explain.pod_view import full_name
+from plimsoll.tools.explain.verdict import PendingList
 
 
 def summarize_pending(
@@ -32,7 +32,7 @@ def summarize_pending(
     """Each pod that waits (or of `pods`) and why, in one line; in the order of their names."""
     settings = settings or SchedulerProfile.default()
     known: dict[bytes, str] = {}
-    asked = cluster_state.waiting if pods is None else pods
+    asked = cluster_state.pending if pods is None else pods
     waiting = [pod for pod in asked if namespace in ("", pod.metadata.namespace)]
     waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     return [(pod, _line(cluster_state, pod, settings, known)) for pod in waiting]

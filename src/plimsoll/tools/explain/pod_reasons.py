@@ -20,19 +20,19 @@ from plimsoll.scheduler.topology.affinity_terms import Term, read_terms
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.scheduler.topology.counts import NOWHERE
 from plimsoll.scheduler.topology.match_counts import Tallies
-from plimsoll.tools.explain.node_reasons import wish_text
-from plimsoll.tools.explain.text import Say, listed
-from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.pod_view import Teller, View, full_name
+from plimsoll.tools.explain.node_reasons import requirement_text
+from plimsoll.tools.explain.pod_view import PodView, RuleExplainer, full_name
+from plimsoll.tools.explain.text import StatementKind, join_names
+from plimsoll.tools.explain.tree import Statement
 
 #: How many pods are named.
-NAMED = 3
+MAX_NAMED = 3
 
 
 # -- ports
 
 
-class PortTeller(Teller):
+class HostPortExplainer(RuleExplainer):
     def _users(self, place: int) -> list[tuple[str, str]]:
         wanted = host_sockets(self.view.pod)
         return [
@@ -45,25 +45,28 @@ class PortTeller(Teller):
     def distance(self, place: int) -> int:
         return len({pod for _, pod in self._users(place)})
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
-        return tuple(Branch(Say.PORT, {"port": p, "pod": pod}) for p, pod in self._users(place)[:NAMED])
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(
+            Statement(StatementKind.PORT, {"port": p, "pod": pod})
+            for p, pod in self._users(place)[:MAX_NAMED]
+        )
 
 
 # -- volumes
 
 
-class VolumeTeller(Teller):
+class VolumeExplainer(RuleExplainer):
     """Claims whose volumes cannot be reached, or that others use."""
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
-        return tuple(self._tell(place))
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(self._describe_reason(place))
 
-    def _tell(self, place: int) -> Iterator[Branch]:
+    def _describe_reason(self, place: int) -> Iterator[Statement]:
         sentence = self.rule.filter_node(place)[0].message
         if sentence is ReasonMessage.DISK_IN_USE:
-            yield Branch(Say.DISK)
+            yield Statement(StatementKind.DISK)
         if sentence is ReasonMessage.TOO_MANY_VOLUMES:
-            yield Branch(Say.VOLUME_COUNT)
+            yield Statement(StatementKind.VOLUME_COUNT)
         pod, snapshot = self.view.pod, self.view.snapshot
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
@@ -82,7 +85,7 @@ class VolumeTeller(Teller):
                         "claim": used.name,
                         "wanted": terms_text(required),
                     }
-                    yield Branch(Say.VOLUME, facts)
+                    yield Statement(StatementKind.VOLUME, facts)
             elif sentence is ReasonMessage.VOLUME_ZONE and volume is not None:
                 wanted = [
                     f"{k}={v}"
@@ -91,9 +94,9 @@ class VolumeTeller(Teller):
                 ]
                 if wanted:
                     facts = {"volume": volume.metadata.name, "claim": used.name, "wanted": ", ".join(wanted)}
-                    yield Branch(Say.VOLUME, facts)
+                    yield Statement(StatementKind.VOLUME, facts)
 
-    def _users(self, claim: str) -> Iterator[Branch]:
+    def _users(self, claim: str) -> Iterator[Statement]:
         snapshot, namespace = self.view.snapshot, self.view.pod.metadata.namespace
         for place in snapshot.rows():
             for pod in snapshot.pods_at(place):
@@ -101,13 +104,15 @@ class VolumeTeller(Teller):
                     continue
                 if any(used.name == claim for used in volume_claims(pod)):
                     facts = {"claim": claim, "pod": full_name(pod), "node": self.view.name(place)}
-                    yield Branch(Say.VOLUME_USED, facts)
+                    yield Statement(StatementKind.VOLUME_USED, facts)
 
 
 def terms_text(selector: NodeSelector) -> str:
     """A node selector as people write it."""
     terms = [
-        ", ".join(wish_text(wish) for wish in (*term.match_expressions, *term.match_fields))
+        ", ".join(
+            requirement_text(requirement) for requirement in (*term.match_expressions, *term.match_fields)
+        )
         for term in selector.node_selector_terms
     ]
     return " or ".join(terms)
@@ -116,8 +121,8 @@ def terms_text(selector: NodeSelector) -> str:
 # -- spread
 
 
-class SpreadTeller(Teller):
-    def __init__(self, view: View, rule: Filter, places: Sequence[int]) -> None:
+class TopologySpreadExplainer(RuleExplainer):
+    def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
         super().__init__(view, rule, places)
         constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
         assert isinstance(constraints, tuple), "the rule has read them before"
@@ -146,17 +151,17 @@ class SpreadTeller(Teller):
         broken = self._broken(place)
         return 0 if broken is None else (2**31 if broken[1] is None else broken[1] - broken[2])
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         broken = self._broken(place)
         if broken is None:
             return ()
         constraint, had, least = broken
         key = constraint.topology_key
         if had is None:
-            return (Branch(Say.SPREAD_LABEL, {"key": key}),)
+            return (Statement(StatementKind.SPREAD_LABEL, {"key": key}),)
         value = self.view.node(place).metadata.labels[key]
         facts = {"key": key, "value": value, "had": had, "least": least, "skew": constraint.max_skew}
-        return (Branch(Say.SPREAD, facts),)
+        return (Statement(StatementKind.SPREAD, facts),)
 
 
 def _least(spread: SpreadState, number: int) -> int:
@@ -169,21 +174,21 @@ def _least(spread: SpreadState, number: int) -> int:
 # -- pods about pods
 
 
-class InterPodTeller(Teller):
+class InterPodAffinityExplainer(RuleExplainer):
     def key(self, place: int) -> Hashable:
         return self.rule.filter_node(place)[0].message
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         sentence = self.rule.filter_node(place)[0].message
         terms = read_terms(self.view.pod)
         if sentence is ReasonMessage.POD_AFFINITY:
-            return tuple(map(self._wish, terms.affinity))
+            return tuple(map(self._describe_affinity, terms.affinity))
         if sentence is ReasonMessage.POD_ANTI_AFFINITY:
-            found = (self._shunned(term, place) for term in terms.anti_affinity)
-            return tuple(branch for branches in found for branch in branches)[:NAMED]
-        return tuple(self._shunning(place))[:NAMED]
+            found = (self._anti_affinity_conflicts(term, place) for term in terms.anti_affinity)
+            return tuple(branch for branches in found for branch in branches)[:MAX_NAMED]
+        return tuple(self._existing_anti_affinity(place))[:MAX_NAMED]
 
-    def _meant(self, term: Term) -> Iterator[tuple[int, Pod]]:
+    def _matching_pods(self, term: Term) -> Iterator[tuple[int, Pod]]:
         """The pods that a term means, and where they are."""
         namespaces = self.view.snapshot.index(Tallies).namespaces
         for place in self.view.snapshot.rows():
@@ -191,26 +196,37 @@ class InterPodTeller(Teller):
                 if term.crowd.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
                     yield place, pod
 
-    def _wish(self, term: Term) -> Branch:
+    def _describe_affinity(self, term: Term) -> Statement:
         selector, key = selector_text(term.crowd.selector), term.topology_key
         values = Counter(
-            self.view.node(place).metadata.labels.get(key, "(no label)") for place, _ in self._meant(term)
+            self.view.node(place).metadata.labels.get(key, "(no label)")
+            for place, _ in self._matching_pods(term)
         )
         facts: dict[str, object] = {"selector": selector, "key": key}
         if not values:
-            return Branch(Say.AFFINITY, facts, (Branch(Say.AFFINITY_NONE, {"selector": selector}),))
+            return Statement(
+                StatementKind.AFFINITY,
+                facts,
+                (Statement(StatementKind.AFFINITY_NONE, {"selector": selector}),),
+            )
         told = tuple(f"{value} ({count})" for value, count in values.most_common())
-        return Branch(Say.AFFINITY, facts, (Branch(Say.AFFINITY_PODS, {"key": key, "values": told}),))
+        return Statement(
+            StatementKind.AFFINITY,
+            facts,
+            (Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": told}),),
+        )
 
-    def _shunned(self, term: Term, place: int) -> Iterator[Branch]:
+    def _anti_affinity_conflicts(self, term: Term, place: int) -> Iterator[Statement]:
         key = term.topology_key
         value = self.view.node(place).metadata.labels.get(key)
-        for other, pod in self._meant(term):
+        for other, pod in self._matching_pods(term):
             if value is not None and self.view.node(other).metadata.labels.get(key) == value:
                 facts = {"key": key, "value": value, "pod": full_name(pod)}
-                yield Branch(Say.ANTI_AFFINITY, facts | {"selector": selector_text(term.crowd.selector)})
+                yield Statement(
+                    StatementKind.ANTI_AFFINITY, facts | {"selector": selector_text(term.crowd.selector)}
+                )
 
-    def _shunning(self, place: int) -> Iterator[Branch]:
+    def _existing_anti_affinity(self, place: int) -> Iterator[Statement]:
         snapshot, own = self.view.snapshot, self.view.pod.metadata
         namespaces = snapshot.index(Tallies).namespaces
         for other in snapshot.rows():
@@ -221,7 +237,7 @@ class InterPodTeller(Teller):
                     near = value is not None and snapshot.node(other).metadata.labels.get(key) == value
                     if near and term.crowd.has(own.namespace, own.labels, namespaces):
                         facts = {"pod": full_name(pod), "key": key, "value": value}
-                        yield Branch(Say.EXISTING_ANTI_AFFINITY, facts)
+                        yield Statement(StatementKind.EXISTING_ANTI_AFFINITY, facts)
 
 
 def selector_text(selector: Selector) -> str:
@@ -232,7 +248,7 @@ def selector_text(selector: Selector) -> str:
 
 
 def _requirement_text(requirement: Requirement) -> str:
-    values = listed(list(requirement.values), 3)
+    values = join_names(list(requirement.values), 3)
     match requirement.operator:
         case "In":
             one = len(requirement.values) == 1

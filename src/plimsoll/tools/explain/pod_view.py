@@ -1,7 +1,7 @@
 """What an explanation is made from: the cluster state, the pod as a task, and the way nodes are named.
 
-Owns `View` and `Teller`, what all that know about one rule have in common: which places are alike, which one
-is nearest, and what there is to say about it.
+Owns `PodView` and `RuleExplainer`, what all that know about one rule have in common: which places are alike,
+which one is nearest, and what there is to say about it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.tree import Branch
+from plimsoll.tools.explain.tree import Statement
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PodView:
     """One pod in one cluster state."""
 
     cluster_state: ClusterState
@@ -45,10 +45,10 @@ def full_name(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-class Teller:
+class RuleExplainer:
     """What one rule has to say. This one says nothing beyond the sentence of the rule."""
 
-    def __init__(self, view: View, rule: Filter, places: Sequence[int]) -> None:
+    def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
         """`places` are those that break the rule."""
         self.view = view
         self.rule = rule
@@ -62,6 +62,6 @@ class Teller:
         """How far a place is from passing; the least is told."""
         return 0
 
-    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         """What there is to say about the nearest place, and those alike."""
         return ()

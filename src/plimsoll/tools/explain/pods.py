@@ -1,7 +1,7 @@
 """START HERE: why a pod is pending, or why it is where it is.
 
 Owns `explain_pod` and `explain_node`. The story of a pending pod: is it let go at all (gates), are its claims
-there, which rule takes away which nodes (`trial`, `groups`), what is the smallest change that would help
+there, which rule takes away which nodes (`filter_run`, `groups`), what is the smallest change that would help
 (`fixes`), whom would preemption remove, and does the cluster's own scheduler say the same.
 """
 
@@ -28,17 +28,17 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.devices import tell_everywhere, tell_reasons
-from plimsoll.tools.explain.filter_run import Trial, throwaway_ids, try_pod
+from plimsoll.tools.explain.devices import describe_cluster_devices, describe_reasons
+from plimsoll.tools.explain.filter_run import FilterRun, run_filters, throwaway_ids
 from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
-from plimsoll.tools.explain.groups import STATES, TELLERS, group_nodes
+from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
-from plimsoll.tools.explain.scheduled import explain_placed
-from plimsoll.tools.explain.requests import read_asked, requests_of
-from plimsoll.tools.explain.text import number
-from plimsoll.tools.explain.tree import Branch, Group
-from plimsoll.tools.explain.verdict import NodeExplanation, PodExplanation, Section, Verdict
-from plimsoll.tools.explain.pod_view import Teller, View, full_name
+from plimsoll.tools.explain.pod_view import PodView, RuleExplainer, full_name
+from plimsoll.tools.explain.requests import read_request_selectors, requests_of
+from plimsoll.tools.explain.scheduled import explain_scheduled
+from plimsoll.tools.explain.text import pluralize
+from plimsoll.tools.explain.tree import NodeGroup, Statement
+from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
 
 #: Schedulers that are known to be somebody's; pods may name others that run, too.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
@@ -57,17 +57,17 @@ def explain_pod(
     """Why a pod waits, or why it is where it is; `unfolded` leaves nothing out."""
     settings = settings or SchedulerProfile.default()
     if pod.status.phase in TERMINAL_PHASES:
-        return PodExplanation(full_name(pod), Verdict.ENDED, f"the pod has ended: {pod.status.phase}")
+        return PodExplanation(full_name(pod), ExplainVerdict.ENDED, f"the pod has ended: {pod.status.phase}")
     if pod.spec.node_name:
-        return explain_placed(cluster_state, pod, settings)
-    made = _explain_waiting(cluster_state, pod, settings, 10**9 if unfolded else STATES)
-    lost = _is_nobodys(cluster_state, pod)
-    notes = (*_scheduler_notes(cluster_state, pod, lost), *made.notes, *_said(pod, made))
+        return explain_scheduled(cluster_state, pod, settings)
+    made = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
+    lost = _has_unknown_scheduler(cluster_state, pod)
+    notes = (*_scheduler_notes(cluster_state, pod, lost), *made.notes, *_scheduler_message(pod, made))
     fixes = (fix_scheduler(cluster_state, pod), *made.fixes) if lost else made.fixes
     return amend(made, notes=notes, fixes=fixes, unfolded=unfolded)
 
 
-def _explain_waiting(
+def _explain_pending(
     cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, states: int
 ) -> PodExplanation:
     name = full_name(pod)
@@ -78,23 +78,23 @@ def _explain_waiting(
         return _explain_missing(
             cluster_state, pod, FitError(_bare(cluster_state, pod), len(cluster_state.snapshot), ((task, 0),))
         )
-    view = View(cluster_state, task, settings)
-    trial = try_pod(task, cluster_state.snapshot, settings)
-    if isinstance(trial.outcome, Placement):
-        node = trial.outcome.node
+    view = PodView(cluster_state, task, settings)
+    filter_run = run_filters(task, cluster_state.snapshot, settings)
+    if isinstance(filter_run.outcome, Placement):
+        node = filter_run.outcome.node
         summary = f"it fits on node {node} as things stand; nothing is in its way"
-        return PodExplanation(name, Verdict.FITS, summary, node)
-    unplaced = trial.outcome
+        return PodExplanation(name, ExplainVerdict.FITS, summary, node)
+    unplaced = filter_run.outcome
     if unplaced.nodes and unplaced.reasons and not any(count for _, count in unplaced.reasons):
         return _explain_missing(cluster_state, pod, unplaced)
-    groups = group_nodes(view, trial, states)
+    groups = group_nodes(view, filter_run, states)
     return PodExplanation(
         name,
-        Verdict.PENDING,
+        ExplainVerdict.PENDING,
         render_unplaced(unplaced),
         fixes=find_fixes(view, groups),
         groups=groups,
-        sections=_cluster_section(view, trial, groups),
+        sections=_cluster_section(view, filter_run, groups),
         preemption=preview_preemption(view, unplaced, groups),
     )
 
@@ -108,13 +108,17 @@ def _explain_gated(
 ) -> PodExplanation:
     gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
     free = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
-    after = _explain_waiting(cluster_state, free, settings, states)
-    then = after.summary if after.verdict is not Verdict.FITS else f"it would fit on node {after.node} now"
+    after = _explain_pending(cluster_state, free, settings, states)
+    then = (
+        after.summary
+        if after.verdict is not ExplainVerdict.FITS
+        else f"it would fit on node {after.node} now"
+    )
     return amend(
         after,
-        verdict=Verdict.GATED,
+        verdict=ExplainVerdict.GATED,
         node="",
-        summary=f"scheduling is held back by {number(len(pod.spec.scheduling_gates), 'gate')}: {gates}",
+        summary=f"scheduling is held back by {pluralize(len(pod.spec.scheduling_gates), 'gate')}: {gates}",
         fixes=(fix_gates(pod), *after.fixes[:1]),
         notes=(f"once it is let go: {then}", *after.notes),
     )
@@ -124,13 +128,13 @@ def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) 
     """Something about the pod itself: no node was looked at."""
     found = [fix_missing(cluster_state, pod, reason) for reason, _ in unplaced.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
-    return PodExplanation(full_name(pod), Verdict.PENDING, render_unplaced(unplaced), fixes=fixes)
+    return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_unplaced(unplaced), fixes=fixes)
 
 
 # -- what else there is to say
 
 
-def _is_nobodys(cluster_state: ClusterState, pod: Pod) -> bool:
+def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:
     """Whether nothing tells of a scheduler of the name that the pod gives."""
     name = pod.spec.scheduler_name
     tried = any(each.type == POD_SCHEDULED for each in pod.status.conditions)
@@ -152,17 +156,17 @@ def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple
     return tuple(notes)
 
 
-def _said(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
+def _scheduler_message(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
     """What the cluster's scheduler said last, if that is something else."""
     for condition in pod.status.conditions:
         refused = condition.type == POD_SCHEDULED and condition.status == "False"
         if refused and condition.message and not condition.message.startswith(made.summary):
-            said = f"the cluster's scheduler said: {condition.message}"
-            return (said, _OTHERWISE) if made.verdict is Verdict.FITS else (said,)
+            message = f"the cluster's scheduler said: {condition.message}"
+            return (message, _OTHERWISE) if made.verdict is ExplainVerdict.FITS else (message,)
     return ()
 
 
-def preview_preemption(view: View, unplaced: FitError, groups: tuple[Group, ...]) -> str:
+def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGroup, ...]) -> str:
     """Whom a scheduler would remove for the pod, or why that is of no use; the nearest nodes are tried."""
     snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
     if not unplaced.nodes:
@@ -184,13 +188,17 @@ def preview_preemption(view: View, unplaced: FitError, groups: tuple[Group, ...]
     if isinstance(plan, NoPreemption):
         return plan.text.removeprefix("preemption: ").rstrip(".") + limited
     victims = ", ".join(full_name(victim) for victim in plan.victims)
-    broken = f", breaking {number(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
+    broken = (
+        f", breaking {pluralize(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
+    )
     return f"would remove {victims} from node {plan.node}{broken}{limited}"
 
 
-def _cluster_section(view: View, trial: Trial, groups: tuple[Group, ...]) -> tuple[Section, ...]:
+def _cluster_section(
+    view: PodView, filter_run: FilterRun, groups: tuple[NodeGroup, ...]
+) -> tuple[ExplanationSection, ...]:
     """Whether there are such devices anywhere: none at all is another matter than none left."""
-    refused = trial.refused or {}
+    refused = filter_run.refused or {}
     short = any(
         isinstance(reason.cause, Refusal) and reason.cause.allocated_elsewhere is None
         for reasons in refused.values()
@@ -200,11 +208,11 @@ def _cluster_section(view: View, trial: Trial, groups: tuple[Group, ...]) -> tup
         return ()
     elsewhere = frozenset(view.snapshot.rows()) - refused.keys()
     branches = [
-        tell_everywhere(view, claim, read_asked(view, name, body), elsewhere)
+        describe_cluster_devices(view, claim, read_request_selectors(view, name, body), elsewhere)
         for claim in view.task.unallocated_claims
         for name, body in requests_of(claim)
     ]
-    return (Section("in the whole cluster", tuple(branches)),)
+    return (ExplanationSection("in the whole cluster", tuple(branches)),)
 
 
 # -- one node
@@ -222,21 +230,21 @@ def explain_node(
     task = read_pod_info(free, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((task.rule.value, render(task), ()),))
-    view = View(cluster_state, task, settings)
+    view = PodView(cluster_state, task, settings)
     rules = build_filters(task, cluster_state.snapshot, settings, throwaway_ids())
     if isinstance(rules, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
-    told: list[tuple[str, str, tuple[Branch, ...]]] = []
+    told: list[tuple[str, str, tuple[Statement, ...]]] = []
     for rule in rules:
         reasons = rule.filter_node(place)
         sentence = ", ".join(map(render, reasons))
         if not reasons:
             told.append((rule.rule.value, "", ()))
         elif isinstance(rule, DynamicResourcesFilter):
-            told.append((rule.rule.value, sentence, tell_reasons(view, reasons, place)))
+            told.append((rule.rule.value, sentence, describe_reasons(view, reasons, place)))
         else:
-            teller = TELLERS.get(rule.rule, Teller)(view, rule, [place])
-            told.append((rule.rule.value, sentence, teller.tell(place, [place])))
+            explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [place])
+            told.append((rule.rule.value, sentence, explainer.explain(place, [place])))
     fits = not any(sentence for _, sentence, _ in told)
     fixes = () if fits else fixes_on(view, place)
     return NodeExplanation(full_name(pod), node, fits, tuple(told), fixes)

@@ -1,6 +1,7 @@
 """What a claim's requests ask for, by the names that refusals use.
 
-Owns `Asked` and the way from a request's name (`req`, or `req/alternative`) to its class and selectors.
+Owns `RequestSelectors` and the way from a request's name (`req`, or `req/alternative`) to its class and
+selectors.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import dataclass
 from plimsoll.allocator.reasons.refusal import RequestRefusal
 from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
-from plimsoll.tools.explain.pod_view import View
+from plimsoll.tools.explain.pod_view import PodView
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestSelectors:
     """One request, or one alternative: its class and the expressions a device must pass."""
 
     name: str
@@ -33,20 +34,24 @@ def requests_of(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest 
             yield f"{request.name}/{alternative.name}", alternative
 
 
-def read_asked(view: View, name: str, body: ExactDeviceRequest | DeviceSubRequest) -> Asked:
+def read_request_selectors(
+    view: PodView, name: str, body: ExactDeviceRequest | DeviceSubRequest
+) -> RequestSelectors:
     found = view.snapshot.classes.get(body.device_class_name)
     of_class = found.spec.selectors if found is not None else ()
-    return Asked(name, body.device_class_name, _expressions(of_class), _expressions(body.selectors))
+    return RequestSelectors(
+        name, body.device_class_name, _expressions(of_class), _expressions(body.selectors)
+    )
 
 
-def asked_for(view: View, refused: RequestRefusal) -> Asked:
+def find_request_selectors(view: PodView, refused: RequestRefusal) -> RequestSelectors:
     """What the request of a refusal asks for."""
     for claim in view.task.claims:
         if claim_name(claim) == refused.claim:
             for name, body in requests_of(claim):
                 if name == refused.request:
-                    return read_asked(view, name, body)
-    return Asked(refused.request)
+                    return read_request_selectors(view, name, body)
+    return RequestSelectors(refused.request)
 
 
 def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Why a pod is where it is: its devices, what it is charged and by which rule, and how the node was chosen.
 
-Owns `explain_placed`. What was decided is read from the objects and the node's book. How the node compares
+Owns `explain_scheduled`. What was decided is read from the objects and the node's book. How the node compares
 with others is worked out from today's state, as if the pod were placed again, and says so.
 """
 
@@ -26,37 +26,37 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import SCORERS, score_nodes
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.devices import tell_refusal
+from plimsoll.tools.explain.devices import describe_refusal
 from plimsoll.tools.explain.filter_run import throwaway_ids
-from plimsoll.tools.explain.text import Say, number
-from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.verdict import PodExplanation, Section, Verdict
-from plimsoll.tools.explain.pod_view import View, full_name
-from plimsoll.tools.top.nodes import Holder, book_of, holders, text_of
+from plimsoll.tools.explain.pod_view import PodView, full_name
+from plimsoll.tools.explain.text import StatementKind, pluralize
+from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
+from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
 
 
-def explain_placed(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
+def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
     """A pod that has a node."""
     snapshot, node = cluster_state.snapshot, pod.spec.node_name
     name, place = full_name(pod), snapshot.row_of(node)
     if place is None:
         summary = f"bound to node {node}, which is not there: neither charged nor running anywhere known"
-        return PodExplanation(name, Verdict.PLACED, summary, node)
+        return PodExplanation(name, ExplainVerdict.PLACED, summary, node)
     ledger = snapshot.ledger(place)
     claims = _claims(cluster_state, pod)
     sections = []
     devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, place))
     if devices:
-        sections.append(Section("devices", devices))
+        sections.append(ExplanationSection("devices", devices))
     charges = tuple(_charges(cluster_state, ledger, pod)) or (_nothing(),)
-    sections.append(Section(f"charged on node {node}", charges))
-    sections.append(Section(f"left on node {node}", tuple(_headroom(ledger, pod))))
+    sections.append(ExplanationSection(f"charged on node {node}", charges))
+    sections.append(ExplanationSection(f"left on node {node}", tuple(_headroom(ledger, pod))))
     choice = _choice(cluster_state, pod, claims, place, settings)
     if choice is not None:
         sections.append(choice)
     what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
     summary = f"on node {node} ({pod.status.phase or 'no phase yet'}{what})"
-    return PodExplanation(name, Verdict.PLACED, summary, node, sections=tuple(sections))
+    return PodExplanation(name, ExplainVerdict.PLACED, summary, node, sections=tuple(sections))
 
 
 def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
@@ -70,15 +70,15 @@ def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
 # -- devices
 
 
-def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, place: int) -> Iterator[Branch]:
+def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, place: int) -> Iterator[Statement]:
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
-        branch = tell_device(claim, result)
+        branch = describe_device(claim, result)
         children = tuple(_earlier(cluster_state, pod, claim, result, place))
-        yield Branch(branch.kind, branch.facts, (*branch.children, *children))
+        yield Statement(branch.kind, branch.facts, (*branch.children, *children))
 
 
-def tell_device(claim: ResourceClaim, result: AllocationDevice) -> Branch:
+def describe_device(claim: ResourceClaim, result: AllocationDevice) -> Statement:
     """One device of a claim, and what of it."""
     share = ""
     if result.consumed_capacity:
@@ -89,12 +89,14 @@ def tell_device(claim: ResourceClaim, result: AllocationDevice) -> Branch:
     if result.admin_access:
         share += ", admin access"
     request = f"{claim.metadata.name}/{result.request}"
-    return Branch(Say.DEVICE, {"request": request, "device": DeviceId.of(result), "share": share})
+    return Statement(
+        StatementKind.DEVICE, {"request": request, "device": DeviceId.of(result), "share": share}
+    )
 
 
 def _earlier(
     cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, result: AllocationDevice, place: int
-) -> Iterator[Branch]:
+) -> Iterator[Statement]:
     """Why the alternatives before the one that was taken were not; asked as things stand today."""
     head, _, chosen = result.request.partition("/")
     request = next((each for each in claim.spec.devices.requests if each.name == head), None)
@@ -104,12 +106,12 @@ def _earlier(
     number_of = names.index(chosen) if chosen in names else 0
     facts = {"number": number_of + 1, "count": len(names)}
     asked = [_asked_again(cluster_state, pod, claim, request, each, place) for each in names[:number_of]]
-    yield Branch(Say.ALTERNATIVE, facts, tuple(asked))
+    yield Statement(StatementKind.ALTERNATIVE, facts, tuple(asked))
 
 
 def _asked_again(
     cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, place: int
-) -> Branch:
+) -> Statement:
     snapshot = cluster_state.snapshot
     only = replace(request, first_available=tuple(e for e in request.first_available if e.name == name))
     devices = replace(claim.spec.devices, requests=(only,), constraints=(), config=())
@@ -130,13 +132,15 @@ def _asked_again(
             new_id=throwaway_ids(),
         )
         if isinstance(outcome, Allocation):
-            return Branch(Say.EARLIER_FREE, {"name": name})
+            return Statement(StatementKind.EARLIER_FREE, {"name": name})
         if not isinstance(outcome, Refusal):
-            return Branch(Say.EARLIER, {"name": name, "why": str(outcome)})
-        view = View(cluster_state, PodInfo(pod, (waiting,), snapshot.options))
-        told = tuple(tell_refusal(view, outcome, place))
-    return Branch(
-        Say.EARLIER, {"name": name, "why": told[0].text if told else "refused"}, told[:1] and told[0].children
+            return Statement(StatementKind.EARLIER, {"name": name, "why": str(outcome)})
+        view = PodView(cluster_state, PodInfo(pod, (waiting,), snapshot.options))
+        told = tuple(describe_refusal(view, outcome, place))
+    return Statement(
+        StatementKind.EARLIER,
+        {"name": name, "why": told[0].text if told else "refused"},
+        told[:1] and told[0].children,
     )
 
 
@@ -147,42 +151,44 @@ def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
 # -- the book
 
 
-def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
     own = (pod.metadata.namespace, pod.metadata.name)
     for holder in holders(cluster_state, ledger.name):
         if (holder.namespace, holder.pod) == own:
-            yield tell_charge(holder)
+            yield describe_charge(holder)
     entry = ledger.entries.get(pod_key(pod))
     for line in entry.lines if entry is not None else ():
         if not line.counted:
             facts = {"resource": line.resource, "amount": line.amount, "claim": line.claim}
-            yield Branch(Say.COVERED, facts)
+            yield Statement(StatementKind.COVERED, facts)
 
 
-def tell_charge(holder: Holder) -> Branch:
+def describe_charge(holder: ResourceHolder) -> Statement:
     source = f", claim {holder.claim}" if holder.claim else ""
     if holder.devices:
         source += f": {', '.join(map(str, holder.devices[:3]))}"
         source += f" and {len(holder.devices) - 3} more" if len(holder.devices) > 3 else ""
     facts: Mapping[str, Any] = {
         "resource": holder.resource,
-        "amount": text_of(holder.resource, holder.amount),
+        "amount": format_amount(holder.resource, holder.amount),
         "rule": holder.rule,
         "source": source,
     }
-    return Branch(Say.CHARGE, facts)
+    return Statement(StatementKind.CHARGE, facts)
 
 
-def _nothing() -> Branch:
-    return Branch(Say.TOLD, {"text": "nothing: it requests nothing, and no claim of it charges the node"})
+def _nothing() -> Statement:
+    return Statement(
+        StatementKind.TOLD, {"text": "nothing: it requests nothing, and no claim of it charges the node"}
+    )
 
 
-def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
     entry = ledger.entries.get(pod_key(pod))
-    for row in book_of(ledger).rows:
+    for row in node_row_of(ledger).rows:
         if (entry is not None and row.resource in entry.units) or row.resource in ("cpu", "memory"):
-            facts = {"resource": row.resource, "free": text_of(row.resource, row.free)}
-            yield Branch(Say.HEADROOM, facts | {"line": text_of(row.resource, row.line)})
+            facts = {"resource": row.resource, "free": format_amount(row.resource, row.free)}
+            yield Statement(StatementKind.HEADROOM, facts | {"line": format_amount(row.resource, row.line)})
 
 
 # -- the choice
@@ -190,7 +196,7 @@ def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
 
 def _choice(
     cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], place: int, settings: SchedulerProfile
-) -> Section | None:
+) -> ExplanationSection | None:
     """How the node compares with others, as if the pod were placed now."""
     snapshot = cluster_state.snapshot
     if snapshot.find_pod(pod_key(pod)) is None:
@@ -216,7 +222,7 @@ def _choice(
         if not sieve.feasible[place]:
             title = "how the node compares today"
             text = "it would not be placed here again: " + _first_no(rules, place)
-            return Section(title, (Branch(Say.TOLD, {"text": text}),))
+            return ExplanationSection(title, (Statement(StatementKind.TOLD, {"text": text}),))
         scores = score_nodes(task, snapshot, settings, sieve.feasible)
         branches = tuple(_scores(task, cluster_state, settings, sieve, place))
         feasible = int(np.count_nonzero(sieve.feasible))
@@ -224,11 +230,15 @@ def _choice(
         alike = int(np.count_nonzero(sieve.feasible & (scores == scores[place]))) - 1
     if feasible == 1:
         text = "it is the only node that passes all rules"
-        return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}),))
+        return ExplanationSection(
+            "how the node compares today", (Statement(StatementKind.TOLD, {"text": text}),)
+        )
     but = " (devices aside)" if claims else ""
-    rank = f"{number(better, 'node')} would score higher" if better else "none scores higher"
+    rank = f"{pluralize(better, 'node')} would score higher" if better else "none scores higher"
     text = f"{feasible} nodes pass all rules{but}; {rank}, {alike} the same"
-    return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}, branches),))
+    return ExplanationSection(
+        "how the node compares today", (Statement(StatementKind.TOLD, {"text": text}, branches),)
+    )
 
 
 def _first_no(rules: list[Any], place: int) -> str:
@@ -241,7 +251,7 @@ def _first_no(rules: list[Any], place: int) -> str:
 
 def _scores(
     task: PodInfo, cluster_state: ClusterState, settings: SchedulerProfile, sieve: FilterResult, place: int
-) -> Iterator[Branch]:
+) -> Iterator[Statement]:
     """The scorers that tell nodes apart."""
     for kind in SCORERS:
         weight = settings.weights[kind.name]
@@ -252,4 +262,4 @@ def _scores(
         best, worst = int(column[sieve.feasible].max()), int(column[sieve.feasible].min())
         if best != worst:
             facts = {"scorer": kind.name, "score": int(column[place]), "weight": weight, "best": best}
-            yield Branch(Say.SCORE, facts)
+            yield Statement(StatementKind.SCORE, facts)

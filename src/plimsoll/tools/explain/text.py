@@ -1,7 +1,7 @@
 """The words of explanations: one sentence for each kind of statement, facts in the braces.
 
-Owns `Say`. Nothing else in `explain` makes sentences; everything else makes values. Names and numbers come
-as they are and are written here: lists joined with commas, quantities as Kubernetes writes them.
+Owns `StatementKind`. Nothing else in `explain` makes sentences; everything else makes values. Names and
+numbers come as they are and are written here: lists joined with commas, quantities as Kubernetes writes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, TypeGuard
 
 
-class Say(Enum):
+class StatementKind(Enum):
     """What can be said; the value is the sentence."""
 
     # -- nodes and their rules
@@ -109,7 +109,7 @@ class Say(Enum):
     USER_WAITS = "pod {pod}: waiting, no node yet"
 
 
-class Do(Enum):
+class FixKind(Enum):
     """What can be done about it; the value is the sentence."""
 
     REMOVE_GATES = "remove the scheduling gates {gates}: whoever set them has not let the pod go yet"
@@ -155,23 +155,23 @@ class Do(Enum):
     MEET = "node {node}: run a pod with {selector} in its {key} first, or drop that rule"
 
 
-def say(kind: Say | Do, facts: Mapping[str, object]) -> str:
+def render_statement(kind: StatementKind | FixKind, facts: Mapping[str, object]) -> str:
     """A statement as a sentence."""
     sentence: str = kind.value
     return sentence.format_map({name: _text(fact) for name, fact in facts.items()})
 
 
-def plain(facts: Mapping[str, object]) -> dict[str, Any]:
+def facts_as_json(facts: Mapping[str, object]) -> dict[str, Any]:
     """Facts as JSON has them: whole numbers and lists as they are, everything else as texts."""
     return {_camel(name): _plain(fact) for name, fact in facts.items()}
 
 
-def number(count: int, one: str, many: str = "") -> str:
+def pluralize(count: int, one: str, many: str = "") -> str:
     """A number with its noun."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
+def join_names(names: Sequence[str], most: int = 5) -> str:
     """Some names, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -179,7 +179,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 def _text(fact: object) -> str:
     # Devices and pools are tuples, too, but with a text of their own.
-    return listed([str(each) for each in fact]) if _is_list(fact) else str(fact)
+    return join_names([str(each) for each in fact]) if _is_list(fact) else str(fact)
 
 
 def _plain(fact: object) -> Any:

@@ -1,7 +1,7 @@
 """What there is to say, as a tree of values: request, node, device, rule, numbers.
 
-Owns `Branch`, one statement with its numbers and what lies beneath it, and `Group`, the nodes that refuse a
-pod for the same reason. Nothing here is a sentence: `text.py` makes those, at the very end.
+Owns `Statement`, one statement with its numbers and what lies beneath it, and `NodeGroup`, the nodes that
+refuse a pod for the same reason. Nothing here is a sentence: `text.py` makes those, at the very end.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.tools.explain.text import Say, plain, say
+from plimsoll.tools.explain.text import StatementKind, facts_as_json, render_statement
 
 #: How many names of a group are told before it is unfolded.
 FEW = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class Statement:
     """One statement: what kind it is, its facts, and what lies beneath it."""
 
-    kind: Say
+    kind: StatementKind
     facts: Mapping[str, object] = field(default_factory=dict)
-    children: tuple[Branch, ...] = ()
+    children: tuple[Statement, ...] = ()
 
     @property
     def text(self) -> str:
-        return say(self.kind, self.facts)
+        return render_statement(self.kind, self.facts)
 
     def lines(self, indent: str = "") -> Iterator[str]:
         yield indent + self.text
@@ -38,20 +38,20 @@ class Branch:
         return {
             "rule": self.kind.name.lower().replace("_", "-"),
             "reason": self.text,
-            "numbers": plain(self.facts),
+            "numbers": facts_as_json(self.facts),
             "children": [child.as_json() for child in self.children],
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes that refuse for the same reason; what is told is of the one that came nearest."""
 
     rule: Rule
     reasons: tuple[NodeReason, ...]  #: of the nearest
     sentence: str  #: as it stands in an event
     nodes: tuple[str, ...]  #: the nearest first
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[Statement, ...] = ()
     resolvable: bool = False  #: whether it would be otherwise if other pods were gone
 
     @property
@@ -70,6 +70,6 @@ class Group:
             "nearest": self.nearest,
             "rule": self.rule.value,
             "reason": self.sentence,
-            "numbers": plain(first.facts) if first is not None else {},
+            "numbers": facts_as_json(first.facts) if first is not None else {},
             "children": [branch.as_json() for branch in self.branches],
         }

@@ -13,15 +13,15 @@ from typing import Any
 
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.explain.fixes.fix import Fix
-from plimsoll.tools.explain.text import listed, number
-from plimsoll.tools.explain.tree import FEW, Branch, Group
+from plimsoll.tools.explain.text import join_names, pluralize
+from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
 from plimsoll.tools.explain.wrap import fold
 
 #: How many groups are shown before the rest is counted only.
 GROUPS = 8
 
 
-class Verdict(Enum):
+class ExplainVerdict(Enum):
     """Where a pod or claim stands."""
 
     PENDING = "pending"
@@ -34,11 +34,11 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ExplanationSection:
     """A heading and what stands below it."""
 
     title: str
-    branches: tuple[Branch, ...]
+    branches: tuple[Statement, ...]
 
     def lines(self, paint: Paint) -> Iterator[str]:
         yield ""
@@ -55,12 +55,12 @@ class PodExplanation:
     """Why a pod is pending, or why it is where it is."""
 
     subject: str  #: namespace/name
-    verdict: Verdict
+    verdict: ExplainVerdict
     summary: str  #: one line, as users of kube-scheduler know it
     node: str = ""
     fixes: tuple[Fix, ...] = ()
-    groups: tuple[Group, ...] = ()
-    sections: tuple[Section, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
+    sections: tuple[ExplanationSection, ...] = ()
     preemption: str = ""
     notes: tuple[str, ...] = ()
     unfolded: bool = False
@@ -114,7 +114,9 @@ class NodeExplanation:
     subject: str
     node: str
     fits: bool
-    rules: tuple[tuple[str, str, tuple[Branch, ...]], ...]  #: rule, what it says ("" if it passes), numbers
+    rules: tuple[
+        tuple[str, str, tuple[Statement, ...]], ...
+    ]  #: rule, what it says ("" if it passes), numbers
     fixes: tuple[Fix, ...] = ()
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
@@ -164,10 +166,10 @@ class PendingList:
         if not self.groups:
             yield "no pod is pending"
             return
-        yield paint.bold(f"{number(self.count, 'pod')} pending")
+        yield paint.bold(f"{pluralize(self.count, 'pod')} pending")
         for why, pods in self.groups:
             yield ""
-            yield from fold(str, why, f"{number(len(pods), 'pod')}: ", paint.width)
+            yield from fold(str, why, f"{pluralize(len(pods), 'pod')}: ", paint.width)
             shown = pods if wide else pods[: 2 * FEW]
             for pod in shown:
                 yield f"  {pod}"
@@ -184,10 +186,10 @@ class PendingList:
 # -- lines
 
 
-def head_lines(name: str, verdict: Verdict, summary: str, paint: Paint) -> Iterator[str]:
-    good = verdict in (Verdict.PLACED, Verdict.ALLOCATED, Verdict.FITS)
-    colour = paint.green if good else paint.yellow if verdict is Verdict.UNUSED else paint.red
-    yield f"{paint.bold(name)}: {colour(verdict.value)}"
+def head_lines(name: str, verdict: ExplainVerdict, summary: str, paint: Paint) -> Iterator[str]:
+    good = verdict in (ExplainVerdict.PLACED, ExplainVerdict.ALLOCATED, ExplainVerdict.FITS)
+    color = paint.green if good else paint.yellow if verdict is ExplainVerdict.UNUSED else paint.red
+    yield f"{paint.bold(name)}: {color(verdict.value)}"
     yield from fold(str, summary, "", paint.width)
 
 
@@ -197,13 +199,13 @@ def fix_lines(fixes: tuple[Fix, ...], paint: Paint) -> Iterator[str]:
         yield from fold(paint.green if not place else str, fix.text, label, paint.width)
 
 
-def group_lines(groups: tuple[Group, ...], paint: Paint, unfolded: bool) -> Iterator[str]:
+def group_lines(groups: tuple[NodeGroup, ...], paint: Paint, unfolded: bool) -> Iterator[str]:
     shown = groups if unfolded else groups[:GROUPS]
     for group in shown:
         yield ""
         names = list(group.nodes)
-        told = ", ".join(names) if unfolded else listed(names, FEW)
-        yield from fold(paint.dim, told, f"{number(group.count, 'node')}: {group.sentence}: ", paint.width)
+        told = ", ".join(names) if unfolded else join_names(names, FEW)
+        yield from fold(paint.dim, told, f"{pluralize(group.count, 'node')}: {group.sentence}: ", paint.width)
         inner = "  "
         if group.count > 1 and group.branches:
             yield f"  nearest: {group.nearest}"
@@ -214,10 +216,12 @@ def group_lines(groups: tuple[Group, ...], paint: Paint, unfolded: bool) -> Iter
     if rest:
         yield ""
         nodes = sum(group.count for group in rest)
-        yield paint.dim(f"{number(nodes, 'node')} more in {number(len(rest), 'group')}; --all shows them")
+        yield paint.dim(
+            f"{pluralize(nodes, 'node')} more in {pluralize(len(rest), 'group')}; --all shows them"
+        )
 
 
-def branch_lines(branch: Branch, indent: str, paint: Paint) -> Iterator[str]:
+def branch_lines(branch: Statement, indent: str, paint: Paint) -> Iterator[str]:
     yield from fold(str, branch.text, indent, paint.width)
     for child in branch.children:
         yield from branch_lines(child, indent + "  ", paint)

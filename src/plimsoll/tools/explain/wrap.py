@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 _LEAST = 40
 
 
-def fold(colour: Callable[[str], str], text: str, label: str, width: int) -> Iterator[str]:
+def fold(color: Callable[[str], str], text: str, label: str, width: int) -> Iterator[str]:
     """A label and a text in as many lines as it takes; only the text is coloured."""
     indent = " " * (len(label) - len(label.lstrip()) + 2)
     room = max(width, _LEAST)
@@ -21,6 +21,6 @@ def fold(colour: Callable[[str], str], text: str, label: str, width: int) -> Ite
         break_on_hyphens=False,
     ) or [label.rstrip()]
     first, *rest = lines
-    yield first[: len(label)] + colour(first[len(label) :])
+    yield first[: len(label)] + color(first[len(label) :])
     for line in rest:
-        yield indent + colour(line[len(indent) :])
+        yield indent + color(line[len(indent) :])

@@ -48,7 +48,7 @@ _UNREACHABLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class PodNotFound:
     """The kubelet knows no such pod, or it has ended; the text is the kubelet's."""
 
     message: str
@@ -83,7 +83,7 @@ class PodResourcesClient:
     ) -> None:
         self.path = path
         #: How often the kubelet turned us away for calling too often.
-        self.turned_away = 0
+        self.rate_limited = 0
         self._timeout = timeout
         self._attempts = max(1, attempts)
         self._backoff = backoff or Backoff(first=0.05, most=1.0)
@@ -110,11 +110,11 @@ class PodResourcesClient:
         assert isinstance(answer, v1.ListPodResourcesResponse)
         return answer
 
-    async def get(self, namespace: str, name: str) -> v1.GetPodResourcesResponse | Missing:
+    async def get(self, namespace: str, name: str) -> v1.GetPodResourcesResponse | PodNotFound:
         """One pod."""
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         answer = await self._call(_GET, request)
-        assert isinstance(answer, v1.GetPodResourcesResponse | Missing)
+        assert isinstance(answer, v1.GetPodResourcesResponse | PodNotFound)
         return answer
 
     async def allocatable(self) -> v1.AllocatableResourcesResponse:
@@ -132,7 +132,7 @@ class PodResourcesClient:
                 return await rpc.call(self._channel, method, request, timeout=self._timeout)
             except grpc.aio.AioRpcError as error:
                 if is_rate_limited(error):
-                    self.turned_away += 1
+                    self.rate_limited += 1
                     if attempt < self._attempts:
                         await self._sleep(self._backoff.delay(attempt, self._dice))
                         continue
@@ -140,12 +140,12 @@ class PodResourcesClient:
                 return self._explain(method, error)
         raise AssertionError("unreachable")
 
-    def _explain(self, method: MethodDescriptor, error: grpc.aio.AioRpcError) -> Missing:
+    def _explain(self, method: MethodDescriptor, error: grpc.aio.AioRpcError) -> PodNotFound:
         """What an error means, as a value or an InputError."""
         code, text = error.code(), _one_line(error.details() or "")
         status = grpc.StatusCode
         if method is _GET and code in (status.UNKNOWN, status.NOT_FOUND) and text.endswith("not found"):
-            return Missing(text)
+            return PodNotFound(text)
         if is_rate_limited(error):
             why = f"{text}, {self._attempts} times in a row: others ask this kubelet too often"
         elif code is status.UNIMPLEMENTED or (method is _GET and text.endswith("Get method disabled")):

@@ -42,21 +42,21 @@ _DEVICE = ("driver", "pool", "device")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NodeObjects:
     """What the API says of the node: UIDs of its pods, and the devices its drivers have published."""
 
     uids: Mapping[tuple[str, str], str] = field(default_factory=dict)
     devices: frozenset[DeviceId] = frozenset()
 
 
-def know(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> Known:
+def read_node_objects(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> NodeObjects:
     """From the objects of one node; of a pool only its newest generation counts."""
     newest: dict[PoolId, int] = {}
     slices = [piece for piece in slices if piece.spec.devices]
     for piece in slices:
         pool = PoolId(piece.spec.driver, piece.spec.pool.name)
         newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
-    return Known(
+    return NodeObjects(
         {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in pods},
         frozenset(
             DeviceId(piece.spec.driver, piece.spec.pool.name, device.name)
@@ -68,7 +68,7 @@ def know(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> Known:
 
 
 @dataclass(slots=True)
-class Health:
+class ExporterHealth:
     """How asking the kubelet goes."""
 
     up: bool = False
@@ -101,7 +101,7 @@ class _Rows:
         return self._family
 
 
-def show_health(node: str, health: Health) -> Iterator[Metric]:
+def health_metrics(node: str, health: ExporterHealth) -> Iterator[Metric]:
     """Metrics of the exporter itself."""
     yield _plain(node, "up", "Whether the kubelet answered when it was last asked.", int(health.up))
     for name, about, count in (
@@ -118,11 +118,11 @@ def show_health(node: str, health: Health) -> Iterator[Metric]:
         yield _plain(node, "api_synced", about, int(health.synced))
 
 
-def show_node(
+def node_metrics(
     node: str,
     pods: Sequence[v1.PodResources],
     allocatable: v1.AllocatableResourcesResponse | None,
-    known: Known,
+    known: NodeObjects,
 ) -> Iterator[Metric]:
     """Metrics of a node whose kubelet has answered."""
     yield _plain(node, "pods", "How many pods the node has.", len(pods))
@@ -141,7 +141,7 @@ def show_node(
 
 
 def _containers(
-    pods: Iterable[v1.PodResources], known: Known
+    pods: Iterable[v1.PodResources], known: NodeObjects
 ) -> Iterator[tuple[tuple[str, str, str, str], v1.ContainerResources]]:
     for pod in pods:
         uid = known.uids.get((pod.namespace, pod.name), "")
@@ -149,7 +149,7 @@ def _containers(
             yield (pod.namespace, pod.name, uid, container.name), container
 
 
-def _show_claims(node: str, pods: Sequence[v1.PodResources], known: Known) -> Iterator[Metric]:
+def _show_claims(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[Metric]:
     info = _Rows(
         node,
         "device_info",
@@ -184,7 +184,7 @@ def _show_plugin_devices(
     node: str,
     pods: Sequence[v1.PodResources],
     allocatable: v1.AllocatableResourcesResponse | None,
-    known: Known,
+    known: NodeObjects,
 ) -> Iterator[Metric]:
     about = "Devices of device plugins and who holds them; without a holder if nobody does."
     rows = _Rows(node, "plugin_device_info", about, (*_HOLDER, "resource", "device"))
@@ -201,7 +201,7 @@ def _show_plugin_devices(
     yield rows.family()
 
 
-def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: Known) -> Iterator[Metric]:
+def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[Metric]:
     where = ("type", "numa_node")
     cpus = _Rows(node, "container_cpus", "CPUs that are a container's alone.", _HOLDER)
     memory = _Rows(node, "container_memory_bytes", "Memory that is a container's alone.", (*_HOLDER, *where))

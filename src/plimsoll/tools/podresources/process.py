@@ -31,7 +31,13 @@ from plimsoll.client.informer import Informer
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import SOCKET, PodResourcesClient
-from plimsoll.tools.podresources.exporter import Health, Known, know, show_health, show_node
+from plimsoll.tools.podresources.exporter import (
+    ExporterHealth,
+    NodeObjects,
+    health_metrics,
+    node_metrics,
+    read_node_objects,
+)
 
 _log = logging.getLogger("plimsoll.exporter")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,7 +56,7 @@ class ExporterSettings:
     cluster: ClientConfig | None = None
 
 
-class Cluster:
+class NodeWatcher:
     """The pods and ResourceSlices of one node, followed."""
 
     def __init__(self, client: Client, node: str) -> None:
@@ -79,8 +85,8 @@ class Cluster:
         await self.slices.synced()
         self.synced = True
 
-    def known(self) -> Known:
-        return know(self.pods.items(), self.slices.items())
+    def known(self) -> NodeObjects:
+        return read_node_objects(self.pods.items(), self.slices.items())
 
 
 class Exporter:
@@ -90,13 +96,13 @@ class Exporter:
         self,
         node: str,
         kubelet: PodResourcesClient,
-        cluster: Cluster | None = None,
+        cluster: NodeWatcher | None = None,
         *,
         interval: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
-        self.health = Health()
+        self.health = ExporterHealth()
         self._kubelet = kubelet
         self._cluster = cluster
         self._interval = interval
@@ -130,18 +136,18 @@ class Exporter:
             if not health.up and health.errors:
                 _log.warning("the kubelet answers again")
             health.up = True
-        health.rate_limited = self._kubelet.turned_away
+        health.rate_limited = self._kubelet.rate_limited
         self._read_at = self._clock()
         health.seconds = self._read_at - began
 
     def _families(self) -> Iterator[Metric]:
         if self._cluster is not None:
             self.health.synced = self._cluster.synced
-        yield from show_health(self.node, self.health)
+        yield from health_metrics(self.node, self.health)
         # What a kubelet said before it fell silent may be wrong by now, and "free" is a claim, too.
         if self.health.up:
-            known = self._cluster.known() if self._cluster is not None else Known()
-            yield from show_node(self.node, self._pods, self._allocatable, known)
+            known = self._cluster.known() if self._cluster is not None else NodeObjects()
+            yield from node_metrics(self.node, self._pods, self._allocatable, known)
 
 
 class _Once(Collector):
@@ -207,7 +213,7 @@ async def serve_exporter(
         cluster, following = None, None
         if settings.cluster is not None:
             client = await stack.enter_async_context(Client.connect(settings.cluster))
-            cluster = Cluster(client, settings.node)
+            cluster = NodeWatcher(client, settings.node)
             following = asyncio.create_task(cluster.run())
             stack.push_async_callback(_end, following)
         exporter = Exporter(settings.node, kubelet, cluster, interval=settings.interval)

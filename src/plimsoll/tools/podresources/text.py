@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.colors import printable
-from plimsoll.tools.columns import lay_out
+from plimsoll.tools.columns import format_table
 
 _NONE = "-"
 #: The row of what the containers of a pod share.
@@ -54,7 +54,7 @@ def pod_lines(pods: Iterable[v1.PodResources], *, wide: bool = False) -> Iterato
             )
             rest = _wide(container) if wide else [_narrow(container)]
             rows += [(*start, *cells) for cells in rest]
-    return lay_out([printable(cell) for cell in row] for row in rows)
+    return format_table([printable(cell) for cell in row] for row in rows)
 
 
 def _narrow(container: v1.ContainerResources) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def allocatable_lines(answer: v1.AllocatableResourcesResponse) -> Iterator[str]:
     for group in answer.devices:
         ids = group.device_ids
         rows.append((group.resource_name, str(len(ids)), _nodes(group.topology), _join(ids)))
-    return lay_out([printable(cell) for cell in row] for row in rows)
+    return format_table([printable(cell) for cell in row] for row in rows)
 
 
 def span(numbers: Iterable[int]) -> str:

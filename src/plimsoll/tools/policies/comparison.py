@@ -36,7 +36,7 @@ from plimsoll.tools.policies.report import (
     PolicyRefusal,
 )
 from plimsoll.tools.policies.shapes import shape_of
-from plimsoll.tools.top.nodes import order_of
+from plimsoll.tools.top.nodes import resource_order
 
 #: What is not about rules: told by the nodes' lines.
 _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
@@ -47,12 +47,12 @@ def compare_policies(
 ) -> PoliciesReport:
     """Book every claim of the pods on nodes under each policy; of the pods, tell those of a namespace."""
     snapshot = cluster_state.snapshot
-    found = _Findings()
+    found = _Collected()
     for place in sorted(snapshot.rows(), key=lambda place: snapshot.node(place).metadata.name):
         _compare_node(cluster_state, place, found)
     pods = sorted(
         (row for row in found.pods if namespace in ("", row.namespace)),
-        key=lambda row: (row.namespace, not row.pod, row.name, order_of(row.resource)),
+        key=lambda row: (row.namespace, not row.pod, row.name, resource_order(row.resource)),
     )
     refusals = sorted(
         (each for each in found.refusals if namespace in ("", each.namespace)),
@@ -63,7 +63,7 @@ def compare_policies(
     )
 
 
-class _Findings:
+class _Collected:
     """What is found, node by node."""
 
     def __init__(self) -> None:
@@ -71,11 +71,11 @@ class _Findings:
         self.pods: list[PodCharges] = []
         self.refusals: list[PolicyRefusal] = []
         self.believed: set[tuple[str, str]] = set()
-        self.alike: dict[Hashable, _Alike] = {}
+        self.alike: dict[Hashable, _ShapeCosts] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class _Alike:
+class _ShapeCosts:
     """What every pod of one shape comes to, if nobody else uses its claims."""
 
     own: Units  #: without claims
@@ -83,7 +83,7 @@ class _Alike:
     refused: bool  #: a rule is broken under some policy: then each is told by itself
 
 
-def _compare_node(cluster_state: ClusterState, place: int, found: _Findings) -> None:
+def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) -> None:
     ledger = cluster_state.snapshot.ledger(place)
     bills = _price_pods(cluster_state, place, ledger, found.believed)
     shapes = _shapes(ledger, bills)
@@ -91,26 +91,30 @@ def _compare_node(cluster_state: ClusterState, place: int, found: _Findings) -> 
     if len(known) == len(bills) and all(each is not None and not each.refused for each in known):
         _compare_known(ledger, bills, {key: found.alike[shape] for key, shape in shapes.items()}, found)
         return
-    books = {AS_IS: ledger}
+    ledgers = {AS_IS: ledger}
     for policy in POLICIES:
-        books[policy.value] = rebook(ledger, bills, policy) if bills else ledger
+        ledgers[policy.value] = rebook(ledger, bills, policy) if bills else ledger
     names = {
         *ledger.allocatable,
-        *(name for book in books.values() for name, n in book.requested.items() if n),
+        *(name for column_ledger in ledgers.values() for name, n in column_ledger.requested.items() if n),
     }
-    for name in sorted(names - {PODS}, key=order_of):
-        charged = {column: book.requested.get(name, 0) for column, book in books.items()}
+    for name in sorted(names - {PODS}, key=resource_order):
+        charged = {column: column_ledger.requested.get(name, 0) for column, column_ledger in ledgers.items()}
         found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
     for key, priced in bills.items():
         entry = ledger.entries[key]
         own = make_entry(entry.pod, (), entry.options, entry.profile).units
-        costs = {column: cost_in(book, key) for column, book in books.items()}
+        costs = {column: cost_in(column_ledger, key) for column, column_ledger in ledgers.items()}
         found.pods += _pod_rows(ledger, key, priced, own, costs)
-        refused = [each for column, book in books.items() for each in _refusals(column, book, key)]
+        refused = [
+            each
+            for column, column_ledger in ledgers.items()
+            for each in _refusals(column, column_ledger, key)
+        ]
         found.refusals += refused
         if (shape := shapes[key]) is not None:
-            found.alike[shape] = _Alike(own, costs, bool(refused))
-    found.pods += _pool_rows(ledger, books)
+            found.alike[shape] = _ShapeCosts(own, costs, bool(refused))
+    found.pods += _pool_rows(ledger, ledgers)
 
 
 def _shapes(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]]) -> dict[str, Hashable | None]:
@@ -131,7 +135,10 @@ def _shapes(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]]) -> dict[str
 
 
 def _compare_known(
-    ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], alike: Mapping[str, _Alike], found: _Findings
+    ledger: NodeLedger,
+    bills: Mapping[str, Sequence[Bill]],
+    alike: Mapping[str, _ShapeCosts],
+    found: _Collected,
 ) -> None:
     """The same for a node on which there are only pods whose like has been seen: no book need be made."""
     totals = {column: dict(ledger.requested) for column in COLUMNS}
@@ -140,7 +147,7 @@ def _compare_known(
             add_units(totals[column], each.costs[column])
             add_units(totals[column], each.costs[AS_IS], -1)
     names = {*ledger.allocatable, *(name for total in totals.values() for name, n in total.items() if n)}
-    for name in sorted(names - {PODS}, key=order_of):
+    for name in sorted(names - {PODS}, key=resource_order):
         charged = {column: total.get(name, 0) for column, total in totals.items()}
         found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
     for key, each in alike.items():
@@ -179,7 +186,7 @@ def _price_pods(
 
 def rebook(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], policy: Policy) -> NodeLedger:
     """A copy of a ledger with these pods booked anew, every amount of their claims under one policy."""
-    book = ledger.clone()
+    rebooked = ledger.clone()
     anew = []
     for key, priced in bills.items():
         entry = ledger.entries[key]
@@ -187,10 +194,10 @@ def rebook(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], policy: Poli
         if policy is not Policy.ADD_PER_CLAIM or entry.holds or not _same_charges(wanted, entry.bills):
             anew.append((entry.pod, wanted))
     for pod, _ in anew:
-        book.remove(pod)
+        rebooked.remove(pod)
     for pod, wanted in anew:
-        book.add(pod, wanted)
-    return book
+        rebooked.add(pod, wanted)
+    return rebooked
 
 
 def _same_charges(some: Sequence[Bill], others: Sequence[Bill]) -> bool:
@@ -215,12 +222,12 @@ def forced(bill: Bill, policy: Policy) -> Bill:
     return replace(bill, charge=replace(bill.charge, resources=resources))
 
 
-def cost_in(book: NodeLedger, key: str) -> dict[str, int]:
+def cost_in(ledger: NodeLedger, key: str) -> dict[str, int]:
     """What a pod costs its node: by itself, and the pools that nobody else draws from."""
-    entry = book.entries[key]
+    entry = ledger.entries[key]
     total = dict(entry.units)
     for claim in dict.fromkeys(entry.claims):
-        state = book.claims[claim]
+        state = ledger.claims[claim]
         if state.consumers == {key}:
             for resource, holding in state.holdings.items():
                 if is_counted(resource):
@@ -233,7 +240,7 @@ def _pod_rows(
 ) -> Iterator[PodCharges]:
     pod = ledger.entries[key].pod
     resources = {name for bill in bills for name in bill.charge.resources if is_counted(name)}
-    for name in sorted(resources, key=order_of):
+    for name in sorted(resources, key=resource_order):
         parts = [bill.charge.resources[name].quantity for bill in bills if name in bill.charge.resources]
         referring = {c for bill in bills if name in bill.charge.resources for c in bill.charge.containers}
         yield PodCharges(
@@ -249,50 +256,50 @@ def _pod_rows(
         )
 
 
-def _pool_rows(ledger: NodeLedger, books: Mapping[str, NodeLedger]) -> Iterator[PodCharges]:
+def _pool_rows(ledger: NodeLedger, ledgers: Mapping[str, NodeLedger]) -> Iterator[PodCharges]:
     """Pools that several pods draw from: they are nobody's alone."""
-    wholes: dict[tuple[str, str, str], dict[str, int]] = {}
-    for column, book in books.items():
-        for state in book.claims.values():
+    totals: dict[tuple[str, str, str], dict[str, int]] = {}
+    for column, column_ledger in ledgers.items():
+        for state in column_ledger.claims.values():
             for resource, holding in state.holdings.items() if len(state.consumers) > 1 else ():
                 if is_counted(resource):
                     key = (state.namespace, state.name, resource)
-                    wholes.setdefault(key, {})[column] = holding.units(resource)
-    for (namespace, claim, resource), held in wholes.items():
-        charged = {column: held.get(column, 0) for column in books}
-        whole = max(held.values())
-        yield PodCharges(namespace, "", ledger.name, resource, (claim,), 0, whole, 0, charged)
+                    totals.setdefault(key, {})[column] = holding.units(resource)
+    for (namespace, claim, resource), held in totals.items():
+        charged = {column: held.get(column, 0) for column in ledgers}
+        total = max(held.values())
+        yield PodCharges(namespace, "", ledger.name, resource, (claim,), 0, total, 0, charged)
 
 
-def _refusals(column: str, book: NodeLedger, key: str) -> Iterable[PolicyRefusal]:
+def _refusals(column: str, ledger: NodeLedger, key: str) -> Iterable[PolicyRefusal]:
     """The rules that a pod with these bills breaks on its node; shortages are told by the node's line."""
-    entry = book.entries[key]
+    entry = ledger.entries[key]
     pod: Pod = entry.pod
     found: list[Reason] = []
     for bill, claim in zip(entry.bills, entry.claims, strict=True):
-        shared = len(book.claims[claim].consumers) > 1
-        if shared and not may_be_shared(bill, book.profile):
+        shared = len(ledger.claims[claim].consumers) > 1
+        if shared and not may_be_shared(bill, ledger.profile):
             meta = pod.metadata
             found.append(Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=bill.claim))
-    if _may_break(book, key):
-        verdict = judge_bills(book, pod, [_undrawn(bill) for bill in entry.bills], True).verdict
+    if _may_break(ledger, key):
+        verdict = judge_bills(ledger, pod, [_without_draws(bill) for bill in entry.bills], True).verdict
         found += [reason for reason in verdict.reasons if reason.cause not in _SHORTAGES]
     for reason in found:
         meta = pod.metadata
-        yield PolicyRefusal(column, meta.namespace, meta.name, book.name, reason)
+        yield PolicyRefusal(column, meta.namespace, meta.name, ledger.name, reason)
 
 
-def _may_break(book: NodeLedger, key: str) -> bool:
+def _may_break(ledger: NodeLedger, key: str) -> bool:
     """Whether a pod must be judged to be sure: most cannot break any rule."""
-    entry = book.entries[key]
-    if entry.pod.spec.resources is not None or not book.profile.charge_unreferenced:
+    entry = ledger.entries[key]
+    if entry.pod.spec.resources is not None or not ledger.profile.charge_unreferenced:
         return True
     if any(True for _ in policy_conflicts(entry.pod, entry.bills)):
         return True
-    pools = (holding.pool for claim in entry.claims for holding in book.claims[claim].holdings.values())
+    pools = (holding.pool for claim in entry.claims for holding in ledger.claims[claim].holdings.values())
     return any(pool.rest < ZERO for pool in pools)
 
 
-def _undrawn(bill: Bill) -> Bill:
+def _without_draws(bill: Bill) -> Bill:
     resources = {name: replace(charge, drawn=None) for name, charge in bill.charge.resources.items()}
     return replace(bill, charge=replace(bill.charge, resources=resources))

@@ -15,8 +15,8 @@ from plimsoll.api.forms import Policy
 from plimsoll.ledger.texts import render
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.nodes import order_of, text_of
-from plimsoll.tools.top.table import Cell, Table, count, short_of
+from plimsoll.tools.top.nodes import format_amount, resource_order
+from plimsoll.tools.top.table import Cell, Table, count, format_short
 
 AS_IS = "as it is"
 POLICIES = (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE, Policy.MAX, Policy.CONSUME_FROM)
@@ -54,9 +54,9 @@ class NodeCharges:
         return {
             "node": self.node,
             "resource": self.resource,
-            "allocatable": text_of(self.resource, self.line),
-            "charged": {name: text_of(self.resource, amount) for name, amount in self.charged.items()},
-            "headroom": {name: text_of(self.resource, self.left(name)) for name in self.charged},
+            "allocatable": format_amount(self.resource, self.line),
+            "charged": {name: format_amount(self.resource, amount) for name, amount in self.charged.items()},
+            "headroom": {name: format_amount(self.resource, self.left(name)) for name in self.charged},
         }
 
 
@@ -89,10 +89,10 @@ class PodCharges:
             "node": self.node,
             "resource": self.resource,
             "claims": list(self.claims),
-            "requests": text_of(self.resource, self.requests),
-            "claimed": text_of(self.resource, self.claimed),
+            "requests": format_amount(self.resource, self.requests),
+            "claimed": format_amount(self.resource, self.claimed),
             "references": self.references,
-            "charged": {name: text_of(self.resource, amount) for name, amount in self.charged.items()},
+            "charged": {name: format_amount(self.resource, amount) for name, amount in self.charged.items()},
         }
 
 
@@ -138,16 +138,16 @@ class PoliciesReport:
             return
         yield "Every claim priced anew, under one policy for all:"
         yield ""
-        yield from self._tell_summary(paint)
+        yield from self._summary_lines(paint)
         yield ""
-        yield from self._tell_nodes(paint, wide)
+        yield from self._node_lines(paint, wide)
         yield ""
-        yield from self._tell_pods(paint, wide)
-        yield from self._tell_refusals(paint)
+        yield from self._pod_lines(paint, wide)
+        yield from self._refusal_lines(paint)
         for pod, claim in self.believed[:5]:
             yield f"note: claim {claim} of pod {pod} cannot be priced; taken as its pod's status says."
 
-    def _tell_summary(self, paint: Paint) -> Iterator[str]:
+    def _summary_lines(self, paint: Paint) -> Iterator[str]:
         names = [name for name in ("cpu", "memory") if any(row.resource == name for row in self.nodes)]
         heads = (">NODES PAST", ">REFUSED", "CHARGES")
         table = Table(("POLICY", *(f">{name.upper()}" for name in names), *heads))
@@ -156,7 +156,7 @@ class PoliciesReport:
             cells: list[str | Cell] = []
             for name in names:
                 total = sum(row.charged[column] for row in self.nodes if row.resource == name)
-                cells.append(short_of(name, total))
+                cells.append(format_short(name, total))
             cells.append(Cell(f"{past:,}", "red" if past else ""))
             cells.append(Cell(f"{refused:,}", "red" if refused else ""))
             table.add(Cell(column, "bold"), *cells, HEADINGS[column][1])
@@ -167,40 +167,44 @@ class PoliciesReport:
             if refusal.column == column:
                 yield refusal.namespace, refusal.pod
 
-    def _tell_nodes(self, paint: Paint, wide: bool) -> Iterator[str]:
-        told = [row for row in self.nodes if wide or row.differs or any(row.left(c) < 0 for c in COLUMNS)]
-        told.sort(key=lambda row: (min(map(row.left, COLUMNS)) >= 0, row.node, order_of(row.resource)))
-        shown = told if wide or not self.limit else told[: self.limit]
+    def _node_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
+        shown_rows = [
+            row for row in self.nodes if wide or row.differs or any(row.left(c) < 0 for c in COLUMNS)
+        ]
+        shown_rows.sort(
+            key=lambda row: (min(map(row.left, COLUMNS)) >= 0, row.node, resource_order(row.resource))
+        )
+        shown = shown_rows if wide or not self.limit else shown_rows[: self.limit]
         yield "Nodes: what is charged, and how far past the line that is."
         table = Table(("NODE", "RESOURCE", ">LINE", *(f">{HEADINGS[column][0]}" for column in COLUMNS)))
         for row in shown:
             cells = [_cell(row, column, wide) for column in COLUMNS]
-            table.add(row.node, row.resource, short_of(row.resource, row.line), *cells)
+            table.add(row.node, row.resource, format_short(row.resource, row.line), *cells)
         yield from table.lines(paint, wide=True)
-        if len(told) > len(shown):
-            yield f"{count(len(told) - len(shown), 'more row')} not shown; -o wide shows all."
-        same = len({row.node for row in self.nodes} - {row.node for row in told})
+        if len(shown_rows) > len(shown):
+            yield f"{count(len(shown_rows) - len(shown), 'more row')} not shown; -o wide shows all."
+        same = len({row.node for row in self.nodes} - {row.node for row in shown_rows})
         if same:
             yield f"{count(same, 'node')} the same under every policy."
 
-    def _tell_pods(self, paint: Paint, wide: bool) -> Iterator[str]:
-        told = [row for row in self.pods if wide or row.differs]
-        if not told:
+    def _pod_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
+        shown_rows = [row for row in self.pods if wide or row.differs]
+        if not shown_rows:
             yield "No pod is charged otherwise under another policy."
             return
-        shown = told if wide or not self.limit else told[: self.limit]
+        shown = shown_rows if wide or not self.limit else shown_rows[: self.limit]
         yield "Pods: what they request, what their claims have, how many containers refer to them."
         heads = (">REQUESTS", ">CLAIMED", ">REFS", *(f">{HEADINGS[column][0]}" for column in COLUMNS))
         table = Table(("RESOURCE", *heads, "POD"))
         for row in shown:
-            amounts = [short_of(row.resource, row.charged[column]) for column in COLUMNS]
-            own = [short_of(row.resource, amount) for amount in (row.requests, row.claimed)]
+            amounts = [format_short(row.resource, row.charged[column]) for column in COLUMNS]
+            own = [format_short(row.resource, amount) for amount in (row.requests, row.claimed)]
             table.add(row.resource, *own, str(row.references), *amounts, row.name)
         yield from table.lines(paint, wide=wide)
-        if len(told) > len(shown):
-            yield f"{count(len(told) - len(shown), 'more pod')} not shown; -o wide shows all."
+        if len(shown_rows) > len(shown):
+            yield f"{count(len(shown_rows) - len(shown), 'more pod')} not shown; -o wide shows all."
 
-    def _tell_refusals(self, paint: Paint) -> Iterator[str]:
+    def _refusal_lines(self, paint: Paint) -> Iterator[str]:
         if not self.refusals:
             return
         yield ""
@@ -211,8 +215,8 @@ class PoliciesReport:
         for (column, text), group in groups.items():
             first = f"{group[0].namespace}/{group[0].pod}"
             more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-            whole = f"{column}: {first}{more}: {text}"
-            for line in wrap(whole, paint.width, initial_indent="  ", subsequent_indent="    "):
+            line_text = f"{column}: {first}{more}: {text}"
+            for line in wrap(line_text, paint.width, initial_indent="  ", subsequent_indent="    "):
                 yield paint.red(line)
 
     # -- for programs
@@ -230,7 +234,7 @@ class PoliciesReport:
 
 def _cell(row: NodeCharges, column: str, wide: bool) -> Cell:
     left = row.left(column)
-    text = short_of(row.resource, row.charged[column])
+    text = format_short(row.resource, row.charged[column])
     if left < 0:
-        return Cell(f"{text} ({short_of(row.resource, -left)} past)", "red")
-    return Cell(f"{text} ({short_of(row.resource, left)} left)" if wide else text)
+        return Cell(f"{text} ({format_short(row.resource, -left)} past)", "red")
+    return Cell(f"{text} ({format_short(row.resource, left)} left)" if wide else text)

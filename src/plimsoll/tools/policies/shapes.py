@@ -44,8 +44,8 @@ def _reports(pod: Pod) -> Iterable[Hashable]:
             set_up = None if applied is None else _amounts(applied.requests)
             yield report.name, set_up, _amounts(report.allocated_resources)
     if status.resources is not None or status.allocated_resources:
-        whole = None if status.resources is None else _amounts(status.resources.requests)
-        yield whole, _amounts(status.allocated_resources)
+        applied_total = None if status.resources is None else _amounts(status.resources.requests)
+        yield applied_total, _amounts(status.allocated_resources)
 
 
 def _bill(bill: Bill) -> Hashable:

@@ -21,15 +21,15 @@ from plimsoll.ledger.texts import render
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import entry_holders, order_of, text_of
 from plimsoll.tools.top.device_holders import DeviceHolder, holder_of, results_of
+from plimsoll.tools.top.nodes import entry_holders, format_amount, resource_order
 
 FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
 STATES = (FREE, ALLOCATED, RESERVED, DELETED)
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimCharge:
+class ClaimChargeRow:
     """What a claim takes of a resource, by one rule. `drawn` is what pods draw from it if it is a pool."""
 
     resource: str
@@ -38,9 +38,13 @@ class ClaimCharge:
     drawn: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        tree = {"resource": self.resource, "amount": text_of(self.resource, self.amount), "rule": self.rule}
+        tree = {
+            "resource": self.resource,
+            "amount": format_amount(self.resource, self.amount),
+            "rule": self.rule,
+        }
         if self.drawn is not None:
-            tree["drawn"] = text_of(self.resource, self.drawn)
+            tree["drawn"] = format_amount(self.resource, self.drawn)
         return tree
 
 
@@ -54,7 +58,7 @@ class ClaimRow:
     node: str  #: "" if it is free, or could be used on several
     devices: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
     classes: tuple[str, ...] = ()
-    charges: tuple[ClaimCharge, ...] = ()
+    charges: tuple[ClaimChargeRow, ...] = ()
     booked: bool = False  #: whether the charges are on the books; else they are what they would be
     problem: Reason | None = None  #: why it cannot be priced
     inside: tuple[str, ...] = ()  #: resources that pod-level requests of its pods have in them already
@@ -111,7 +115,7 @@ def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
     return ClaimRow(
         meta.namespace,
         meta.name,
-        state_of(claim),
+        claim_state(claim),
         node,
         tuple((DeviceId.of(result), holder_of(claim, result)) for result in results),
         tuple(dict.fromkeys(_classes(claim))),
@@ -124,7 +128,7 @@ def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
     )
 
 
-def state_of(claim: ResourceClaim) -> str:
+def claim_state(claim: ResourceClaim) -> str:
     if claim.metadata.deletion_timestamp is not None:
         return DELETED
     if claim.status.allocation is None:
@@ -146,7 +150,7 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
 
 def _booked(
     cluster_state: ClusterState, claim: ResourceClaim
-) -> tuple[str, tuple[ClaimCharge, ...], tuple[str, ...]]:
+) -> tuple[str, tuple[ClaimChargeRow, ...], tuple[str, ...]]:
     """The node where pods use a claim, what is booked for it there, and what pod-level requests cover."""
     snapshot = cluster_state.snapshot
     namespace, name = claim.metadata.namespace, claim.metadata.name
@@ -175,7 +179,9 @@ def _booked(
                 lines = ledger.entries[pod].lines
                 inside |= {line.resource for line in lines if line.claim == name and not line.counted}
     charges = tuple(
-        ClaimCharge(resource, amount, rule, drawn.get(resource) if rule == Rule.CONSUME_FROM.value else None)
+        ClaimChargeRow(
+            resource, amount, rule, drawn.get(resource) if rule == Rule.CONSUME_FROM.value else None
+        )
         for (resource, rule), amount in sorted(total.items(), key=_in_order)
         if amount or rule == Rule.MAX.value
     )
@@ -184,7 +190,7 @@ def _booked(
 
 def _in_order(item: tuple[tuple[str, str], int]) -> tuple[object, ...]:
     (resource, rule), _ = item
-    return order_of(resource), rule
+    return resource_order(resource), rule
 
 
 def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[str, str, int]]:
@@ -200,7 +206,7 @@ def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[
 
 def _price(
     cluster_state: ClusterState, claim: ResourceClaim, node: str
-) -> tuple[tuple[ClaimCharge, ...], Reason | None]:
+) -> tuple[tuple[ClaimChargeRow, ...], Reason | None]:
     """What a claim that is on no books would charge for one pod, or why that cannot be told."""
     allocation = claim.status.allocation
     if allocation is None:
@@ -215,12 +221,12 @@ def _price(
             continue
         if charge.quantity is not None:
             rule = effective_policy(charge.policy).value
-            charges.append(ClaimCharge(resource, unit_of(resource, charge.quantity), rule))
+            charges.append(ClaimChargeRow(resource, unit_of(resource, charge.quantity), rule))
         if charge.per_pod is not None:
-            charges.append(ClaimCharge(resource, unit_of(resource, charge.per_pod), Rule.PER_POD.value))
+            charges.append(ClaimChargeRow(resource, unit_of(resource, charge.per_pod), Rule.PER_POD.value))
         if charge.per_container is not None:
             amount = unit_of(resource, charge.per_container)
-            charges.append(ClaimCharge(resource, amount, Rule.PER_CONTAINER.value))
+            charges.append(ClaimChargeRow(resource, amount, Rule.PER_CONTAINER.value))
     return tuple(charges), None
 
 

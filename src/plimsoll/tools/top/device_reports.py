@@ -13,11 +13,11 @@ from typing import Any
 from plimsoll.ledger.texts import render
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top import claims as claim_words
-from plimsoll.tools.top.claims import ClaimCharge, ClaimRow
-from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
+from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
 from plimsoll.tools.top.device_holders import DeviceHolder
+from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
 from plimsoll.tools.top.pools import PoolRow
-from plimsoll.tools.top.table import Cell, Table, count, short_of
+from plimsoll.tools.top.table import Cell, Table, count, format_short
 
 _COLOURS = {
     FREE: "green",
@@ -56,8 +56,8 @@ class DevicesReport:
             yield "There are no devices: no ResourceSlice lists any."
             return
         states = Counter(row.state for row in self.rows)
-        told = ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
-        yield f"{count(len(self.rows), 'device')}: {told}"
+        shown_text = ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
+        yield f"{count(len(self.rows), 'device')}: {shown_text}"
         yield ""
         yield from device_table(self.rows, paint, wide=wide, limit=self.limit)
 
@@ -99,8 +99,8 @@ def _place(row: DeviceRow) -> str:
 def _left(row: DeviceRow) -> Iterator[str]:
     """What is left of each capacity of a device that can be shared."""
     if row.shareable and row.state != STALE:
-        for name, (whole, used) in row.capacity.items():
-            yield f"{_plain(name)} {whole - used} of {whole}"
+        for name, (total, used) in row.capacity.items():
+            yield f"{_plain(name)} {total - used} of {total}"
 
 
 def _why(row: DeviceRow) -> list[str] | str:
@@ -162,10 +162,10 @@ class PoolsReport:
             sums = [
                 sum(getattr(row, name) for row in self.rows) for name in ("all", "free", "partly", "taken")
             ]
-            whole, free, partly, taken = sums
+            every, free, partly, taken = sums
             rest = sum(row.unavailable for row in self.rows)
             yield (
-                f"{count(len(self.rows), 'pool')}, {count(whole, 'device')}: {free:,} free, "
+                f"{count(len(self.rows), 'pool')}, {count(every, 'device')}: {free:,} free, "
                 f"{partly:,} partly, {taken:,} taken, {rest:,} unavailable"
             )
 
@@ -182,8 +182,8 @@ class PoolsReport:
         cells.append(str(row.unavailable))
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
-        left = [f"{_plain(name)} {rest} of {whole}" for name, (whole, rest) in row.shares.items()]
-        left += [f"{group}/{name} {rest} of {whole}" for (group, name), (whole, rest) in row.counters.items()]
+        left = [f"{_plain(name)} {rest} of {total}" for name, (total, rest) in row.shares.items()]
+        left += [f"{group}/{name} {rest} of {total}" for (group, name), (total, rest) in row.counters.items()]
         return [*cells, left or "-"]
 
     def as_json(self) -> dict[str, Any]:
@@ -207,11 +207,11 @@ class ClaimsReport:
             yield "There are no claims."
             return
         if self.alone:
-            yield from _tell_claim(self.rows[0], paint)
+            yield from _claim_lines(self.rows[0], paint)
             return
         states = Counter(row.state for row in self.rows)
-        told = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
-        yield f"{count(len(self.rows), 'claim')}: {told}"
+        shown_text = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
+        yield f"{count(len(self.rows), 'claim')}: {shown_text}"
         yield ""
         table = Table(("CLAIM", "STATE", "NODE", "PODS", "CHARGES", "DEVICES"), caps={3: 16, 4: 27})
         shown = self.rows[: self.limit] if self.limit else self.rows
@@ -237,7 +237,7 @@ class ClaimsReport:
         return {"claims": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
 
 
-def _tell_claim(row: ClaimRow, paint: Paint) -> Iterator[str]:
+def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
     """Everything about one claim, a line each."""
     where = f" on {row.node}" if row.node else ""
     yield f"{paint.bold(f'{row.namespace}/{row.claim}')}: {row.state}{where}"
@@ -265,9 +265,9 @@ def charges_of(row: ClaimRow) -> Iterator[str]:
         yield f"{resource} in pod-level request"
 
 
-def _charge(charge: ClaimCharge) -> str:
-    drawn = "" if charge.drawn is None else f" ({short_of(charge.resource, charge.drawn)} drawn)"
-    return f"{charge.resource} {short_of(charge.resource, charge.amount)} {charge.rule}{drawn}"
+def _charge(charge: ClaimChargeRow) -> str:
+    drawn = "" if charge.drawn is None else f" ({format_short(charge.resource, charge.drawn)} drawn)"
+    return f"{charge.resource} {format_short(charge.resource, charge.amount)} {charge.rule}{drawn}"
 
 
 def _devices(row: ClaimRow) -> Iterator[str]:

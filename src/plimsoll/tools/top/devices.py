@@ -74,8 +74,8 @@ class DeviceRow:
             "shareable": self.shareable,
             "holders": [holder.as_json() for holder in self.holders],
             "capacity": {
-                name: {"whole": str(whole), "used": str(used), "free": str(whole - used)}
-                for name, (whole, used) in self.capacity.items()
+                name: {"whole": str(total), "used": str(used), "free": str(total - used)}
+                for name, (total, used) in self.capacity.items()
             },
             "counters": [
                 {"set": group, "counter": name, "draws": str(amount)} for group, name, amount in self.counters
@@ -110,8 +110,8 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
     yield from rows_of(devices, Usage(devices, snapshot.state), known, name)
     for pool in devices.pools:
         if pool.standing is not Standing.COMPLETE:
-            whole = snapshot.inventory.whole_pool(pool.id)
-            for row in stale_rows(whole, snapshot.inventory.slices_of(pool.id), known):
+            complete = snapshot.inventory.whole_pool(pool.id)
+            for row in stale_rows(complete, snapshot.inventory.slices_of(pool.id), known):
                 if row.node in ("", name):
                     yield row
 
@@ -194,12 +194,12 @@ def _least(entry: DeviceCapacity) -> int:
 
 def _capacity(entry: Entry, usage: Usage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
     """What a device has of each capacity and what is used: all of it if it is held whole."""
-    whole = usage.taken >> number & 1
+    is_taken = usage.taken >> number & 1
     consumed = usage.consumed.get(number, {})
     found = {}
     for name, each in entry.device.capacity.items():
         value = value_of(each)
-        used = value if whole else Quantity(consumed.get(name, 0), value.format)
+        used = value if is_taken else Quantity(consumed.get(name, 0), value.format)
         found[name] = (value, used)
     return found
 
@@ -225,10 +225,10 @@ def _node_of(slice: ResourceSlice, device: Device | None = None) -> str:
 # -- devices that are not offered
 
 
-def stale_rows(whole: NodeDevices, views: Iterable[SliceView], known: DeviceHolders) -> Iterator[DeviceRow]:
+def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHolders) -> Iterator[DeviceRow]:
     """The devices of slices that do not count: of older generations, or of pools that cannot be used."""
-    (pool,) = whole.pools
-    offered = whole.index.get(pool.id, {})
+    (pool,) = devices.pools
+    offered = devices.index.get(pool.id, {})
     newest = max((view.slice.spec.pool.generation for view in views), default=0)
     seen = Counter(offered.keys())
     for view in sorted(views, key=lambda view: -view.slice.spec.pool.generation):

@@ -14,8 +14,8 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import requested_class
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import order_of, text_of
 from plimsoll.tools.top.device_holders import results_of
+from plimsoll.tools.top.nodes import format_amount, resource_order
 from plimsoll.tools.top.pods import pod_rows
 
 
@@ -34,11 +34,11 @@ class NamespaceRow:
 
     def as_json(self) -> dict[str, Any]:
         resources = []
-        for name in sorted(self.amounts, key=order_of):
+        for name in sorted(self.amounts, key=resource_order):
             requests, claims, overhead = self.amounts[name]
-            whole = {"requests": requests, "claims": claims, "overhead": overhead}
-            whole["total"] = sum(self.amounts[name])
-            resources.append({"resource": name, **{key: text_of(name, n) for key, n in whole.items()}})
+            units = {"requests": requests, "claims": claims, "overhead": overhead}
+            units["total"] = sum(self.amounts[name])
+            resources.append({"resource": name, **{key: format_amount(name, n) for key, n in units.items()}})
         return {
             "namespace": self.namespace,
             "pods": self.pods,

@@ -11,10 +11,10 @@ from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.top.nodes import BookRow, Holder, NodeBook, order_of, text_of
 from plimsoll.tools.top.device_reports import device_table
 from plimsoll.tools.top.devices import DeviceRow
-from plimsoll.tools.top.table import BAR, Cell, Table, count, percent, short_of
+from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, format_amount, resource_order
+from plimsoll.tools.top.table import BAR, Cell, Table, count, format_short, percent
 
 #: What everybody wants to know; everything else if asked for, held by claims, or past its line.
 USUAL = (CPU, MEMORY)
@@ -28,30 +28,30 @@ _HOLDERS = 8
 class NodesReport:
     """The books of many nodes."""
 
-    books: tuple[NodeBook, ...]  #: in the order they are told
+    nodes: tuple[NodeRow, ...]  #: in the order they are told
     resources: tuple[str, ...] = ()  #: only these
     limit: int = 0  #: how many nodes are told; 0: all
 
     @property
-    def shown(self) -> tuple[NodeBook, ...]:
-        return self.books[: self.limit] if self.limit else self.books
+    def shown(self) -> tuple[NodeRow, ...]:
+        return self.nodes[: self.limit] if self.limit else self.nodes
 
     @property
-    def past(self) -> list[NodeBook]:
-        return [book for book in self.books if book.past]
+    def past(self) -> list[NodeRow]:
+        return [node for node in self.nodes if node.past]
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.books:
+        if not self.nodes:
             yield "There are no nodes."
             return
-        yield from _tell_past(self.past, len(self.books), paint)
+        yield from _overcommit_lines(self.past, len(self.nodes), paint)
         rows = list(self._table(paint, wide, paint.colour).lines(PLAIN, wide=True))
         bars = paint.colour and max(map(len, rows)) <= paint.width
         yield from self._table(paint, wide, bars).lines(paint, wide=True)
         if bars:
             marks = (paint.blue("="), paint.yellow("#"), paint.green("+"), paint.dim("."))
             yield "{} requests  {} claims  {} overhead  {} free".format(*marks)
-        left = len(self.books) - len(self.shown)
+        left = len(self.nodes) - len(self.shown)
         if left:
             yield f"{count(left, 'more node')} not shown; --limit 0 shows all."
 
@@ -59,36 +59,36 @@ class NodesReport:
         """With bars if there is room for them; names are told once at a terminal, else in every row."""
         table = Table(("NODE", "RESOURCE", *_HEADINGS, *(("",) if bars else ())))
         groups = [
-            (label_of(book), "red" if book.past else "bold", self._rows(book, wide)) for book in self.shown
+            (label_of(node), "red" if node.past else "bold", self._rows(node, wide)) for node in self.shown
         ]
-        if len(self.books) > 1:
-            groups.append((f"all {count(len(self.books), 'node')}", "bold", self._totals(wide)))
+        if len(self.nodes) > 1:
+            groups.append((f"all {count(len(self.nodes), 'node')}", "bold", self._totals(wide)))
         for name, colour, rows in groups:
             for place, row in enumerate(rows):
-                told = name if place == 0 or not paint.colour else ""
-                table.add(Cell(told, colour), row.resource, *cells_of(row, bars))
+                shown_text = name if place == 0 or not paint.colour else ""
+                table.add(Cell(shown_text, colour), row.resource, *cells_of(row, bars))
         return table
 
-    def _rows(self, book: NodeBook, wide: bool) -> list[BookRow]:
+    def _rows(self, node: NodeRow, wide: bool) -> list[ResourceRow]:
         if self.resources:
-            return [book.row(name) for name in self.resources]
+            return [node.row(name) for name in self.resources]
         if wide:
-            return list(book.rows)
-        return [row for row in book.rows if row.resource in USUAL or row.claims or row.free < 0]
+            return list(node.rows)
+        return [row for row in node.rows if row.resource in USUAL or row.claims or row.free < 0]
 
-    def _totals(self, wide: bool) -> list[BookRow]:
-        told = {row.resource for book in self.shown for row in self._rows(book, wide)}
-        return [row for row in totals_of(self.books) if row.resource in told]
+    def _totals(self, wide: bool) -> list[ResourceRow]:
+        shown_text = {row.resource for node in self.shown for row in self._rows(node, wide)}
+        return [row for row in totals_of(self.nodes) if row.resource in shown_text]
 
     def as_json(self) -> dict[str, Any]:
         wanted = self.resources or None
         return {
-            "nodes": [book_json(book, wanted) for book in self.shown],
+            "nodes": [node_json(node, wanted) for node in self.shown],
             "totals": [
-                row.as_json() for row in totals_of(self.books) if wanted is None or row.resource in wanted
+                row.as_json() for row in totals_of(self.nodes) if wanted is None or row.resource in wanted
             ],
-            "pastLine": [book.name for book in self.past],
-            "notShown": len(self.books) - len(self.shown),
+            "pastLine": [node.name for node in self.past],
+            "notShown": len(self.nodes) - len(self.shown),
         }
 
 
@@ -96,44 +96,44 @@ class NodesReport:
 class NodeReport:
     """One node: its book, who holds it, and its devices."""
 
-    book: NodeBook
-    holders: tuple[Holder, ...]
+    node: NodeRow
+    holders: tuple[ResourceHolder, ...]
     devices: tuple[DeviceRow, ...]
     resources: tuple[str, ...] = ()
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        book = self.book
-        pods = f"{book.pods} of {count(book.pod_line, 'pod')}" if book.pod_line else count(book.pods, "pod")
-        yield f"{paint.bold(book.name)}: {', '.join(status_of(book))}, {pods}"
-        for row in book.rows:
+        node = self.node
+        pods = f"{node.pods} of {count(node.pod_line, 'pod')}" if node.pod_line else count(node.pods, "pod")
+        yield f"{paint.bold(node.name)}: {', '.join(status_of(node))}, {pods}"
+        for row in node.rows:
             if row.free < 0:
-                past = short_of(row.resource, -row.free)
+                past = format_short(row.resource, -row.free)
                 yield paint.red(f"{row.resource} is past its line by {past}")
         yield ""
         table = Table(("RESOURCE", *_HEADINGS, *(("",) if paint.colour else ())))
         for row in self._rows():
             table.add(row.resource, *cells_of(row, paint.colour))
         yield from table.lines(paint, wide=True)
-        for name in sorted({holder.resource for holder in self.holders}, key=order_of):
+        for name in sorted({holder.resource for holder in self.holders}, key=resource_order):
             yield ""
-            yield from self._tell_holders(name, paint, wide)
+            yield from self._holder_lines(name, paint, wide)
         if self.devices:
             yield ""
             yield "Devices"
-            yield from device_table(self.devices, paint, wide=wide, limit=0 if wide else 20, node=book.name)
+            yield from device_table(self.devices, paint, wide=wide, limit=0 if wide else 20, node=node.name)
 
-    def _rows(self) -> list[BookRow]:
-        return [row for row in self.book.rows if not self.resources or row.resource in self.resources]
+    def _rows(self) -> list[ResourceRow]:
+        return [row for row in self.node.rows if not self.resources or row.resource in self.resources]
 
-    def _tell_holders(self, resource: str, paint: Paint, wide: bool) -> Iterator[str]:
+    def _holder_lines(self, resource: str, paint: Paint, wide: bool) -> Iterator[str]:
         held = [holder for holder in self.holders if holder.resource == resource]
         shown = held if wide else held[:_HOLDERS]
-        line = self.book.row(resource).line
+        line = self.node.row(resource).line
         yield f"Who holds {resource}"
         table = Table((">AMOUNT", ">SHARE", "BY", "POD", "CLAIM", "DEVICES"))
         for holder in shown:
             table.add(
-                short_of(resource, holder.amount),
+                format_short(resource, holder.amount),
                 percent(holder.amount, line),
                 holder.rule,
                 f"{holder.namespace}/{holder.pod}" if holder.pod else "all that use it",
@@ -144,11 +144,11 @@ class NodeReport:
         if len(held) > len(shown):
             rest = sum(holder.amount for holder in held[len(shown) :])
             others = count(len(held) - len(shown), "other")
-            yield f"{others} with {short_of(resource, rest)}; -o wide shows all."
+            yield f"{others} with {format_short(resource, rest)}; -o wide shows all."
 
     def as_json(self) -> dict[str, Any]:
         return {
-            **book_json(self.book, self.resources or None),
+            **node_json(self.node, self.resources or None),
             "holders": [holder.as_json() for holder in self.holders],
             "devices": [row.as_json() for row in self.devices],
         }
@@ -157,7 +157,7 @@ class NodeReport:
 # -- order
 
 
-def sort_books(books: Iterable[NodeBook], sort: str, resources: Sequence[str] = ()) -> list[NodeBook]:
+def sort_nodes(nodes: Iterable[NodeRow], sort: str, resources: Sequence[str] = ()) -> list[NodeRow]:
     """Those past their line first, then by name, by what is free or used, or by what claims take.
 
     What is compared is the first resource asked for, cpu if none was: a share of the line for `free` and
@@ -165,81 +165,83 @@ def sort_books(books: Iterable[NodeBook], sort: str, resources: Sequence[str] = 
     """
     resource = resources[0] if resources else CPU
 
-    def key(book: NodeBook) -> tuple[Any, ...]:
-        row = book.row(resource)
+    def key(node: NodeRow) -> tuple[Any, ...]:
+        row = node.row(resource)
         # Thousandths of the line: whole numbers, which are the same everywhere.
         share = row.free * 1000 // row.line if row.line > 0 else -1
         by = {"name": 0, "free": -share, "used": share, "claims": -row.claims}[sort]
-        return not book.past, by, book.name
+        return not node.past, by, node.name
 
-    return sorted(books, key=key)
+    return sorted(nodes, key=key)
 
 
-def totals_of(books: Iterable[NodeBook]) -> list[BookRow]:
+def totals_of(nodes: Iterable[NodeRow]) -> list[ResourceRow]:
     """The books of all nodes together."""
     sums: dict[str, list[int]] = {}
-    for book in books:
-        for row in book.rows:
+    for node in nodes:
+        for row in node.rows:
             total = sums.setdefault(row.resource, [0, 0, 0, 0, 0])
             for place, amount in enumerate((row.line, row.requests, row.claims, row.overhead, row.free)):
                 total[place] += amount
-    return [BookRow(name, *sums[name]) for name in sorted(sums, key=order_of)]
+    return [ResourceRow(name, *sums[name]) for name in sorted(sums, key=resource_order)]
 
 
 # -- texts
 
 
-def label_of(book: NodeBook) -> str:
+def label_of(node: NodeRow) -> str:
     """A node's name, with what is the matter with it."""
-    odd = [word for word in status_of(book) if word != "ready"]
-    return f"{book.name} ({', '.join(odd)})" if odd else book.name
+    odd = [word for word in status_of(node) if word != "ready"]
+    return f"{node.name} ({', '.join(odd)})" if odd else node.name
 
 
-def status_of(book: NodeBook) -> list[str]:
-    return ["ready" if book.ready else "not ready", *(["cordoned"] if book.unschedulable else [])]
+def status_of(node: NodeRow) -> list[str]:
+    return ["ready" if node.ready else "not ready", *(["cordoned"] if node.unschedulable else [])]
 
 
-def _tell_past(past: list[NodeBook], of: int, paint: Paint) -> Iterator[str]:
+def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[str]:
     if not past:
         return
     yield paint.red(f"{len(past):,} of {count(of, 'node')} past the line:")
-    for book in past[:5]:
-        over = [f"{row.resource} by {short_of(row.resource, -row.free)}" for row in book.rows if row.free < 0]
-        yield paint.red(f"  {book.name}: {', '.join(over)}")
+    for node in past[:5]:
+        over = [
+            f"{row.resource} by {format_short(row.resource, -row.free)}" for row in node.rows if row.free < 0
+        ]
+        yield paint.red(f"  {node.name}: {', '.join(over)}")
     if len(past) > 5:
         yield paint.red(f"  and {len(past) - 5:,} more")
     yield ""
 
 
-def cells_of(row: BookRow, bar: bool) -> list[str | Cell]:
+def cells_of(row: ResourceRow, bar: bool) -> list[str | Cell]:
     """The numbers of a row, and its bar if that is wanted."""
     name = row.resource
     colour = "red" if row.free < 0 else ""
-    amounts = [short_of(name, each) for each in (row.line, row.requests, row.claims, row.overhead)]
-    cells: list[str | Cell] = [*amounts, Cell(short_of(name, row.free), colour)]
+    amounts = [format_short(name, each) for each in (row.line, row.requests, row.claims, row.overhead)]
+    cells: list[str | Cell] = [*amounts, Cell(format_short(name, row.free), colour)]
     cells.append(Cell(percent(row.used, row.line), colour))
     if bar:
         cells.append(Cell(bar_of(row), BAR))
     return cells
 
 
-def bar_of(row: BookRow, width: int = _BAR) -> str:
+def bar_of(row: ResourceRow, width: int = _BAR) -> str:
     """`====##+.....`: requests, claims, overhead and what is free; a whole bar if it is past the line."""
-    whole = max(row.line, row.used, 1)
+    total = max(row.line, row.used, 1)
     ends = [max(0, part) for part in (row.requests, row.requests + row.claims, row.used)]
-    marks = [min(width, -(-end * width // whole)) for end in ends]
+    marks = [min(width, -(-end * width // total)) for end in ends]
     text = "=" * marks[0] + "#" * max(0, marks[1] - marks[0])
     text += "+" * max(0, marks[2] - len(text))
     return text.ljust(width, ".")
 
 
-def book_json(book: NodeBook, resources: Sequence[str] | None = None) -> dict[str, Any]:
+def node_json(node: NodeRow, resources: Sequence[str] | None = None) -> dict[str, Any]:
     return {
-        "name": book.name,
-        "ready": book.ready,
-        "unschedulable": book.unschedulable,
-        "pods": text_of("pods", book.pods),
-        "podLine": text_of("pods", book.pod_line),
-        "pastLine": list(book.past),
-        "resources": [row.as_json() for row in book.rows if resources is None or row.resource in resources],
+        "name": node.name,
+        "ready": node.ready,
+        "unschedulable": node.unschedulable,
+        "pods": format_amount("pods", node.pods),
+        "podLine": format_amount("pods", node.pod_line),
+        "pastLine": list(node.past),
+        "resources": [row.as_json() for row in node.rows if resources is None or row.resource in resources],
     }

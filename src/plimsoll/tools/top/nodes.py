@@ -1,9 +1,9 @@
 """The books of nodes as rows of numbers: the line, what requests, claims and overhead take, what is left.
 
-Owns `NodeBook` and `Holder`. Every number comes from the scheduler's own ledger and adds up to it: the three
-columns of a row are exactly what the ledger has booked, and so are the holders of a node. Amounts are whole
-units as nodes are booked in (`ledger/units.py`): milli for cpu, units for everything else. The ledger rounds
-up once for each pod and resource; here the parts of a pod are rounded so that they come to the same.
+Owns `NodeRow` and `ResourceHolder`. Every number comes from the scheduler's own ledger and adds up to it: the
+three columns of a row are exactly what the ledger has booked, and so are the holders of a node. Amounts are
+whole units as nodes are booked in (`ledger/units.py`): milli for cpu, units for everything else. The ledger
+rounds up once for each pod and resource; here the parts of a pod are rounded so that they come to the same.
 
 A column is by rule:
 
@@ -47,7 +47,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class BookRow:
+class ResourceRow:
     """One resource of a node, in whole units; `free` below zero is past the line."""
 
     resource: str
@@ -64,23 +64,23 @@ class BookRow:
     def as_json(self) -> dict[str, str]:
         return {
             "resource": self.resource,
-            "allocatable": text_of(self.resource, self.line),
-            "requests": text_of(self.resource, self.requests),
-            "claims": text_of(self.resource, self.claims),
-            "overhead": text_of(self.resource, self.overhead),
-            "free": text_of(self.resource, self.free),
+            "allocatable": format_amount(self.resource, self.line),
+            "requests": format_amount(self.resource, self.requests),
+            "claims": format_amount(self.resource, self.claims),
+            "overhead": format_amount(self.resource, self.overhead),
+            "free": format_amount(self.resource, self.free),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class NodeBook:
+class NodeRow:
     """The book of one node; rows of what it has or has promised, the usual resources first."""
 
     name: str
     ready: bool
     unschedulable: bool
     pods: int  #: on the books
-    rows: tuple[BookRow, ...]
+    rows: tuple[ResourceRow, ...]
     pod_line: int = 0  #: how many pods it may carry; 0 if it does not say
 
     @property
@@ -88,13 +88,15 @@ class NodeBook:
         """The resources that are past their line."""
         return tuple(row.resource for row in self.rows if row.free < 0)
 
-    def row(self, resource: str) -> BookRow:
+    def row(self, resource: str) -> ResourceRow:
         """The row of a resource; all zero if the node has nothing of it."""
-        return next((row for row in self.rows if row.resource == resource), BookRow(resource, 0, 0, 0, 0, 0))
+        return next(
+            (row for row in self.rows if row.resource == resource), ResourceRow(resource, 0, 0, 0, 0, 0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ResourceHolder:
     """Who holds how much of a node's resource, and by which rule.
 
     A pool of a claim has no pod: it belongs to all that draw from it. A negative amount is what a pod does
@@ -112,7 +114,7 @@ class Holder:
     def as_json(self) -> dict[str, object]:
         return {
             "resource": self.resource,
-            "amount": text_of(self.resource, self.amount),
+            "amount": format_amount(self.resource, self.amount),
             "rule": self.rule,
             "namespace": self.namespace,
             "pod": self.pod or None,
@@ -121,12 +123,12 @@ class Holder:
         }
 
 
-def text_of(resource: str, units: int) -> str:
+def format_amount(resource: str, units: int) -> str:
     """A whole number of a resource as Kubernetes writes it."""
     return str(units) if resource == PODS else str(quantity_of(resource, units))
 
 
-def order_of(resource: str) -> tuple[int, str]:
+def resource_order(resource: str) -> tuple[int, str]:
     """Where a resource stands among others: cpu, memory, ephemeral-storage, huge pages, the rest by name."""
     if resource in PLAIN:
         return PLAIN.index(resource), ""
@@ -136,29 +138,29 @@ def order_of(resource: str) -> tuple[int, str]:
 # -- books
 
 
-def node_books(cluster_state: ClusterState, *, names: Iterable[str] | None = None) -> list[NodeBook]:
+def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None) -> list[NodeRow]:
     """The books of all nodes, or of those named (unknown names are passed by), by name."""
     snapshot = cluster_state.snapshot
     wanted = sorted((node.metadata.name for node in cluster_state.nodes) if names is None else set(names))
-    books = []
+    nodes = []
     for name in wanted:
         place = snapshot.row_of(name)
         if place is not None:
-            books.append(book_of(snapshot.ledger(place)))
-    return books
+            nodes.append(node_row_of(snapshot.ledger(place)))
+    return nodes
 
 
-def book_of(ledger: NodeLedger) -> NodeBook:
+def node_row_of(ledger: NodeLedger) -> NodeRow:
     """The book of one ledger."""
     columns = _claims_and_overhead(ledger)
     rows = []
     booked = (name for name, amount in ledger.requested.items() if amount)
-    for name in sorted({*ledger.allocatable, *booked, *columns} - {PODS}, key=order_of):
+    for name in sorted({*ledger.allocatable, *booked, *columns} - {PODS}, key=resource_order):
         _, claims, overhead = columns.get(name, (0, 0, 0))
         line, taken = ledger.allocatable.get(name, 0), ledger.requested.get(name, 0)
-        rows.append(BookRow(name, line, taken - claims - overhead, claims, overhead, line - taken))
+        rows.append(ResourceRow(name, line, taken - claims - overhead, claims, overhead, line - taken))
     node = ledger.node
-    return NodeBook(
+    return NodeRow(
         ledger.name,
         is_ready(node),
         node.spec.unschedulable,
@@ -182,12 +184,12 @@ def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
                 column = total.setdefault(resource, [0, 0, 0])
                 for place, amount in enumerate(parts):
                     column[place] += amount
-    for resource, amount in _wholes(ledger):
+    for resource, amount in _pool_charges(ledger):
         total.setdefault(resource, [0, 0, 0])[CLAIMS] += amount
     return total
 
 
-def _wholes(ledger: NodeLedger) -> Iterator[tuple[str, int]]:
+def _pool_charges(ledger: NodeLedger) -> Iterator[tuple[str, int]]:
     for state in ledger.claims.values():
         for resource, holding in state.holdings.items():
             if is_counted(resource):
@@ -270,7 +272,7 @@ def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
 # -- holders
 
 
-def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[Holder]:
+def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[ResourceHolder]:
     """Who holds what of a node, the biggest first, resource by resource; InputError if it is not known."""
     place = cluster_state.snapshot.row_of(node)
     if place is None:
@@ -285,13 +287,17 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
         for name, holding in state.holdings.items():
             if is_counted(name):
                 rule = effective_policy(holding.policy).value
-                whole = holding.units(name)
-                found.append(Holder(name, whole, rule, state.namespace, "", state.name, holding.devices))
+                amount = holding.units(name)
+                found.append(
+                    ResourceHolder(name, amount, rule, state.namespace, "", state.name, holding.devices)
+                )
     kept = [each for each in found if each.amount and resource in ("", each.resource)]
     return sorted(kept, key=_biggest_first)
 
 
-def entry_holders(entry: Entry, devices: dict[str, tuple[DeviceId, ...]] | None = None) -> list[Holder]:
+def entry_holders(
+    entry: Entry, devices: dict[str, tuple[DeviceId, ...]] | None = None
+) -> list[ResourceHolder]:
     """The charges of one pod, those of the same rule and claim together; they come to what was booked.
 
     `devices` are those of its claims, for bills from a status, which do not name any.
@@ -306,10 +312,10 @@ def entry_holders(entry: Entry, devices: dict[str, tuple[DeviceId, ...]] | None 
     found = []
     meta = entry.pod.metadata
     for resource, rows in merged.items():
-        whole = _round(resource, [amount for amount, _ in rows.values()])
-        for ((_, rule, claim), (_, named)), units in zip(rows.items(), whole, strict=True):
+        rounded = _round(resource, [amount for amount, _ in rows.values()])
+        for ((_, rule, claim), (_, named)), units in zip(rows.items(), rounded, strict=True):
             named = named or (devices or {}).get(claim, ())
-            found.append(Holder(resource, units, rule, meta.namespace, meta.name, claim, named))
+            found.append(ResourceHolder(resource, units, rule, meta.namespace, meta.name, claim, named))
     return found
 
 
@@ -326,5 +332,12 @@ def _devices_of(cluster_state: ClusterState, entry: Entry) -> dict[str, tuple[De
     return found
 
 
-def _biggest_first(holder: Holder) -> tuple[object, ...]:
-    return order_of(holder.resource), -holder.amount, holder.namespace, holder.pod, holder.claim, holder.rule
+def _biggest_first(holder: ResourceHolder) -> tuple[object, ...]:
+    return (
+        resource_order(holder.resource),
+        -holder.amount,
+        holder.namespace,
+        holder.pod,
+        holder.claim,
+        holder.rule,
+    )

@@ -11,28 +11,28 @@ from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.nodes import order_of
 from plimsoll.tools.top.device_reports import not_shown
 from plimsoll.tools.top.namespaces import NamespaceRow
+from plimsoll.tools.top.nodes import resource_order
 from plimsoll.tools.top.pods import PodRow
-from plimsoll.tools.top.table import Cell, Table, count, short_of
+from plimsoll.tools.top.table import Cell, Table, count, format_short
 
 Amounts = Mapping[str, tuple[int, int, int]]
 
 
-def told_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: bool) -> tuple[str, ...]:
+def shown_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: bool) -> tuple[str, ...]:
     """Which resources are told: those asked for, else cpu and memory; all with claims if there is room."""
     if wanted:
         return wanted
     if not wide:
         return CPU, MEMORY
-    return tuple(sorted({CPU, MEMORY, *(name for each in amounts for name in each)}, key=order_of))
+    return tuple(sorted({CPU, MEMORY, *(name for each in amounts for name in each)}, key=resource_order))
 
 
 def sums_of(resource: str, amounts: Amounts) -> tuple[str, ...]:
     """Requests, claims, overhead and all together, short."""
     parts = amounts.get(resource, (0, 0, 0))
-    return tuple(short_of(resource, each) if each else "0" for each in (*parts, sum(parts)))
+    return tuple(format_short(resource, each) if each else "0" for each in (*parts, sum(parts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class PodsReport:
             yield f"{count(len(pods), 'pod')}, {pending:,} pending"
             yield ""
         shown = self.rows[: self.limit] if self.limit else self.rows
-        names = told_resources((row.amounts for row in self.rows), self.resources, wide)
+        names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
         table = Table(("POD", "NODE", "QOS", "RESOURCE", *parts, "DEVICES"))
         for row in shown:
-            told = [name for name in names if any(row.amounts.get(name, ())) or name in row.drawn]
-            told = told or [names[0]]
-            for place, name in enumerate(told):
+            shown_text = [name for name in names if any(row.amounts.get(name, ())) or name in row.drawn]
+            shown_text = shown_text or [names[0]]
+            for place, name in enumerate(shown_text):
                 first = place == 0 or not paint.colour
                 devices = [f"{each.pool}/{each.device}" for each in row.devices] if place == 0 else []
                 if name in row.drawn:
-                    devices.append(f"draws {short_of(name, row.drawn[name])} {name} of its claim")
+                    devices.append(f"draws {format_short(name, row.drawn[name])} {name} of its claim")
                 table.add(
                     f"{row.namespace}/{row.name}" if first else "",
                     (Cell(row.node) if row.node else Cell("pending", "yellow")) if first else "",
@@ -96,7 +96,7 @@ class NamespacesReport:
         if not self.rows:
             yield "There are no pods and no claims in any namespace."
             return
-        names = told_resources((row.amounts for row in self.rows), self.resources, wide)
+        names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
         heads = ("NAMESPACE", ">PODS", ">PENDING", "RESOURCE", *parts, "DEVICES BY CLASS")
         table = Table(heads)

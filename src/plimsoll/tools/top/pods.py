@@ -18,8 +18,8 @@ from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import entry_columns, order_of, text_of
 from plimsoll.tools.top.device_holders import results_of
+from plimsoll.tools.top.nodes import entry_columns, format_amount, resource_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class PodRow:
 
     def as_json(self) -> dict[str, Any]:
         resources = []
-        for name in sorted(self.amounts, key=order_of):
+        for name in sorted(self.amounts, key=resource_order):
             requests, claims, overhead = self.amounts[name]
             row = {"requests": requests, "claims": claims, "overhead": overhead, "total": self.total(name)}
-            tree = {"resource": name, **{key: text_of(name, units) for key, units in row.items()}}
+            tree = {"resource": name, **{key: format_amount(name, units) for key, units in row.items()}}
             if name in self.drawn:
-                tree["drawn"] = text_of(name, self.drawn[name])
+                tree["drawn"] = format_amount(name, self.drawn[name])
             resources.append(tree)
         return {
             "namespace": self.namespace,
@@ -97,14 +97,14 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
             drawn,
         )
     for state in ledger.claims.values():
-        wholes = {
+        pool_charges = {
             resource: (0, holding.units(resource), 0)
             for resource, holding in state.holdings.items()
             if is_counted(resource)
         }
-        if wholes:
+        if pool_charges:
             devices = dict.fromkeys(d for holding in state.holdings.values() for d in holding.devices)
-            yield PodRow(state.namespace, "", ledger.name, wholes, "", (state.name,), tuple(devices))
+            yield PodRow(state.namespace, "", ledger.name, pool_charges, "", (state.name,), tuple(devices))
 
 
 def _unbooked(cluster_state: ClusterState, pod: Pod) -> PodRow:

@@ -20,6 +20,7 @@ from plimsoll.allocator.devices.usage import Usage
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.top.device_holders import DeviceHolders
 from plimsoll.tools.top.devices import (
     FREE,
     PARTLY,
@@ -32,7 +33,6 @@ from plimsoll.tools.top.devices import (
     rows_of,
     stale_rows,
 )
-from plimsoll.tools.top.device_holders import DeviceHolders
 
 #: What there is, and what is left of it.
 Stock = tuple[Quantity, Quantity]
@@ -77,11 +77,11 @@ class PoolRow:
             },
             "partitions": self.partitions,
             "counters": [
-                {"set": group, "counter": name, "whole": str(whole), "left": str(left)}
-                for (group, name), (whole, left) in self.counters.items()
+                {"set": group, "counter": name, "whole": str(total), "left": str(left)}
+                for (group, name), (total, left) in self.counters.items()
             ],
             "shares": {
-                name: {"whole": str(whole), "left": str(left)} for name, (whole, left) in self.shares.items()
+                name: {"whole": str(total), "left": str(left)} for name, (total, left) in self.shares.items()
             },
             "generation": self.generation,
             "slices": self.slices,
@@ -93,10 +93,10 @@ class PoolRow:
 
 def pool_rows(cluster_state: ClusterState) -> list[PoolRow]:
     """Every pool there is, by driver and name; also one of which claims hold devices that nobody offers."""
-    return sorted((row for row, _ in look_into(cluster_state)), key=lambda row: (row.driver, row.pool))
+    return sorted((row for row, _ in inspect_pools(cluster_state)), key=lambda row: (row.driver, row.pool))
 
 
-def look_into(
+def inspect_pools(
     cluster_state: ClusterState, only: Set[PoolId] | None = None
 ) -> Iterator[tuple[PoolRow, list[DeviceRow]]]:
     """Every pool, or only these as far as there are such, each with the rows of its devices by name."""
@@ -166,8 +166,8 @@ def _counters(devices: NodeDevices, usage: Usage, views: Iterable[SliceView]) ->
     for pool in devices.counter_pools:
         for number, key in enumerate(pool.names, pool.first):
             form = formats.get(key, Format.DECIMAL_SI)
-            whole, left = devices.base_counters[number], usage.available[number]
-            found[key] = (Quantity(whole, form), Quantity(left, form))
+            total, left = devices.base_counters[number], usage.available[number]
+            found[key] = (Quantity(total, form), Quantity(left, form))
     return dict(sorted(found.items()))
 
 
@@ -177,11 +177,11 @@ def _shares(found: Iterable[DeviceRow]) -> dict[str, Stock]:
     for row in found:
         if not row.shareable or row.state == STALE:
             continue
-        for name, (whole, used) in row.capacity.items():
-            left = Quantity(0, whole.format) if row.state in UNAVAILABLE else whole - used
+        for name, (capacity, used) in row.capacity.items():
+            left = Quantity(0, capacity.format) if row.state in UNAVAILABLE else capacity - used
             if name in total:
                 before = total[name]
-                total[name] = (before[0] + whole, before[1] + left)
+                total[name] = (before[0] + capacity, before[1] + left)
             else:
-                total[name] = (whole, left)
+                total[name] = (capacity, left)
     return dict(sorted(total.items()))

@@ -1,7 +1,7 @@
 """Columns for people: laid out first, painted after, as wide as the screen.
 
 Owns `Table`. The last column may be a list of words, of which as many are written as fit, with the number of
-the others. `short_of` writes amounts the way people read them: cores, and binary units with one digit.
+the others. `format_short` writes amounts the way people read them: cores, and binary units with one digit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU, PODS, is_extended
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.nodes import text_of
+from plimsoll.tools.top.nodes import format_amount
 
 _GAP = "  "
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -93,14 +93,14 @@ def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
     return cell[0][: room - 3 - len(extra)] + "..." + extra
 
 
-def short_of(resource: str, units: int) -> str:
+def format_short(resource: str, units: int) -> str:
     """An amount for people: exact in cores and counts, to a tenth in bytes."""
     if resource == CPU:
-        whole, milli = divmod(abs(units), 1000)
-        text = f"{whole}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(whole)
+        cores, milli = divmod(abs(units), 1000)
+        text = f"{cores}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(cores)
         return f"-{text}" if units < 0 else text
     if resource == PODS or is_extended(resource) or "/" in resource:
-        return text_of(resource, units)
+        return format_amount(resource, units)
     return short_bytes(units)
 
 
@@ -109,24 +109,24 @@ def short_bytes(units: int) -> str:
     size, unit = abs(units), 0
     while size >= 1024 ** (unit + 1) and unit < len(_UNITS) - 1:
         unit += 1
-    whole, rest = divmod(size, 1024**unit)
-    tenth = rest * 10 // 1024**unit if whole < 1000 else 0
-    text = f"{whole}.{tenth}" if tenth else str(whole)
+    integer, rest = divmod(size, 1024**unit)
+    tenth = rest * 10 // 1024**unit if integer < 1000 else 0
+    text = f"{integer}.{tenth}" if tenth else str(integer)
     return f"{'-' if units < 0 else ''}{text}{_UNITS[unit]}"
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: int, total: int) -> str:
     """How much of a line is used; what is used where there is no line is infinitely much."""
-    if part < 0 or (whole <= 0 and part == 0):
+    if part < 0 or (total <= 0 and part == 0):
         return "-"
-    if whole <= 0:
+    if total <= 0:
         return "over"
-    return f"{part * 100 // whole}%"
+    return f"{part * 100 // total}%"
 
 
-def share_of(whole: Quantity, left: Quantity) -> str:
+def share_of(total: Quantity, left: Quantity) -> str:
     """`6Gi of 10Gi`."""
-    return f"{left} of {whole}"
+    return f"{left} of {total}"
 
 
 def count(number: int, word: str, plural: str = "") -> str:

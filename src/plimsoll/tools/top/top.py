@@ -10,12 +10,12 @@ from difflib import get_close_matches
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
-from plimsoll.tools.top.nodes import holders, node_books
 from plimsoll.tools.top.claims import claim_row, claim_rows
 from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
-from plimsoll.tools.top.node_reports import SORTS, NodeReport, NodesReport, sort_books
+from plimsoll.tools.top.node_reports import SORTS, NodeReport, NodesReport, sort_nodes
+from plimsoll.tools.top.nodes import holders, node_rows
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
@@ -83,22 +83,22 @@ def _check_seen(cluster_state: ClusterState, what: str) -> None:
 
 
 def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: str, limit: int) -> NodesReport:
-    books = sort_books(node_books(cluster_state), sort, resources)
-    known = {row.resource for book in books for row in book.rows}
+    nodes = sort_nodes(node_rows(cluster_state), sort, resources)
+    known = {row.resource for node in nodes for row in node.rows}
     for resource in resources:
-        if books and resource not in known:
+        if nodes and resource not in known:
             raise InputError(_missing("resource", resource, known))
-    return NodesReport(tuple(books), resources, limit)
+    return NodesReport(tuple(nodes), resources, limit)
 
 
 def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]) -> NodeReport:
-    books = node_books(cluster_state, names=[name])
-    if not books:
+    nodes = node_rows(cluster_state, names=[name])
+    if not nodes:
         raise InputError(_missing("node", name, {node.metadata.name for node in cluster_state.nodes}))
     held = holders(cluster_state, name)
     if resources:
         held = [each for each in held if each.resource in resources]
-    return NodeReport(books[0], tuple(held), tuple(device_rows(cluster_state, name)), resources)
+    return NodeReport(nodes[0], tuple(held), tuple(device_rows(cluster_state, name)), resources)
 
 
 def _top_pods(

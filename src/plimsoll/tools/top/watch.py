@@ -35,7 +35,7 @@ async def follow(
     def note() -> None:
         changed.set()
 
-    async def tell() -> None:
+    async def refresh() -> None:
         while True:
             await changed.wait()
             if not listed.is_set():
@@ -50,15 +50,15 @@ async def follow(
             show()
             await asyncio.sleep(pace)
 
-    teller = asyncio.create_task(tell())
+    refresher = asyncio.create_task(refresh())
     follower = asyncio.create_task(
         follow_live(client, cluster_state, note, namespace=namespace, trouble=trouble)
     )
     try:
-        done, _ = await asyncio.wait({teller, follower}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({refresher, follower}, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        for task in (teller, follower):
+        for task in (refresher, follower):
             task.cancel()
-        await asyncio.gather(teller, follower, return_exceptions=True)
+        await asyncio.gather(refresher, follower, return_exceptions=True)

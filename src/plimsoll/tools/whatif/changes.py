@@ -1,8 +1,8 @@
 """Changes to a cluster state, each with its way back.
 
-Owns `Changes`: objects are set and removed on a cluster state that is ours alone, and everything since a mark
-can be undone, newest first. The books follow the objects, so undoing the objects undoes the books; the one
-thing that objects do not tell, whose turn it is among equal nodes, is part of a mark.
+Owns `ChangeLog`: objects are set and removed on a cluster state that is ours alone, and everything since a
+mark can be undone, newest first. The books follow the objects, so undoing the objects undoes the books; the
+one thing that objects do not tell, whose turn it is among equal nodes, is part of a mark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.tools.cluster_state.objects import key_of
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChangeMark:
     """How far the changes went at some moment."""
 
     length: int
@@ -25,7 +25,7 @@ class Mark:
     number: int
 
 
-class Changes:
+class ChangeLog:
     """What was done to a cluster state."""
 
     __slots__ = ("_undo", "cluster_state", "number")
@@ -39,8 +39,8 @@ class Changes:
     def __len__(self) -> int:
         return len(self._undo)
 
-    def mark(self) -> Mark:
-        return Mark(len(self._undo), self.cluster_state.snapshot.next_start_row, self.number)
+    def mark(self) -> ChangeMark:
+        return ChangeMark(len(self._undo), self.cluster_state.snapshot.next_start_row, self.number)
 
     def set(self, thing: Any) -> None:
         """An object is new or has changed."""
@@ -57,7 +57,7 @@ class Changes:
             self._undo.append((old, True))
             self.cluster_state.remove(old)
 
-    def undo(self, mark: Mark) -> None:
+    def undo(self, mark: ChangeMark) -> None:
         """Back to what was."""
         while len(self._undo) > mark.length:
             thing, there = self._undo.pop()

@@ -22,8 +22,8 @@ from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, charges_node
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.top.nodes import order_of, text_of
-from plimsoll.tools.whatif.totals import Rooms
+from plimsoll.tools.top.nodes import format_amount, resource_order
+from plimsoll.tools.whatif.totals import FreeByNode
 
 #: How many different nodes are looked at for a class.
 STATES_MAX = 256
@@ -32,7 +32,7 @@ _BARRED = frozenset({"NoSchedule", "NoExecute"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LargestFree:
     """The most of one resource that is free on one node, and what is free in all."""
 
     resource: str
@@ -41,12 +41,12 @@ class Piece:
     free: int
 
     def as_json(self) -> dict[str, Any]:
-        most, free = text_of(self.resource, self.most), text_of(self.resource, self.free)
+        most, free = format_amount(self.resource, self.most), format_amount(self.resource, self.free)
         return {"resource": self.resource, "mostOnOneNode": most, "node": self.node, "free": free}
 
 
 @dataclass(frozen=True, slots=True)
-class ClassPiece:
+class LargestClaim:
     """The largest claim for devices of a class that still fits on one node."""
 
     device_class: str
@@ -61,8 +61,8 @@ class ClassPiece:
 class Fragmentation:
     """The pieces of what is left."""
 
-    pieces: tuple[Piece, ...] = ()
-    classes: tuple[ClassPiece, ...] = ()
+    pieces: tuple[LargestFree, ...] = ()
+    classes: tuple[LargestClaim, ...] = ()
     free_devices: Mapping[str, int] = field(default_factory=dict)  #: by driver
     most_devices: Mapping[str, int] = field(default_factory=dict)  #: by driver, on one node
     #: Free resources of nodes that have devices, of which none is free.
@@ -73,7 +73,7 @@ class Fragmentation:
     nodes_without_room: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        stranded = sorted(self.without_devices, key=order_of)
+        stranded = sorted(self.without_devices, key=resource_order)
         return {
             "largest": [piece.as_json() for piece in self.pieces],
             "largestClaim": [piece.as_json() for piece in self.classes],
@@ -81,14 +81,14 @@ class Fragmentation:
             "mostDevicesOnOneNode": dict(sorted(self.most_devices.items())),
             "stranded": {
                 "nodesWithoutFreeDevices": self.nodes_without_devices,
-                "resources": {name: text_of(name, self.without_devices[name]) for name in stranded},
+                "resources": {name: format_amount(name, self.without_devices[name]) for name in stranded},
                 "nodesWithoutRoom": self.nodes_without_room,
                 "devices": dict(sorted(self.without_room.items())),
             },
         }
 
 
-def find_fragments(snapshot: Snapshot, rooms: Rooms) -> Fragmentation:
+def find_fragments(snapshot: Snapshot, rooms: FreeByNode) -> Fragmentation:
     """The pieces of a cluster; nodes that take no pods are left out."""
     most: dict[str, tuple[int, str]] = {}
     free: dict[str, int] = {}
@@ -120,7 +120,9 @@ def find_fragments(snapshot: Snapshot, rooms: Rooms) -> Fragmentation:
             roomless_nodes += 1
             for driver, count in here.items():
                 roomless[driver] = roomless.get(driver, 0) + count
-    pieces = tuple(Piece(key, *most[key], free[key]) for key in sorted(most, key=order_of) if key != PODS)
+    pieces = tuple(
+        LargestFree(key, *most[key], free[key]) for key in sorted(most, key=resource_order) if key != PODS
+    )
     return Fragmentation(
         pieces,
         tuple(_largest_claims(snapshot, open_places)),
@@ -160,7 +162,7 @@ def _handed_out(devices: NodeDevices, usage: Usage) -> Iterator[int]:
 # -- the largest claim
 
 
-def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[ClassPiece]:
+def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[LargestClaim]:
     names = sorted(snapshot.classes)[:CLASSES_MAX]
     #: Nodes on which the same claims fit: one of them, and how many there are.
     states: dict[object, tuple[int, int]] = {}
@@ -170,11 +172,11 @@ def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[ClassPiec
         states[state] = (first, count + 1)
     for name in names:
         if len(states) > STATES_MAX:
-            yield ClassPiece(name, None)
+            yield LargestClaim(name, None)
             continue
         found = [(_most_at(name, snapshot, place), count) for place, count in states.values()]
         most = max((most for most, _ in found), default=0)
-        yield ClassPiece(name, most, sum(count for each, count in found if each == most) if most else 0)
+        yield LargestClaim(name, most, sum(count for each, count in found if each == most) if most else 0)
 
 
 def _most_at(name: str, snapshot: Snapshot, place: int) -> int:

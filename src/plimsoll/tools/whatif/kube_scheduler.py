@@ -22,7 +22,7 @@ OURS = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class KubeScheduler:
     """A release of kube-scheduler, with its gates."""
 
     name: str
@@ -38,22 +38,22 @@ class Stock:
         return replace(settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
 
 
-STOCK: Mapping[str, Stock] = {
+KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
     each.name: each
     for each in (
-        Stock(
+        KubeScheduler(
             "kube-1.36",
             "1.36 with DRANodeAllocatableResources on: one set of books, by upstream's rules",
             Gates.all_on(),
             Profile.upstream_1_36(),
         ),
-        Stock(
+        KubeScheduler(
             "kube-1.36-default",
             "1.36 with its default gates: two books, claims are not counted on the node",
             Gates.upstream(),
             Profile.upstream_1_36(),
         ),
-        Stock(
+        KubeScheduler(
             "kube-1.37",
             "1.37.0-rc.1 with DRANodeAllocatableResources on",
             Gates.all_on(),
@@ -63,9 +63,11 @@ STOCK: Mapping[str, Stock] = {
 }
 
 
-def find_stock(name: str) -> Stock:
+def find_kube_scheduler(name: str) -> KubeScheduler:
     """The scheduler of a name; InputError with the names there are."""
-    found = STOCK.get(name)
+    found = KUBE_SCHEDULERS.get(name)
     if found is None:
-        raise InputError(f"--as {name}: not a scheduler that is known; known are {', '.join(STOCK)}")
+        raise InputError(
+            f"--as {name}: not a scheduler that is known; known are {', '.join(KUBE_SCHEDULERS)}"
+        )
     return found

@@ -100,7 +100,7 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | Non
 # -- sent away
 
 
-def unbound(pod: Pod) -> Pod:
+def unbind(pod: Pod) -> Pod:
     """A pod as its controller would make it again: the same, with no node."""
     status = replace(
         pod.status,
@@ -118,7 +118,7 @@ def unbound(pod: Pod) -> Pod:
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=status)
 
 
-def released(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+def release_claim(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
     """A claim that a pod does not use any more; the last one to go takes the devices along."""
     users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
     if len(users) == len(claim.status.reserved_for):
@@ -128,7 +128,9 @@ def released(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
     return replace(claim, status=ResourceClaimStatus())
 
 
-def uses_of(pod: Pod, find: Callable[[str], ResourceClaim | None]) -> Iterator[tuple[ResourceClaim, bool]]:
+def claims_used_by(
+    pod: Pod, find: Callable[[str], ResourceClaim | None]
+) -> Iterator[tuple[ResourceClaim, bool]]:
     """The claims of a pod, and whether each was made for it; `find` knows those of its namespace."""
     seen: set[str] = set()
     for entry in pod.spec.resource_claims:

@@ -20,14 +20,14 @@ from msgspec.structs import replace as with_fields
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import Wire
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.files import read_thing
+from plimsoll.tools.cluster_state.files import decode_object
 from plimsoll.tools.cluster_state.kinds import BY_NAME
-from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_objects
+from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_objects
 
 #: YAML or JSON text, a file or folder (a Path), an object as a tree, or an object that has been read.
 Manifest: TypeAlias = "str | Path | Mapping[str, Any] | Wire"
 #: The moment at which everything that is added comes into being; any will do, if it is always the same.
-MOMENT = "2000-01-01T00:00:00Z"
+CREATION_TIME = "2000-01-01T00:00:00Z"
 PODS_MAX = 100_000
 _KUBERNETES_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 #: Kind -> where its pod template is, and where the number of pods.
@@ -42,7 +42,7 @@ _WORKLOADS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Priority:
+class PriorityClassInfo:
     """A PriorityClass, as far as it goes into pods."""
 
     value: int
@@ -51,12 +51,12 @@ class Priority:
 
 
 @dataclass(slots=True)
-class Addition:
+class ParsedManifests:
     """Objects to add, in order, and what was in the manifests beside them."""
 
     things: list[Any] = field(default_factory=list)
     passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of what makes no difference
-    priorities: dict[str, Priority] = field(default_factory=dict)
+    priorities: dict[str, PriorityClassInfo] = field(default_factory=dict)
     most: int = PODS_MAX  #: pods; more are refused
     pods: int = 0
 
@@ -73,11 +73,11 @@ def read_manifests(
     namespace: str = "default",
     replicas: int | None = None,
     most: int = PODS_MAX,
-) -> Addition:
+) -> ParsedManifests:
     """The objects of manifests; `replicas` is for every pod and workload among them, `most` for all pods."""
     if replicas is not None and not 1 <= replicas <= most:
         raise InputError(f"replicas: must be from 1 to {most}, not {replicas}")
-    made = Addition(most=most)
+    made = ParsedManifests(most=most)
     for manifest in manifests:
         if isinstance(manifest, Pod):
             for pod in _multiplied(manifest, replicas):
@@ -96,16 +96,16 @@ def read_manifests(
     return made
 
 
-def _found(manifest: str | Path | Mapping[str, Any]) -> Iterator[Found]:
+def _found(manifest: str | Path | Mapping[str, Any]) -> Iterator[ParsedObject]:
     if isinstance(manifest, Mapping):
-        yield Found(dict(manifest), "manifest", 1, 1)
+        yield ParsedObject(dict(manifest), "manifest", 1, 1)
     elif isinstance(manifest, Path) or manifest == "-":
         yield from read_objects([manifest])
     else:
         yield from parse_objects(dedent(manifest), "manifest")
 
 
-def _take_in(found: Found, namespace: str, replicas: int | None, made: Addition) -> None:
+def _take_in(found: ParsedObject, namespace: str, replicas: int | None, made: ParsedManifests) -> None:
     if found.kind in _WORKLOADS:
         for tree in _pods_of(found, namespace, replicas):
             made.take_pod(_read_pod(replace(found, tree=tree), namespace))
@@ -116,7 +116,7 @@ def _take_in(found: Found, namespace: str, replicas: int | None, made: Addition)
         made.priorities[found.name] = _priority(found)
     else:
         found = replace(found, tree=_placed(found, namespace))
-        thing = read_thing(found, MOMENT)
+        thing = decode_object(found, CREATION_TIME)
         if thing is None:
             made.passed_by.append(f"{found.kind}/{found.name}")
         else:
@@ -125,7 +125,7 @@ def _take_in(found: Found, namespace: str, replicas: int | None, made: Addition)
             made.things.append(_with_uid(thing, f"{found.kind}/{meta.namespace}/{meta.name}"))
 
 
-def _placed(found: Found, namespace: str) -> dict[str, Any]:
+def _placed(found: ParsedObject, namespace: str) -> dict[str, Any]:
     """A tree of a kind that has a namespace, in the one that is meant."""
     kind = BY_NAME.get(found.kind)
     metadata = found.tree.get("metadata")
@@ -134,17 +134,17 @@ def _placed(found: Found, namespace: str) -> dict[str, Any]:
     return {**found.tree, "metadata": {"namespace": namespace, **metadata}}
 
 
-def _priority(found: Found) -> Priority:
+def _priority(found: ParsedObject) -> PriorityClassInfo:
     value = found.tree.get("value", 0)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InputError(f"{found.where}: PriorityClass {found.name}: value: must be a whole number")
     policy = found.tree.get("preemptionPolicy")
-    return Priority(
+    return PriorityClassInfo(
         value, policy if isinstance(policy, str) else None, found.tree.get("globalDefault") is True
     )
 
 
-def _read_pod(found: Found, namespace: str) -> Pod:
+def _read_pod(found: ParsedObject, namespace: str) -> Pod:
     tree = deepcopy(found.tree)
     metadata = tree.setdefault("metadata", {})
     if not isinstance(metadata, dict):
@@ -155,7 +155,7 @@ def _read_pod(found: Found, namespace: str) -> Pod:
         metadata.pop(field_of_before, None)
     metadata.setdefault("namespace", namespace)
     tree.pop("status", None)  # it is to be placed as if it were new
-    pod = read_thing(replace(found, tree=tree), MOMENT)
+    pod = decode_object(replace(found, tree=tree), CREATION_TIME)
     if pod is None:
         raise InputError(f"{found.where}: apiVersion: a Pod is of v1, not {tree.get('apiVersion')!r}")
     _check_name(replace(found, tree=tree))
@@ -165,7 +165,7 @@ def _read_pod(found: Found, namespace: str) -> Pod:
     return _named(pod, pod.metadata.name)
 
 
-def _check_name(found: Found) -> None:
+def _check_name(found: ParsedObject) -> None:
     if not found.name:
         raise InputError(f"{found.where}: {found.kind}: metadata.name: must not be empty")
 
@@ -191,7 +191,7 @@ def _with_uid(thing: Any, uid: str) -> Any:
 # -- workloads
 
 
-def _pods_of(found: Found, namespace: str, replicas: int | None) -> Iterator[dict[str, Any]]:
+def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Iterator[dict[str, Any]]:
     """The pods a controller would make of a workload, as trees."""
     at_template, at_number = _WORKLOADS[found.kind]
     template = _at(found, at_template)
@@ -227,7 +227,7 @@ def _pods_of(found: Found, namespace: str, replicas: int | None) -> Iterator[dic
         }
 
 
-def _at(found: Found, path: tuple[str, ...]) -> Any:
+def _at(found: ParsedObject, path: tuple[str, ...]) -> Any:
     tree: Any = found.tree
     for key in path:
         if not isinstance(tree, dict):
@@ -239,7 +239,7 @@ def _at(found: Found, path: tuple[str, ...]) -> Any:
 # -- priorities
 
 
-def with_priority(pod: Pod, known: Mapping[str, Priority]) -> Pod:
+def with_priority(pod: Pod, known: Mapping[str, PriorityClassInfo]) -> Pod:
     """A pod as admission would leave it: with the number its priority class stands for.
 
     InputError for a class that nobody has described: its number decides who is preempted.
@@ -248,11 +248,11 @@ def with_priority(pod: Pod, known: Mapping[str, Priority]) -> Pod:
         return pod
     name = pod.spec.priority_class_name
     if not name:
-        found = next((each for each in known.values() if each.default), Priority(0))
+        found = next((each for each in known.values() if each.default), PriorityClassInfo(0))
     elif name in known:
         found = known[name]
     elif name in _KUBERNETES_PRIORITIES:
-        found = Priority(_KUBERNETES_PRIORITIES[name])
+        found = PriorityClassInfo(_KUBERNETES_PRIORITIES[name])
     else:
         raise InputError(
             f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.priorityClassName: {name} is not known; "

@@ -1,7 +1,7 @@
 """A cluster in memory: what can happen to its objects.
 
-Owns `World`: pods come and go, are bound and sent away, with their claims; every change goes through
-`Changes`, so that all of it can be undone. It decides nothing about placement (`rounds` does).
+Owns `MemoryCluster`: pods come and go, are bound and sent away, with their claims; every change goes through
+`ChangeLog`, so that all of it can be undone. It decides nothing about placement (`rounds` does).
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.whatif import lifecycle as fates
-from plimsoll.tools.whatif.changes import Changes, Mark
-from plimsoll.tools.whatif.manifests import MOMENT, Priority
-from plimsoll.tools.whatif.outcome import Because, Evicted, name_of
+from plimsoll.tools.whatif import lifecycle
+from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
+from plimsoll.tools.whatif.manifests import CREATION_TIME, PriorityClassInfo
+from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, name_of
 
-_NOW = parse_time(MOMENT) or 0.0
+_NOW = parse_time(CREATION_TIME) or 0.0
 
 
-class World:
+class MemoryCluster:
     """The objects of a cluster state that is ours alone, and what was done to them."""
 
     def __init__(self, cluster_state: ClusterState, settings: SchedulerProfile) -> None:
         self.cluster_state = cluster_state
         self.settings = settings
-        self.changes = Changes(cluster_state)
+        self.changes = ChangeLog(cluster_state)
         #: Who came after the others, and in which order, by key of pod.
         self._arrivals: dict[str, int] = {}
         #: Who was sent away since somebody last asked.
-        self.evicted: list[Evicted] = []
+        self.evicted: list[EvictedPod] = []
         self.rules_made = 0
         #: Priority classes that were added, by name.
-        self._classes: dict[str, Priority] = {}
+        self._classes: dict[str, PriorityClassInfo] = {}
 
     # -- looking things up
 
@@ -61,7 +61,7 @@ class World:
         """The claims of a pod, and whether each was made for it."""
         if not pod.spec.resource_claims:
             return []
-        return list(fates.uses_of(pod, partial(self.find_claim, pod.metadata.namespace)))
+        return list(lifecycle.claims_used_by(pod, partial(self.find_claim, pod.metadata.namespace)))
 
     def pods_on(self, node: str) -> list[Pod]:
         """By name: the books have them in the order in which they came, which undoing does not restore."""
@@ -78,11 +78,11 @@ class World:
         since = "" if arrival else meta.creation_timestamp or ""
         return -(pod.spec.priority or 0), arrival, since, meta.namespace, meta.name
 
-    def priorities(self, added: Mapping[str, Priority]) -> dict[str, Priority]:
+    def priorities(self, added: Mapping[str, PriorityClassInfo]) -> dict[str, PriorityClassInfo]:
         """The priority classes that were added, and those that pods of the cluster have."""
         self._classes = {**self._classes, **added}
         used = {
-            pod.spec.priority_class_name: Priority(pod.spec.priority, pod.spec.preemption_policy)
+            pod.spec.priority_class_name: PriorityClassInfo(pod.spec.priority, pod.spec.preemption_policy)
             for pod in self.cluster_state.pods
             if pod.spec.priority_class_name and pod.spec.priority is not None
         }
@@ -90,39 +90,39 @@ class World:
 
     # -- what happens to pods
 
-    def arrive(self, pod: Pod) -> None:
+    def add_pod(self, pod: Pod) -> None:
         """A pod is new, after all others; its claims are made."""
         self._arrivals[pod_key(pod)] = len(self._arrivals) + 1
         self.prepare(pod)
 
     def prepare(self, pod: Pod) -> None:
         """Make the claims of a pod that are not there yet."""
-        pod, claims = fates.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
+        pod, claims = lifecycle.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
         for claim in claims:
             self.changes.set(claim)
         self.changes.set(pod)
 
     def place(self, placement: Placement) -> None:
         """A pod goes to its node."""
-        pod, claims = fates.bind(placement, self.cluster_state.profile)
+        pod, claims = lifecycle.bind(placement, self.cluster_state.profile)
         for claim in claims:
             self.changes.set(claim)
         self.changes.set(pod)
         self.cluster_state.snapshot.next_start_row = placement.row + 1
 
-    def evict(self, pod: Pod, because: Because, by: str = "", after: int = 0) -> Pod | None:
+    def evict(self, pod: Pod, because: EvictionReason, by: str = "", after: int = 0) -> Pod | None:
         """A pod must leave its node; the pod that is made in its place, if somebody makes one."""
         node = pod.spec.node_name
-        bare = fates.controller_of(pod) is None
-        back = because is Because.DRAINED or not bare
-        self.evicted.append(Evicted(name_of(pod), node, because, by, back, after, bare))
+        bare = lifecycle.controller_of(pod) is None
+        back = because is EvictionReason.DRAINED or not bare
+        self.evicted.append(EvictedPod(name_of(pod), node, because, by, back, after, bare))
         if not back:
             self.delete(pod)
             return None
         # First off the books, so that claims are never charged to a pod that has lost them.
         for claim, _ in self.uses_of(pod):
-            self.changes.set(fates.released(claim, pod))
-        again = fates.unbound(pod)
+            self.changes.set(lifecycle.release_claim(claim, pod))
+        again = lifecycle.unbind(pod)
         self._arrivals[pod_key(again)] = len(self._arrivals) + 1
         self.prepare(again)
         return again
@@ -135,7 +135,7 @@ class World:
             if generated:
                 self.changes.remove(claim)
             else:
-                self.changes.set(fates.released(claim, pod))
+                self.changes.set(lifecycle.release_claim(claim, pod))
 
     # -- what happens to nodes and devices
 
@@ -143,10 +143,10 @@ class World:
         """A node is gone with its devices; its pods are made again where they have a controller."""
         name = node.metadata.name
         for pod in self.pods_on(name):
-            if fates.stays_on_node(pod):
+            if lifecycle.stays_on_node(pod):
                 self.delete(pod)
             else:
-                self.evict(pod, Because.NODE_GONE, name)
+                self.evict(pod, EvictionReason.NODE_GONE, name)
         for slice in self.cluster_state.objects.all(ResourceSlice):
             if slice.spec.node_name == name:
                 self.changes.remove(slice)
@@ -159,7 +159,7 @@ class World:
             if due is not None:
                 taints = [t for t in node.spec.taints if t.effect == "NoExecute"]
                 by = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:NoExecute" for t in taints)
-                self.evict(pod, Because.NODE_TAINT, by, max(0, round(due - _NOW)))
+                self.evict(pod, EvictionReason.NODE_TAINT, by, max(0, round(due - _NOW)))
 
     def evict_by_devices(
         self, rules: Iterable[DeviceTaintRule] = (), slices: Iterable[ResourceSlice] = ()
@@ -180,14 +180,16 @@ class World:
             found = pod_eviction(pod, claims, tainting)
             if found is not None:
                 by = ", ".join(cause.rule or str(cause.device) for cause in found.causes)
-                self.evict(pod, Because.DEVICE_TAINT, by, max(0, round(found.when - _NOW)) if rules else 0)
+                self.evict(
+                    pod, EvictionReason.DEVICE_TAINT, by, max(0, round(found.when - _NOW)) if rules else 0
+                )
 
     # -- going back
 
-    def mark(self) -> tuple[Mark, int, dict[str, Priority]]:
+    def mark(self) -> tuple[ChangeMark, int, dict[str, PriorityClassInfo]]:
         return self.changes.mark(), len(self.evicted), self._classes
 
-    def undo(self, mark: tuple[Mark, int, dict[str, Priority]]) -> None:
+    def undo(self, mark: tuple[ChangeMark, int, dict[str, PriorityClassInfo]]) -> None:
         self.changes.undo(mark[0])
         del self.evicted[mark[1] :]
         self._classes = mark[2]

@@ -16,13 +16,13 @@ from plimsoll.api import codec
 from plimsoll.api.core import Affinity, Node, Pod
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.api.storage import CSINode
-from plimsoll.tools.cluster_state.objects import Objects
-from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbound
+from plimsoll.tools.cluster_state.objects import ClusterObjects
+from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbind
 
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def free_names(objects: Objects, like: str, count: int) -> list[str]:
+def free_names(objects: ClusterObjects, like: str, count: int) -> list[str]:
     """Names for new nodes that no node has."""
     taken = {node.metadata.name for node in objects.all(Node)}
     found: list[str] = []
@@ -35,7 +35,7 @@ def free_names(objects: Objects, like: str, count: int) -> list[str]:
     return found
 
 
-def clone_node(objects: Objects, node: Node, name: str, pods: Iterable[Pod]) -> Iterator[Any]:
+def clone_node(objects: ClusterObjects, node: Node, name: str, pods: Iterable[Pod]) -> Iterator[Any]:
     """A node like another and everything that comes with it; `pods` are those on the node."""
     old = node.metadata.name
     labels = dict(node.metadata.labels)
@@ -70,7 +70,7 @@ def _clone_slice(slice: ResourceSlice, old: str, new: str) -> ResourceSlice:
 
 def _clone_pod(pod: Pod, old: str, new: str) -> Pod:
     name = f"{pod.metadata.name}-{new}"
-    made = unbound(pod)
+    made = unbind(pod)
     metadata = replace(made.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
     status = replace(made.status, resource_claim_statuses=())
     owner = controller_of(pod)

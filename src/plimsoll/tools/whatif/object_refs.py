@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api.core import Pod
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
-from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.whatif.lifecycle import controller_of
 
 _SHORT: Mapping[str, str] = {"po": "pods", "no": "nodes", "ns": "namespaces", "pdb": "poddisruptionbudgets"}
@@ -24,7 +24,7 @@ _WORKLOADS = {
 }
 
 
-def find_targets(objects: Objects, text: str, namespace: str = "default") -> list[Any]:
+def find_targets(objects: ClusterObjects, text: str, namespace: str = "default") -> list[Any]:
     """The objects that a text names: `Pod/team-a/web-0`, `node/n1`, `deployment/web`."""
     parts = text.split("/")
     if len(parts) not in (2, 3) or not all(parts):
@@ -56,7 +56,7 @@ def _kind(word: str) -> StateKind | None:
     return None
 
 
-def _pods_of(objects: Objects, kind: str, namespace: str, name: str) -> list[Any]:
+def _pods_of(objects: ClusterObjects, kind: str, namespace: str, name: str) -> list[Any]:
     found = []
     names = set()
     for pod in objects.all(Pod):

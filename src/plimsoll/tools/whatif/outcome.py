@@ -1,7 +1,8 @@
 """What came of scheduling in memory.
 
-Owns the values: where pods went (`Placed`), why others wait (`Pending`), who had to go (`Evicted`), all of
-it together (`Outcome`), and what differs between two states (`Difference`, by `compare`).
+Owns the values: where pods went (`ScheduledPod`), why others wait (`PendingPod`), who had to go
+(`EvictedPod`), all of it together (`WhatifOutcome`), and what differs between two states (`StateDifference`,
+by `compare_states`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def full_name(name: Name) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ScheduledPod:
     """A pod has a node, and its claims have devices."""
 
     pod: Name
@@ -52,7 +53,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingPod:
     """A pod has no node: why, in one line, and the value that line was made of."""
 
     pod: Name
@@ -60,7 +61,7 @@ class Pending:
     cause: FitError | NodeReason | None = field(default=None, compare=False, repr=False)
 
 
-class Because(Enum):
+class EvictionReason(Enum):
     """Why a pod had to leave its node."""
 
     PREEMPTED = "preempted"
@@ -71,12 +72,12 @@ class Because(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class EvictedPod:
     """A pod had to leave its node; one with a controller is made again and waits for a place."""
 
     pod: Name
     node: str
-    because: Because
+    because: EvictionReason
     by: str = ""  #: the pod it made room for, or the taint
     comes_back: bool = True
     after: int = 0  #: seconds for which a taint is tolerated
@@ -84,12 +85,12 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WhatifOutcome:
     """What one round of scheduling did; pods in the order in which they were decided about."""
 
-    placed: tuple[Placed, ...] = ()
-    pending: tuple[Pending, ...] = ()
-    evicted: tuple[Evicted, ...] = ()
+    placed: tuple[ScheduledPod, ...] = ()
+    pending: tuple[PendingPod, ...] = ()
+    evicted: tuple[EvictedPod, ...] = ()
 
     @property
     def all_placed(self) -> bool:
@@ -101,7 +102,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PodPlacement:
     """Where a pod stands: on a node, or waiting and why; `gone` if there is no such pod (any more)."""
 
     node: str = ""
@@ -111,40 +112,40 @@ class Standing:
 
 
 #: All pods that have not ended, by name.
-State = Mapping[Name, Standing]
+PodPlacements = Mapping[Name, PodPlacement]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PodMove:
     """A pod that stands elsewhere after than before."""
 
     pod: Name
-    before: Standing
-    after: Standing
+    before: PodPlacement
+    after: PodPlacement
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StateDifference:
     """Two states side by side: only the pods that differ, in the order of their names."""
 
-    moves: tuple[Move, ...] = ()
+    moves: tuple[PodMove, ...] = ()
 
     @property
-    def newly_pending(self) -> tuple[Move, ...]:
+    def newly_pending(self) -> tuple[PodMove, ...]:
         """Pods that had a node and have none."""
         return tuple(m for m in self.moves if m.before.node and not m.after.node and not m.after.gone)
 
     @property
-    def newly_placed(self) -> tuple[Move, ...]:
+    def newly_placed(self) -> tuple[PodMove, ...]:
         return tuple(m for m in self.moves if m.after.node and not m.before.node)
 
 
-def compare(before: State, after: State) -> Difference:
+def compare_states(before: PodPlacements, after: PodPlacements) -> StateDifference:
     """What differs between two states; a pod that is in only one of them is gone in the other."""
-    absent = Standing(gone=True)
+    absent = PodPlacement(gone=True)
     moves = []
     for name in sorted({*before, *after}, key=by_number):
         one, other = before.get(name, absent), after.get(name, absent)
         if (one.node, one.gone) != (other.node, other.gone):
-            moves.append(Move(name, one, other))
-    return Difference(tuple(moves))
+            moves.append(PodMove(name, one, other))
+    return StateDifference(tuple(moves))

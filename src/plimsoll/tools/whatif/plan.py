@@ -1,7 +1,7 @@
 """A whole what-if question as a value.
 
-Owns `Plan`: what is added, removed and changed, and how the answer is worked out. Steps are taken in the
-order of the fields: nodes come before the pods that want them, pods leave before others are placed.
+Owns `WhatifPlan`: what is added, removed and changed, and how the answer is worked out. Steps are taken in
+the order of the fields: nodes come before the pods that want them, pods leave before others are placed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from plimsoll.api.core import Pod
 from plimsoll.tools.whatif.exhaustive import STEPS
 from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest
 from plimsoll.tools.whatif.outcome import Name, name_of
-from plimsoll.tools.whatif.whatif import Moves
+from plimsoll.tools.whatif.whatif import WhatifOperations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WhatifPlan:
     """What to change before everything is scheduled."""
 
     policy: str = ""
@@ -37,7 +37,7 @@ class Plan:
     steps: int = STEPS
     versus: tuple[str, ...] = ()  #: stock schedulers to ask as well, such as kube-1.36
 
-    def carry_out(self, moves: Moves) -> list[Name]:
+    def apply(self, moves: WhatifOperations) -> list[Name]:
         """Make the changes; the pods that were added."""
         if self.policy:
             moves.replace_policy(self.policy)

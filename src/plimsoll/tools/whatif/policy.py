@@ -26,10 +26,10 @@ from plimsoll.api.forms import (
 )
 from plimsoll.api.resource import Device, DeviceClass, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 
-def under_policy(objects: Objects, policy: str) -> Iterator[Any]:
+def under_policy(objects: ClusterObjects, policy: str) -> Iterator[Any]:
     """The objects that are otherwise when everything is accounted for by one policy."""
     if policy not in POLICIES:
         raise InputError(f"policy {policy!r}: there is no such policy; known are {', '.join(POLICIES)}")

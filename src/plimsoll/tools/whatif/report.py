@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.whatif.result import Answer
-from plimsoll.tools.whatif.texts import tell
+from plimsoll.tools.whatif.result import WhatifResult
+from plimsoll.tools.whatif.texts import format_report
 
 
-class WhatifReport(Answer):
+class WhatifReport(WhatifResult):
     """Before, after, and what differs, in words."""
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        yield from tell(self, paint, wide=wide)
+        yield from format_report(self, paint, wide=wide)

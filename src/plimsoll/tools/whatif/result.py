@@ -1,6 +1,6 @@
 """What a what-if has to say, for people and for programs.
 
-Owns `Answer`. What matters comes first: whether all have a place, who waits and why; then who went
+Owns `WhatifResult`. What matters comes first: whether all have a place, who waits and why; then who went
 where, who had to go, what a stock scheduler would do, what is left. Pods alike are told about together, so
 that a thousand of them fit one screen (`texts.py` has the words).
 """
@@ -11,27 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.tools.top.nodes import text_of
+from plimsoll.tools.top.nodes import format_amount
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import (
-    Difference,
-    Evicted,
+    EvictedPod,
     Name,
-    Outcome,
-    Standing,
-    State,
+    PodPlacement,
+    PodPlacements,
+    StateDifference,
+    WhatifOutcome,
     by_number,
     full_name,
 )
-from plimsoll.tools.whatif.plan import Plan
-from plimsoll.tools.whatif.totals import NodeChange, Totals
+from plimsoll.tools.whatif.plan import WhatifPlan
+from plimsoll.tools.whatif.totals import ClusterTotals, NodeChange
 
-ABSENT = Standing(gone=True)
+ABSENT = PodPlacement(gone=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class Overcommit:
     """A node past its line."""
 
     node: str
@@ -45,12 +45,12 @@ class Prediction:
 
     name: str
     about: str
-    state: State
-    past: tuple[Over, ...] = ()  #: the nodes that would be past their line, by our books
+    state: PodPlacements
+    past: tuple[Overcommit, ...] = ()  #: the nodes that would be past their line, by our books
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class ExtraCapacity:
     """How many more pods like one that was added would fit; `least` if there may be more than that."""
 
     pod: Name
@@ -59,22 +59,22 @@ class More:
 
 
 @dataclass(kw_only=True)
-class Answer:
+class WhatifResult:
     """Before, after, and what differs."""
 
-    plan: Plan
+    plan: WhatifPlan
     origin: str
-    before: Totals
-    after: Totals
+    before: ClusterTotals
+    after: ClusterTotals
     now: Mapping[Name, str]  #: pod -> its node in the cluster state, "" if it has none
-    states: tuple[State, State]
-    difference: Difference
-    outcome: Outcome
+    states: tuple[PodPlacements, PodPlacements]
+    difference: StateDifference
+    outcome: WhatifOutcome
     fragments: tuple[Fragmentation, Fragmentation]
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[EvictedPod, ...] = ()
     nodes: tuple[NodeChange, ...] = ()
     passed_by: tuple[str, ...] = ()
-    more: tuple[More, ...] = ()
+    more: tuple[ExtraCapacity, ...] = ()
     proof: Proof | None = None
     predictions: list[Prediction] = field(default_factory=list)
 
@@ -105,7 +105,7 @@ class Answer:
                     "before": _standing(before.get(name)),
                     "after": {
                         **_standing(after.get(name)),
-                        "charges": {res: text_of(res, n) for res, n in charges.get(name, {}).items()},
+                        "charges": {res: format_amount(res, n) for res, n in charges.get(name, {}).items()},
                         "devices": list(devices.get(name, ())),
                     },
                 }
@@ -130,10 +130,10 @@ class Answer:
         names = sorted({*self.concerned(), *self.differing(prediction)}, key=by_number)
         return {
             "about": prediction.about,
-            "placed": sum(1 for standing in state.values() if standing.node),
-            "pending": sum(1 for standing in state.values() if not standing.node),
+            "placed": sum(1 for placement_state in state.values() if placement_state.node),
+            "pending": sum(1 for placement_state in state.values() if not placement_state.node),
             "pastTheLine": [
-                {"node": over.node, "resource": over.resource, "by": text_of(over.resource, over.units)}
+                {"node": over.node, "resource": over.resource, "by": format_amount(over.resource, over.units)}
                 for over in prediction.past
             ],
             "differs": [full_name(name) for name in self.differing(prediction)],
@@ -158,13 +158,13 @@ class Answer:
         return sorted(found, key=by_number)
 
 
-def _standing(standing: Standing | None) -> dict[str, Any]:
-    if standing is None or standing.gone:
+def _standing(placement_state: PodPlacement | None) -> dict[str, Any]:
+    if placement_state is None or placement_state.gone:
         return {"exists": False, "node": None, "why": ""}
-    return {"exists": True, "node": standing.node or None, "why": standing.why}
+    return {"exists": True, "node": placement_state.node or None, "why": placement_state.why}
 
 
-def _evicted(each: Evicted) -> dict[str, Any]:
+def _evicted(each: EvictedPod) -> dict[str, Any]:
     return {
         "pod": full_name(each.pod),
         "node": each.node,

@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import Tick, silent
-from plimsoll.tools.whatif.result import More, Over, Prediction
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.whatif.fragmentation import find_fragments
-from plimsoll.tools.whatif.kube_scheduler import OURS, find_stock
-from plimsoll.tools.whatif.outcome import Name, compare, stem_of
-from plimsoll.tools.whatif.plan import Plan
+from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
+from plimsoll.tools.whatif.outcome import Name, compare_states, stem_of
+from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.report import WhatifReport
-from plimsoll.tools.whatif.totals import add_up, changed_nodes, rooms_of
-from plimsoll.tools.whatif.whatif import Moves, Whatif
+from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
+from plimsoll.tools.whatif.totals import changed_nodes, free_by_node, sum_totals
+from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations
 
 #: Of how many kinds of added pods is it told how many more would fit, and up to which number.
 KINDS_MAX, MORE_MAX = 3, 500
@@ -27,10 +27,10 @@ KINDS_MAX, MORE_MAX = 3, 500
 
 def run_whatif(
     cluster_state: ClusterState,
-    plan: Plan,
+    plan: WhatifPlan,
     *,
     settings: SchedulerProfile | None = None,
-    tick: Tick = silent,
+    tick: ProgressCallback = no_progress,
     lent: bool = False,
     look: Callable[[ClusterState], None] = lambda cluster_state: None,
 ) -> WhatifReport:
@@ -40,29 +40,29 @@ def run_whatif(
     `look` is shown the cluster as it would be.
     """
     settings = settings or SchedulerProfile.default()
-    stocks = [find_stock(name) for name in dict.fromkeys(plan.versus) if name != OURS]
+    kube_schedulers = [find_kube_scheduler(name) for name in dict.fromkeys(plan.versus) if name != OURS]
     whatif = Whatif(cluster_state, settings=settings, lent=lent)
-    now = {name: standing.node for name, standing in whatif.state().items()}
+    now = {name: placement_state.node for name, placement_state in whatif.state().items()}
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)
         state_before = before.state()
-        rooms_before = rooms_of(before.cluster_state.snapshot)
-        totals_before = add_up(before.cluster_state, rooms_before)
+        rooms_before = free_by_node(before.cluster_state.snapshot)
+        totals_before = sum_totals(before.cluster_state, rooms_before)
         pieces_before = find_fragments(before.cluster_state.snapshot, rooms_before)
     with whatif.branch() as after:
-        added = plan.carry_out(after)
+        added = plan.apply(after)
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
         state_after = after.state()
-        rooms_after = rooms_of(after.cluster_state.snapshot)
+        rooms_after = free_by_node(after.cluster_state.snapshot)
         report = WhatifReport(
             plan=plan,
             origin=cluster_state.origin,
             before=totals_before,
-            after=add_up(after.cluster_state, rooms_after),
+            after=sum_totals(after.cluster_state, rooms_after),
             now=now,
             states=(state_before, state_after),
-            difference=compare(state_before, state_after),
+            difference=compare_states(state_before, state_after),
             outcome=outcome,
             fragments=(pieces_before, find_fragments(after.cluster_state.snapshot, rooms_after)),
             evicted=after.evicted,
@@ -72,27 +72,29 @@ def run_whatif(
             proof=proof,
         )
         look(after.cluster_state)
-    for stock in stocks:
-        other = Whatif(stock.cluster_state(cluster_state), settings=stock.settings(settings))
-        plan.carry_out(other)
+    for kube_scheduler in kube_schedulers:
+        other = Whatif(
+            kube_scheduler.cluster_state(cluster_state), settings=kube_scheduler.settings(settings)
+        )
+        plan.apply(other)
         other.schedule(preempt=plan.preempt, tick=tick)
         past = _past(ClusterState(other.cluster_state.objects, cluster_state.gates, cluster_state.profile))
-        report.predictions.append(Prediction(stock.name, stock.about, other.state(), past))
+        report.predictions.append(Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), past))
     return report
 
 
-def _past(cluster_state: ClusterState) -> tuple[Over, ...]:
+def _past(cluster_state: ClusterState) -> tuple[Overcommit, ...]:
     """The nodes that are past their line, furthest first for each resource."""
     found = [
-        Over(node, name, -units)
-        for node, room in rooms_of(cluster_state.snapshot).items()
+        Overcommit(node, name, -units)
+        for node, room in free_by_node(cluster_state.snapshot).items()
         for name, units in room.items()
         if units < 0
     ]
     return tuple(sorted(found, key=lambda over: (over.resource, -over.units, over.node)))
 
 
-def _more(moves: Moves, added: list[Name], pending: set[Name]) -> tuple[More, ...]:
+def _more(moves: WhatifOperations, added: list[Name], pending: set[Name]) -> tuple[ExtraCapacity, ...]:
     """How many more of each kind of added pods would fit, where all of that kind did."""
     kinds: dict[Name, Name] = {}
     for name in added:
@@ -103,5 +105,5 @@ def _more(moves: Moves, added: list[Name], pending: set[Name]) -> tuple[More, ..
     found = []
     for stem, name in kinds.items():
         count = 0 if stem in stuck else moves.count_more(name, MORE_MAX)
-        found.append(More(stem, count, count == MORE_MAX))
+        found.append(ExtraCapacity(stem, count, count == MORE_MAX))
     return tuple(found)

@@ -21,41 +21,51 @@ from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preempti
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
-from plimsoll.tools.cluster_state.files import Tick, silent
-from plimsoll.tools.whatif.memory_cluster import World
-from plimsoll.tools.whatif.outcome import Because, Name, Outcome, Pending, Placed, full_name, name_of
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.whatif.memory_cluster import MemoryCluster
+from plimsoll.tools.whatif.outcome import (
+    EvictionReason,
+    Name,
+    PendingPod,
+    ScheduledPod,
+    WhatifOutcome,
+    full_name,
+    name_of,
+)
 
 #: Pods between two words about progress.
 _PACE = 100
 
 
-class Round:
+class SchedulingRound:
     """One run over the pods that wait."""
 
-    def __init__(self, world: World, *, preempt: bool = True, tick: Tick = silent) -> None:
-        self._world = world
+    def __init__(
+        self, cluster: MemoryCluster, *, preempt: bool = True, tick: ProgressCallback = no_progress
+    ) -> None:
+        self._cluster = cluster
         self._preempt = preempt
         self._tick = tick
-        self._placed: dict[Name, Placed] = {}
-        self._pending: dict[Name, tuple[Pod, Pending]] = {}
+        self._placed: dict[Name, ScheduledPod] = {}
+        self._pending: dict[Name, tuple[Pod, PendingPod]] = {}
         self._nominations = Nominations()
         self._heap: list[tuple[tuple[int, int, str, str, str], Pod]] = []
         #: Likeness of pods for whom nobody could be preempted, and when that was found out.
         self._stuck: dict[bytes, int] = {}
-        self._first_evicted = len(world.evicted)
+        self._first_evicted = len(cluster.evicted)
         self._lowest = 0
         self._made_room = False
         self._done = 0
 
-    def run(self) -> Outcome:
+    def run(self) -> WhatifOutcome:
         """Decide about every pod that waits."""
-        world = self._world
-        waiting = world.cluster_state.waiting
-        self._lowest = min((pod.spec.priority or 0 for pod in world.bound()), default=0)
+        cluster = self._cluster
+        waiting = cluster.cluster_state.pending
+        self._lowest = min((pod.spec.priority or 0 for pod in cluster.bound()), default=0)
         for pod in waiting:
             self._nominations.hear(pod)
         while waiting:
-            self._heap = [(world.order(pod), pod) for pod in waiting]
+            self._heap = [(cluster.order(pod), pod) for pod in waiting]
             heapify(self._heap)
             self._made_room, before = False, len(self._placed)
             while self._heap:
@@ -64,12 +74,13 @@ class Round:
             waiting = [
                 pod
                 for pod, pending in self._pending.values()
-                if self._made_room or (came and _heeds_others(pod) and isinstance(pending.cause, FitError))
+                if self._made_room
+                or (came and _depends_on_others(pod) and isinstance(pending.cause, FitError))
             ]
-        return Outcome(
+        return WhatifOutcome(
             tuple(self._placed.values()),
             tuple(pending for _, pending in self._pending.values()),
-            tuple(world.evicted[self._first_evicted :]),
+            tuple(cluster.evicted[self._first_evicted :]),
         )
 
     def _attempt(self, pod: Pod) -> None:
@@ -80,80 +91,84 @@ class Round:
         self._pending.pop(name, None)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            self._pending[name] = (pod, Pending(name, f"scheduling gates: {gates}"))
+            self._pending[name] = (pod, PendingPod(name, f"scheduling gates: {gates}"))
             return
         outcome = self._decide(pod)
         if isinstance(outcome, FitError) and self._make_room(outcome):
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
-            snapshot = self._world.cluster_state.snapshot
+            snapshot = self._cluster.cluster_state.snapshot
             booked = dict(snapshot.ledger(outcome.row).requested)
-            self._world.place(outcome)
+            self._cluster.place(outcome)
             self._nominations.drop(pod_key(pod))
             charges = {
                 resource: units - booked.get(resource, 0)
                 for resource, units in snapshot.ledger(outcome.row).requested.items()
                 if units != booked.get(resource, 0)
             }
-            self._placed[name] = Placed(name, outcome.node, devices_of(outcome), charges, outcome)
+            self._placed[name] = ScheduledPod(name, outcome.node, devices_of(outcome), charges, outcome)
         elif isinstance(outcome, FitError):
-            self._pending[name] = (pod, Pending(name, render_unplaced(outcome), outcome))
+            self._pending[name] = (pod, PendingPod(name, render_unplaced(outcome), outcome))
         else:
-            self._pending[name] = (pod, Pending(name, render(outcome), outcome))
+            self._pending[name] = (pod, PendingPod(name, render(outcome), outcome))
 
     def _decide(self, pod: Pod) -> Placement | FitError | NodeReason:
-        return decide(self._world, pod, self._nominations if len(self._nominations) else None)
+        return decide(self._cluster, pod, self._nominations if len(self._nominations) else None)
 
     def _make_room(self, unplaced: FitError) -> bool:
         """Send pods away so that one of higher priority fits; whether that was done."""
-        world, task = self._world, unplaced.pod_info
+        cluster, task = self._cluster, unplaced.pod_info
         if not self._preempt or task.priority <= self._lowest:
             return False
-        snapshot = world.cluster_state.snapshot
+        snapshot = cluster.cluster_state.snapshot
         like = pod_signature(task)
         if self._stuck.get(like) == snapshot.generation:
             return False
         budgets = snapshot.all(PodDisruptionBudget)
         plan = plan_preemption(
-            unplaced, snapshot, world.settings, budgets, world.changes.new_id, self._nominations
+            unplaced, snapshot, cluster.settings, budgets, cluster.changes.new_id, self._nominations
         )
         if not isinstance(plan, Preemption):
             self._stuck[like] = snapshot.generation
             return False
         for victim in plan.victims:
             self._placed.pop(name_of(victim), None)
-            again = world.evict(victim, Because.PREEMPTED, full_name(name_of(task.pod)))
+            again = cluster.evict(victim, EvictionReason.PREEMPTED, full_name(name_of(task.pod)))
             if again is not None:
-                again = world.cluster_state.pod(again.metadata.name, again.metadata.namespace)
-                heappush(self._heap, (world.order(again), again))
+                again = cluster.cluster_state.pod(again.metadata.name, again.metadata.namespace)
+                heappush(self._heap, (cluster.order(again), again))
         for other in plan.outbid:
             self._nominations.drop(pod_key(other))
         self._made_room = True
         return True
 
 
-def decide(world: World, pod: Pod, promises: Nominations | None = None) -> Placement | FitError | NodeReason:
+def decide(
+    cluster: MemoryCluster, pod: Pod, promises: Nominations | None = None
+) -> Placement | FitError | NodeReason:
     """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
-    snapshot = world.cluster_state.snapshot
+    snapshot = cluster.cluster_state.snapshot
     task = read_pod_info(pod, snapshot)
     if isinstance(task, NodeReason):
         if task.message in PRE_ENQUEUE_REASONS:
             return task
         return FitError(PodInfo(pod, (), snapshot.options), len(snapshot), ((task, 0),))
-    return schedule_one(task, snapshot, world.settings, world.changes.new_id, promises)
+    return schedule_one(task, snapshot, cluster.settings, cluster.changes.new_id, promises)
 
 
-def place_one(world: World, pod: Pod) -> bool:
+def place_one(cluster: MemoryCluster, pod: Pod) -> bool:
     """Place one pod, if there is room."""
-    outcome = decide(world, pod)
+    outcome = decide(cluster, pod)
     if isinstance(outcome, Placement):
-        world.place(outcome)
+        cluster.place(outcome)
     return isinstance(outcome, Placement)
 
 
-def schedule_all(world: World, *, preempt: bool = True, tick: Tick = silent) -> Outcome:
+def schedule_all(
+    cluster: MemoryCluster, *, preempt: bool = True, tick: ProgressCallback = no_progress
+) -> WhatifOutcome:
     """Place every pod that waits, as far as there is room."""
-    return Round(world, preempt=preempt, tick=tick).run()
+    return SchedulingRound(cluster, preempt=preempt, tick=tick).run()
 
 
 def devices_of(placement: Placement) -> tuple[str, ...]:
@@ -165,7 +180,7 @@ def devices_of(placement: Placement) -> tuple[str, ...]:
     )
 
 
-def _heeds_others(pod: Pod) -> bool:
+def _depends_on_others(pod: Pod) -> bool:
     """Whether a pod that was placed could help this one."""
     affinity = pod.spec.affinity
     together = affinity is not None and affinity.pod_affinity is not None

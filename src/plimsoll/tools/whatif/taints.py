@@ -12,7 +12,7 @@ from plimsoll.api.core import Taint
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from plimsoll.errors import InputError
-from plimsoll.tools.whatif.manifests import MOMENT
+from plimsoll.tools.whatif.manifests import CREATION_TIME
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEVICE_EFFECTS = ("NoSchedule", "NoExecute", "None")
@@ -28,7 +28,7 @@ def parse_taint(text: str) -> tuple[Taint, bool]:
     key, _, value = head.partition("=")
     if not key or (not gone and effect not in EFFECTS) or (gone and effect and effect not in EFFECTS):
         raise InputError(f"{text!r} is no taint: write KEY=VALUE:EFFECT, EFFECT one of {', '.join(EFFECTS)}")
-    return Taint(key, value, effect, MOMENT if effect == "NoExecute" else None), gone
+    return Taint(key, value, effect, CREATION_TIME if effect == "NoExecute" else None), gone
 
 
 def change_taints(taints: Sequence[Taint], taint: Taint, gone: bool) -> tuple[Taint, ...]:
@@ -65,6 +65,6 @@ def parse_device_taint(text: str, number: int = 0) -> DeviceTaintRule:
     return DeviceTaintRule(
         "resource.k8s.io/v1beta2",
         "DeviceTaintRule",
-        ObjectMeta(name=name, uid=f"whatif/DeviceTaintRule/{name}", creation_timestamp=MOMENT),
-        DeviceTaintRuleSpec(DeviceTaintSelector(**fields), DeviceTaint(key, value, effect, MOMENT)),
+        ObjectMeta(name=name, uid=f"whatif/DeviceTaintRule/{name}", creation_timestamp=CREATION_TIME),
+        DeviceTaintRuleSpec(DeviceTaintSelector(**fields), DeviceTaint(key, value, effect, CREATION_TIME)),
     )

@@ -1,7 +1,7 @@
 """The words of a what-if, laid out for a screen.
 
-Owns `tell`: every line of the table output. Sections that have nothing to say are left out. Many pods are
-told about by workload and by node, with numbers; `wide` names each.
+Owns `format_report`: every line of the table output. Sections that have nothing to say are left out. Many
+pods are told about by workload and by node, with numbers; `wide` names each.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import lay_out
-from plimsoll.tools.top.nodes import order_of
-from plimsoll.tools.top.table import short_of
-from plimsoll.tools.whatif.result import ABSENT, Answer, Prediction
-from plimsoll.tools.whatif.exhaustive import Proof, Verdict
+from plimsoll.tools.columns import format_table
+from plimsoll.tools.top.nodes import resource_order
+from plimsoll.tools.top.table import format_short
+from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
-from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name, stem_of
+from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, full_name, stem_of
+from plimsoll.tools.whatif.result import ABSENT, Prediction, WhatifResult
 
 #: So many pods are named one by one, and so many nodes.
 FEW = 12
 NODES = 3
 
 
-def tell(report: Answer, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> Iterator[str]:
     """All lines."""
     yield _headline(report, paint)
     words = list(report.plan.words())
@@ -47,7 +47,7 @@ def tell(report: Answer, paint: Paint, *, wide: bool = False) -> Iterator[str]:
             yield from lines
 
 
-def _headline(report: Answer, paint: Paint) -> str:
+def _headline(report: WhatifResult, paint: Paint) -> str:
     tried = len(report.outcome.placed) + len(report.outcome.pending)
     waiting = len(report.outcome.pending)
     if not tried:
@@ -82,7 +82,7 @@ def _groups(names: Iterable[Name]) -> list[tuple[str, list[Name]]]:
     ]
 
 
-def _pending(report: Answer, paint: Paint) -> Iterator[str]:
+def _pending(report: WhatifResult, paint: Paint) -> Iterator[str]:
     by_reason: dict[str, list[Name]] = {}
     for pending in report.outcome.pending:
         by_reason.setdefault(pending.why, []).append(pending.pod)
@@ -97,7 +97,7 @@ def _pending(report: Answer, paint: Paint) -> Iterator[str]:
         yield from _wrapped("    ", why, paint, "    ")
 
 
-def _pods(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
+def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.states
     names = report.concerned()
     if not names:
@@ -132,16 +132,18 @@ def _pods(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
 
 def _charges(units: Mapping[str, int]) -> str:
     """What a pod costs its node, requests and claims together."""
-    return ", ".join(f"{name} {short_of(name, units[name])}" for name in sorted(units, key=order_of))
+    return ", ".join(
+        f"{name} {format_short(name, units[name])}" for name in sorted(units, key=resource_order)
+    )
 
 
-def _short(standing: Standing) -> str:
-    if standing.gone:
+def _short(placement_state: PodPlacement) -> str:
+    if placement_state.gone:
         return "-"
-    return standing.node or "pending"
+    return placement_state.node or "pending"
 
 
-def _summary(standings: Sequence[Standing]) -> str:
+def _summary(standings: Sequence[PodPlacement]) -> str:
     """Where many pods are, in few words."""
     placed = Counter(each.node for each in standings if each.node)
     pending = sum(1 for each in standings if not each.node and not each.gone)
@@ -162,24 +164,24 @@ def _table(
     columns = list(zip(*rows, strict=True))
     kept = [place for place, column in enumerate(columns) if set(column[1:]) - {"-"} or place < 3]
     room = max(40, paint.width) - len(indent)
-    for number, whole in enumerate(lay_out([[row[place] for place in kept] for row in rows])):
+    for number, whole in enumerate(format_table([[row[place] for place in kept] for row in rows])):
         line = whole if wide or len(whole) <= room else f"{whole[: room - 3]}..."
         yield indent + (paint.bold(line) if number == 0 else line)
 
 
-def _evicted(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
+def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     if not report.evicted:
         return
     after = report.states[1]
     yield paint.bold("HAD TO GO")
     shown = report.evicted if wide else report.evicted[:FEW]
     for each in shown:
-        yield from _wrapped("  ", _fate(each, after.get(each.pod, ABSENT)), paint, "    ")
+        yield from _wrapped("  ", _describe_eviction(each, after.get(each.pod, ABSENT)), paint, "    ")
     if len(report.evicted) > len(shown):
         yield f"  and {len(report.evicted) - len(shown)} more; -o wide names them"
 
 
-def _fate(each: Evicted, then: Standing) -> str:
+def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
     by = f" ({each.by})" if each.by and each.by != each.node else ""
     what = f"{full_name(each.pod)} leaves {each.node}: {each.because.value}{by}"
     if each.after:
@@ -199,24 +201,26 @@ def _fate(each: Evicted, then: Standing) -> str:
 # -- other schedulers
 
 
-def _prediction(report: Answer, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
+def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
     yield paint.bold(f"AS {prediction.name.upper()}") + f"  {prediction.about}"
     differing = report.differing(prediction)
     if differing:
         yield from _differing(report, prediction, differing, paint, wide)
     else:
-        pending = sum(1 for standing in prediction.state.values() if not standing.node)
+        pending = sum(1 for placement_state in prediction.state.values() if not placement_state.node)
         yield f"  the same pods have a place ({pending} pending)"
     if prediction.past:
         nodes = len({over.node for over in prediction.past})
-        named = [f"{o.node} {o.resource} by {short_of(o.resource, o.units)}" for o in prediction.past[:NODES]]
+        named = [
+            f"{o.node} {o.resource} by {format_short(o.resource, o.units)}" for o in prediction.past[:NODES]
+        ]
         more = len(prediction.past) - len(named)
         text = f"{_nodes_text(nodes)} past the line once claims are counted: {', '.join(named)}"
         yield from _wrapped("  ", paint.red(text + (f" and {more} more" if more else "")), paint, "    ")
 
 
 def _differing(
-    report: Answer, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
+    report: WhatifResult, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
 ) -> Iterator[str]:
     ours, theirs = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod fares' if len(differing) == 1 else 'pods fare'} otherwise:"
@@ -229,10 +233,10 @@ def _differing(
     if len(differing) > len(shown):
         yield f"  and {len(differing) - len(shown)} more; -o wide names them"
     reasons = Counter(
-        standing.why
+        placement_state.why
         for name in differing
-        for standing in (ours.get(name, ABSENT), theirs.get(name, ABSENT))
-        if standing.why
+        for placement_state in (ours.get(name, ABSENT), theirs.get(name, ABSENT))
+        if placement_state.why
     )
     for why, count in reasons.most_common(NODES):
         yield from _wrapped(f"  {count} x " if count > 1 else "  ", why, paint, "    ")
@@ -245,10 +249,10 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
     yield paint.bold("ALL PLACEMENTS THERE COULD BE")
     pods = f"{proof.pods} pod{'s' if proof.pods != 1 else ''}"
     steps = f"{proof.steps} step{'s' if proof.steps != 1 else ''}"
-    if proof.verdict is Verdict.ALL:
+    if proof.verdict is ProofVerdict.ALL:
         better = f"; the scheduler, one by one, places {proof.greedy}" if proof.placement else ""
         yield from _wrapped("  ", f"placed all {pods} (proof: this placement, {steps}){better}", paint)
-    elif proof.verdict is Verdict.IMPOSSIBLE:
+    elif proof.verdict is ProofVerdict.IMPOSSIBLE:
         yield from _wrapped(
             "  ", f"impossible: no placement of all {pods} exists (searched everything)", paint
         )
@@ -272,18 +276,18 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
 # -- what is left
 
 
-def _room(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
+def _room(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.before, report.after
     old, new = report.fragments
     pieces = {piece.resource: piece for piece in new.pieces}
     rows = [("FREE", "BEFORE", "AFTER", "MOST ON ONE NODE")]
-    for name in sorted({*before.free, *after.free}, key=order_of):
+    for name in sorted({*before.free, *after.free}, key=resource_order):
         one, other = before.free.get(name, 0), after.free.get(name, 0)
         if not wide and name not in ("cpu", "memory") and one == other:
             continue
         piece = pieces.get(name)
-        most = f"{short_of(name, piece.most)} ({piece.node})" if piece is not None and piece.most else "-"
-        rows.append((name, short_of(name, one), short_of(name, other), most))
+        most = f"{format_short(name, piece.most)} ({piece.node})" if piece is not None and piece.most else "-"
+        rows.append((name, format_short(name, one), format_short(name, other), most))
     for driver in sorted({*old.free_devices, *new.free_devices}):
         most = str(new.most_devices.get(driver, 0))
         counts = str(old.free_devices.get(driver, 0)), str(new.free_devices.get(driver, 0))
@@ -293,7 +297,7 @@ def _room(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
     yield from _remarks(report, new, paint)
 
 
-def _remarks(report: Answer, new: Fragmentation, paint: Paint) -> Iterator[str]:
+def _remarks(report: WhatifResult, new: Fragmentation, paint: Paint) -> Iterator[str]:
     for each in report.more:
         least = "at least " if each.least else ""
         yield from _wrapped("", f"room for {least}{each.count} more like {full_name(each.pod)}", paint)
@@ -307,7 +311,7 @@ def _remarks(report: Answer, new: Fragmentation, paint: Paint) -> Iterator[str]:
         yield from _wrapped("largest claim of whole devices that still fits: ", ", ".join(claims), paint)
     if new.nodes_without_devices:
         amounts = " and ".join(
-            f"{short_of(name, units)} {name}" for name, units in sorted(new.without_devices.items())
+            f"{format_short(name, units)} {name}" for name, units in sorted(new.without_devices.items())
         )
         text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all taken"
         yield from _wrapped("stranded: ", text, paint)
@@ -321,12 +325,12 @@ def _nodes_text(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _nodes(report: Answer, paint: Paint) -> Iterator[str]:
+def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:
     """The nodes whose books changed."""
     rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
     for each in report.nodes[: 4 * FEW]:
         cells = [
-            "-" if room is None else short_of(name, room.get(name, 0))
+            "-" if room is None else format_short(name, room.get(name, 0))
             for name in ("cpu", "memory")
             for room in (each.before, each.after)
         ]

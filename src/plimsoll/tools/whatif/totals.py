@@ -1,7 +1,7 @@
 """The books of all nodes added up, before and after.
 
-Owns `Totals` (how many pods have a node, what the line is and what is left of it) and the nodes whose books
-changed. Whole units of the ledger; texts are made when somebody reads them.
+Owns `ClusterTotals` (how many pods have a node, what the line is and what is left of it) and the nodes whose
+books changed. Whole units of the ledger; texts are made when somebody reads them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import order_of, text_of
+from plimsoll.tools.top.nodes import format_amount, resource_order
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class ClusterTotals:
     """A cluster in numbers."""
 
     nodes: int
@@ -26,28 +26,28 @@ class Totals:
     free: Mapping[str, int]  #: on nodes that take pods; less than nothing where nodes are past their line
 
     def as_json(self) -> dict[str, Any]:
-        names = sorted(self.line, key=order_of)
+        names = sorted(self.line, key=resource_order)
         return {
             "nodes": self.nodes,
             "placed": self.placed,
             "pending": self.pending,
-            "line": {name: text_of(name, self.line[name]) for name in names},
-            "free": {name: text_of(name, self.free[name]) for name in names},
+            "line": {name: format_amount(name, self.line[name]) for name in names},
+            "free": {name: format_amount(name, self.free[name]) for name in names},
         }
 
 
 #: Node -> resource -> what is left of it.
-Rooms = Mapping[str, Mapping[str, int]]
+FreeByNode = Mapping[str, Mapping[str, int]]
 
 
-def rooms_of(snapshot: Snapshot) -> Rooms:
+def free_by_node(snapshot: Snapshot) -> FreeByNode:
     """What is left on every node, by name of node; less than nothing is past the line."""
     return {
         snapshot.node(place).metadata.name: snapshot.ledger(place).headroom() for place in snapshot.rows()
     }
 
 
-def add_up(cluster_state: ClusterState, rooms: Rooms) -> Totals:
+def sum_totals(cluster_state: ClusterState, rooms: FreeByNode) -> ClusterTotals:
     """The totals of a cluster; `rooms` are what is left on its nodes."""
     snapshot = cluster_state.snapshot
     line: dict[str, int] = {}
@@ -61,7 +61,7 @@ def add_up(cluster_state: ClusterState, rooms: Rooms) -> Totals:
             free[name] = free.get(name, 0) + (units if takes_pods else 0)
     pods = cluster_state.pods
     placed = sum(1 for pod in pods if pod.spec.node_name)
-    return Totals(len(snapshot), placed, len(cluster_state.waiting), line, free)
+    return ClusterTotals(len(snapshot), placed, len(cluster_state.pending), line, free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class NodeChange:
         def texts(room: Mapping[str, int] | None) -> dict[str, str] | None:
             if room is None:
                 return None
-            return {name: text_of(name, room[name]) for name in sorted(room, key=order_of)}
+            return {name: format_amount(name, room[name]) for name in sorted(room, key=resource_order)}
 
         return {"node": self.node, "freeBefore": texts(self.before), "freeAfter": texts(self.after)}
 
 
-def changed_nodes(before: Rooms, after: Rooms) -> tuple[NodeChange, ...]:
+def changed_nodes(before: FreeByNode, after: FreeByNode) -> tuple[NodeChange, ...]:
     """The nodes whose books differ, by name."""
     return tuple(
         NodeChange(node, before.get(node), after.get(node))

@@ -27,27 +27,35 @@ from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
-from plimsoll.tools.cluster_state.files import Tick, silent
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
-from plimsoll.tools.whatif.lifecycle import stays_on_node, unbound
+from plimsoll.tools.whatif.lifecycle import stays_on_node, unbind
 from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests, with_priority
-from plimsoll.tools.whatif.memory_cluster import World
+from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import clone_node, free_names
 from plimsoll.tools.whatif.object_refs import find_targets
-from plimsoll.tools.whatif.outcome import Because, Evicted, Name, Outcome, Standing, State, name_of
+from plimsoll.tools.whatif.outcome import (
+    EvictedPod,
+    EvictionReason,
+    Name,
+    PodPlacement,
+    PodPlacements,
+    WhatifOutcome,
+    name_of,
+)
 from plimsoll.tools.whatif.policy import under_policy
 from plimsoll.tools.whatif.scheduling import place_one, schedule_all
 from plimsoll.tools.whatif.taints import change_taints, parse_device_taint, parse_taint
 
-W = TypeVar("W", bound="Moves")
+W = TypeVar("W", bound="WhatifOperations")
 NODES_MAX = 10_000
 
 
-class Moves:
+class WhatifOperations:
     """What can be done in a cluster in memory; `Whatif` and `Branch` are both this."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
         self.passed_by: list[str] = []  #: what was added and makes no difference to placement
         self._reasons: dict[tuple[str, str], str] = {}
 
@@ -56,25 +64,31 @@ class Moves:
     @property
     def cluster_state(self) -> ClusterState:
         """The current cluster state, for the other tools; read-only."""
-        return self._world.cluster_state
+        return self._cluster.cluster_state
 
     @property
     def picture(self) -> ClusterState:
         """The current cluster state. Deprecated name."""
         warn_renamed("Whatif.picture", "Whatif.cluster_state")
-        return self._world.cluster_state
+        return self._cluster.cluster_state
+
+    @property
+    def pending(self) -> list[Pod]:
+        """Pods without a node."""
+        return self._cluster.cluster_state.pending
 
     @property
     def waiting(self) -> list[Pod]:
-        """The pods that have no node."""
-        return self._world.cluster_state.waiting
+        """Pods without a node. Deprecated name of `pending`."""
+        warn_renamed("Whatif.waiting", "Whatif.pending")
+        return self.pending
 
-    def state(self) -> State:
+    def state(self) -> PodPlacements:
         """Where every pod stands; the reasons are those of the last `schedule`."""
         found = {}
-        for pod in self._world.cluster_state.pods:
+        for pod in self._cluster.cluster_state.pods:
             name, node = name_of(pod), pod.spec.node_name
-            found[name] = Standing(node) if node else Standing(why=self._reasons.get(name, ""))
+            found[name] = PodPlacement(node) if node else PodPlacement(why=self._reasons.get(name, ""))
         return found
 
     # -- changing it
@@ -96,17 +110,17 @@ class Moves:
         pods = [thing for thing in added.things if isinstance(thing, Pod)]
         others = [thing for thing in added.things if not isinstance(thing, Pod)]
         for thing in others:
-            self._world.changes.set(thing)
-        known = self._world.priorities(added.priorities) if pods or added.priorities else {}
+            self._cluster.changes.set(thing)
+        known = self._cluster.priorities(added.priorities) if pods or added.priorities else {}
         for pod in pods:
             name = name_of(pod)
-            if self._world.cluster_state.objects.find(Pod, *name) is not None:
+            if self._cluster.cluster_state.objects.find(Pod, *name) is not None:
                 raise InputError(f"pod {'/'.join(name)} is there already: remove it first, or rename one")
-            self._world.arrive(with_priority(pod, known))
+            self._cluster.add_pod(with_priority(pod, known))
         for thing in others:
             if isinstance(thing, Node):
-                self._world.evict_by_node(thing)
-        self._world.evict_by_devices(
+                self._cluster.evict_by_node(thing)
+        self._cluster.evict_by_devices(
             [thing for thing in others if isinstance(thing, DeviceTaintRule)],
             [thing for thing in others if isinstance(thing, ResourceSlice)],
         )
@@ -116,32 +130,32 @@ class Moves:
     def remove(self, *names: str, namespace: str = "default") -> None:
         """Remove objects: `Pod/ns/name`, `Node/name`, `Deployment/ns/name` (its pods), and so on."""
         for text in names:
-            for thing in find_targets(self._world.cluster_state.objects, text, namespace):
+            for thing in find_targets(self._cluster.cluster_state.objects, text, namespace):
                 if isinstance(thing, Pod):
-                    self._world.delete(thing)
+                    self._cluster.delete(thing)
                 elif isinstance(thing, Node):
-                    self._world.remove_node(thing)
+                    self._cluster.remove_node(thing)
                 else:
-                    self._world.changes.remove(thing)
+                    self._cluster.changes.remove(thing)
 
     def add_nodes(self, count: int, like: str = "") -> list[str]:
         """Add nodes like one that is there, with its devices and DaemonSets; their names."""
         if not 1 <= count <= NODES_MAX:
             raise InputError(f"nodes to add: give a number from 1 to {NODES_MAX}, not {count}")
-        nodes = self._world.cluster_state.nodes
+        nodes = self._cluster.cluster_state.nodes
         if not like and len(nodes) == 1:
             like = nodes[0].metadata.name
         if not like:
             raise InputError(f"nodes to add: say which of the {len(nodes)} nodes they are like")
         node = self._node(like)
-        pods = self._world.pods_on(like)
-        names = free_names(self._world.cluster_state.objects, like, count)
+        pods = self._cluster.pods_on(like)
+        names = free_names(self._cluster.cluster_state.objects, like, count)
         for name in names:
-            for thing in list(clone_node(self._world.cluster_state.objects, node, name, pods)):
+            for thing in list(clone_node(self._cluster.cluster_state.objects, node, name, pods)):
                 if isinstance(thing, Pod):
-                    self._world.arrive(thing)
+                    self._cluster.add_pod(thing)
                 else:
-                    self._world.changes.set(thing)
+                    self._cluster.changes.set(thing)
         return names
 
     def taint(self, node: str, taint: str) -> None:
@@ -149,44 +163,44 @@ class Moves:
         parsed, gone = parse_taint(taint)
         old = self._node(node)
         new = replace(old, spec=replace(old.spec, taints=change_taints(old.spec.taints, parsed, gone)))
-        self._world.changes.set(new)
+        self._cluster.changes.set(new)
         if not gone:
-            self._world.evict_by_node(new)
+            self._cluster.evict_by_node(new)
 
     def taint_devices(self, taint: str) -> None:
         """Taint devices by a rule, `driver=..,pool=..,device=..:key=value:effect`."""
-        self._world.rules_made += 1
-        rule = parse_device_taint(taint, self._world.rules_made)
-        self._world.changes.set(rule)
-        self._world.evict_by_devices([rule])
+        self._cluster.rules_made += 1
+        rule = parse_device_taint(taint, self._cluster.rules_made)
+        self._cluster.changes.set(rule)
+        self._cluster.evict_by_devices([rule])
 
     def cordon(self, node: str) -> None:
         """No more pods for a node."""
         old = self._node(node)
-        self._world.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
+        self._cluster.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
 
     def drain(self, node: str) -> None:
         """Cordon a node and send its pods away, all but those of DaemonSets and of the node itself."""
         self.cordon(node)
-        for pod in self._world.pods_on(node):
+        for pod in self._cluster.pods_on(node):
             if not stays_on_node(pod):
-                self._world.evict(pod, Because.DRAINED, node)
+                self._cluster.evict(pod, EvictionReason.DRAINED, node)
 
     def replace_policy(self, policy: str) -> None:
         """Account for every device that charges its node under one policy, for running pods too."""
-        for thing in list(under_policy(self._world.cluster_state.objects, policy)):
-            self._world.changes.set(thing)
+        for thing in list(under_policy(self._cluster.cluster_state.objects, policy)):
+            self._cluster.changes.set(thing)
 
     # -- scheduling it
 
-    def schedule(self, *, preempt: bool = True, tick: Tick = silent) -> Outcome:
+    def schedule(self, *, preempt: bool = True, tick: ProgressCallback = no_progress) -> WhatifOutcome:
         """Place every pod that waits, as the scheduler would; what came of it."""
         self._prepare()
-        outcome = schedule_all(self._world, preempt=preempt, tick=tick)
+        outcome = schedule_all(self._cluster, preempt=preempt, tick=tick)
         self._reasons = {pending.pod: pending.why for pending in outcome.pending}
         return outcome
 
-    def prove(self, *, steps: int = STEPS, tick: Tick = silent) -> Proof:
+    def prove(self, *, steps: int = STEPS, tick: ProgressCallback = no_progress) -> Proof:
         """Whether any placement of the pods that wait exists, running pods staying where they are.
 
         Nothing is changed. For small batches: the search is given up after so many steps.
@@ -194,53 +208,53 @@ class Moves:
         self._prepare()
         with self.branch() as greedy:
             placed = len(greedy.schedule(preempt=False, tick=tick).placed)
-        return prove(self._world, placed, steps, tick)
+        return prove(self._cluster, placed, steps, tick)
 
     def count_more(self, pod: Name, most: int = 1000) -> int:
         """How many more pods like one that is there would fit, up to a number; nobody is preempted."""
-        found = self._world.cluster_state.pod(pod[1], pod[0])
+        found = self._cluster.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)
 
     @property
-    def evicted(self) -> tuple[Evicted, ...]:
+    def evicted(self) -> tuple[EvictedPod, ...]:
         """Everybody who was sent away so far, in order."""
-        return tuple(self._world.evicted)
+        return tuple(self._cluster.evicted)
 
     def branch(self) -> Branch:
         """A transaction: `with w.branch() as b:`; undone at the end unless `b.keep()` was called."""
-        return Branch(self._world)
+        return Branch(self._cluster)
 
     # -- inside
 
     def _prepare(self) -> None:
         """Make the claims of pods that wait for them and whose templates are there now."""
-        for pod in self._world.cluster_state.waiting:
+        for pod in self._cluster.cluster_state.pending:
             made = {status.name for status in pod.status.resource_claim_statuses}
             if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
-                self._world.prepare(pod)
+                self._cluster.prepare(pod)
 
     def _fill(self, pod: Pod, most: int) -> int:
         for count in range(most):
-            copy = unbound(pod)
+            copy = unbind(pod)
             name = f"{pod.metadata.name}-more-{count}"
             metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
             status = replace(copy.status, resource_claim_statuses=())
-            self._world.arrive(replace(copy, metadata=metadata, status=status))
-            if not place_one(self._world, self._world.cluster_state.pod(name, pod.metadata.namespace)):
+            self._cluster.add_pod(replace(copy, metadata=metadata, status=status))
+            if not place_one(self._cluster, self._cluster.cluster_state.pod(name, pod.metadata.namespace)):
                 return count
         return most
 
     def _node(self, name: str) -> Node:
-        objects = self._world.cluster_state.objects
+        objects = self._cluster.cluster_state.objects
         return find_targets(objects, f"Node/{name}")[0]  # type: ignore[no-any-return]
 
 
-class Branch(Moves):
+class Branch(WhatifOperations):
     """Everything that is done in the block is undone when it ends, unless it is kept."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__(cluster)
         self._kept = False
 
     def keep(self) -> None:
@@ -248,17 +262,17 @@ class Branch(Moves):
         self._kept = True
 
     def __enter__(self) -> Branch:
-        self._mark = self._world.mark()
+        self._mark = self._cluster.mark()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._kept or error is not None:
-            self._world.undo(self._mark)
+            self._cluster.undo(self._mark)
 
 
-class Whatif(Moves):
+class Whatif(WhatifOperations):
     """A cluster in memory, made from a cluster state, which stays as it is."""
 
     def __init__(
@@ -266,7 +280,9 @@ class Whatif(Moves):
     ) -> None:
         """With `lent`, work on `cluster_state` itself and restore it when `with` or a branch ends."""
         super().__init__(
-            World(cluster_state if lent else cluster_state.copy(), settings or SchedulerProfile.default())
+            MemoryCluster(
+                cluster_state if lent else cluster_state.copy(), settings or SchedulerProfile.default()
+            )
         )
 
     @staticmethod
@@ -283,10 +299,10 @@ class Whatif(Moves):
         return Whatif(read_cluster_state(Source(config=config.interactive())), settings=settings)
 
     def __enter__(self) -> Whatif:
-        self._mark = self._world.mark()
+        self._mark = self._cluster.mark()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._world.undo(self._mark)
+        self._cluster.undo(self._mark)

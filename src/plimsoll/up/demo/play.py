@@ -20,8 +20,8 @@ from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.errors import ApiError, InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.live import read_live
-from plimsoll.tools.cluster_state.manifests import Found
-from plimsoll.tools.top.nodes import BookRow, node_books
+from plimsoll.tools.cluster_state.manifests import ParsedObject
+from plimsoll.tools.top.nodes import ResourceRow, node_rows
 from plimsoll.up.demo import story
 from plimsoll.up.demo.story import DATABASE, WEB, DemoPodState
 from plimsoll.up.demo.two_ledgers import simulate_separate_ledgers
@@ -142,7 +142,7 @@ class Play:
 
     async def _wait_for_neighbors(self) -> None:
         """Pods that the story does not speak of: there is something to look at."""
-        wanted: Iterable[Found] = neighbor_objects()
+        wanted: Iterable[ParsedObject] = neighbor_objects()
         if await self._own_cpus() >= 2:  # of a single one nothing would be left for everybody else
             wanted = [*wanted, *pinned_objects()]
         for found in wanted:
@@ -209,9 +209,9 @@ class Play:
             return DemoPodState(pod, why=str(error), gone=error.code == 404)
         return demo_pod_state(tree)
 
-    async def _row(self) -> BookRow:
+    async def _row(self) -> ResourceRow:
         cluster_state = ClusterState(await read_live(self._client))
-        (book,) = node_books(cluster_state, names=[NODE])
+        (book,) = node_rows(cluster_state, names=[NODE])
         return book.row("cpu")
 
     # -- telling and waiting
@@ -253,6 +253,6 @@ def demo_pod_state(tree: dict[str, Any]) -> DemoPodState:
     return DemoPodState(name)
 
 
-def _objects_of(pod: str) -> list[Found]:
+def _objects_of(pod: str) -> list[ParsedObject]:
     """A pod of the story, and before it the claim it has to itself."""
     return [found for found in story_objects() if found.name in (pod, f"{pod}-cpus")]

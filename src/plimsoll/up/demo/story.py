@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.nodes import BookRow, text_of
+from plimsoll.tools.top.nodes import ResourceRow, format_amount
 from plimsoll.up.demo.two_ledgers import SeparateLedgers
 
 DATABASE, WEB = "database", "web"
@@ -56,7 +56,9 @@ def describe_two_ledgers(paint: Paint, node: str, books: SeparateLedgers) -> Ite
     yield f"  {' and '.join(both)} are both scheduled to {node}: {booked}."
 
 
-def describe_one_ledger(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
+def describe_one_ledger(
+    paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow
+) -> Iterator[str]:
     """Describe step 2: the same pods in the running cluster."""
     yield ""
     yield paint.bold("2. One ledger, in this cluster") + paint.dim(" (real pods)")
@@ -67,7 +69,7 @@ def describe_one_ledger(paint: Paint, node: str, stands: list[DemoPodState], row
     yield _command(paint, f"plimsoll explain {WEB} -n demo", f"why {WEB} is pending, and the nearest fix")
 
 
-def describe_release(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
+def describe_release(paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow) -> Iterator[str]:
     """Describe step 3: the pod with the claim is deleted."""
     yield ""
     yield paint.bold(f"3. {DATABASE} is deleted, its claim is released")
@@ -78,7 +80,7 @@ def describe_release(paint: Paint, node: str, stands: list[DemoPodState], row: B
 
 
 def describe_return(
-    paint: Paint, node: str, stands: list[DemoPodState], row: BookRow, page: str = ""
+    paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow, page: str = ""
 ) -> Iterator[str]:
     """Describe step 4: it is created again."""
     yield ""
@@ -92,7 +94,7 @@ def describe_return(
         yield f"      {paint.blue(f'{address:<{_COMMAND}}')} pending pods in the dashboard"
 
 
-def describe_rerun(paint: Paint, node: str, stands: list[DemoPodState], row: BookRow) -> Iterator[str]:
+def describe_rerun(paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow) -> Iterator[str]:
     """Describe the state of a demo that was loaded before."""
     yield paint.bold("The demo is already loaded") + "; its pods are unchanged."
     for stand in stands:
@@ -112,7 +114,7 @@ def _stand(paint: Paint, stand: DemoPodState) -> Iterator[str]:
     yield from (f"{'':<13}{line}" for line in rest)
 
 
-def _book(node: str, row: BookRow) -> str:
+def _book(node: str, row: ResourceRow) -> str:
     parts = f"{_cpus(row.claims)} by claims, {_cpus(row.requests)} by requests, {_cpus(row.free)} free"
     return f"  {node:<10} {_cpus(row.line)} CPUs: {parts}"
 
@@ -122,4 +124,4 @@ def _command(paint: Paint, command: str, what: str) -> str:
 
 
 def _cpus(units: int) -> str:
-    return text_of("cpu", units)
+    return format_amount("cpu", units)

@@ -22,10 +22,10 @@ from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
-from plimsoll.tools.cluster_state import ClusterState, Objects
-from plimsoll.tools.cluster_state.files import read_thing
-from plimsoll.tools.cluster_state.manifests import Found
-from plimsoll.tools.top.nodes import BookRow, node_books
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.cluster_state.files import decode_object
+from plimsoll.tools.cluster_state.manifests import ParsedObject
+from plimsoll.tools.top.nodes import ResourceRow, node_rows
 
 #: When the objects were made; nothing depends on it.
 _MOMENT = "2026-01-01T00:00:00Z"
@@ -36,7 +36,7 @@ class SeparateLedgers:
     """Node of each pod under separate accounting ("" if none), and the resulting charges on one ledger."""
 
     places: Mapping[str, str]
-    row: BookRow
+    row: ResourceRow
 
     @property
     def past(self) -> int:
@@ -44,10 +44,12 @@ class SeparateLedgers:
         return -self.row.free
 
 
-def simulate_separate_ledgers(found: Iterable[Found], node: str, resource: str = "cpu") -> SeparateLedgers:
+def simulate_separate_ledgers(
+    found: Iterable[ParsedObject], node: str, resource: str = "cpu"
+) -> SeparateLedgers:
     """Schedule the pods of some objects, in their order, as a stock scheduler would."""
     things = [thing for each in found if (thing := _read(each)) is not None]
-    cluster_state = ClusterState(Objects(things), Gates.upstream())
+    cluster_state = ClusterState(ClusterObjects(things), Gates.upstream())
     numbers = count(1)
     places: dict[str, str] = {}
     for pod in [each for each in things if isinstance(each, Pod)]:
@@ -60,19 +62,19 @@ def simulate_separate_ledgers(found: Iterable[Found], node: str, resource: str =
         if isinstance(outcome, Placement):
             for thing in _bound(pod, outcome, cluster_state.objects):
                 cluster_state.set(thing)
-    (book,) = node_books(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
+    (book,) = node_rows(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
     return SeparateLedgers(places, book.row(resource))
 
 
-def _read(found: Found) -> Any:
+def _read(found: ParsedObject) -> Any:
     """An object as the API would have it, with a UID."""
-    thing = read_thing(found, _MOMENT)
+    thing = decode_object(found, _MOMENT)
     if thing is None:
         return None
     return replace(thing, metadata=replace(thing.metadata, uid=f"uid-of-{thing.metadata.name}"))
 
 
-def _bound(pod: Pod, placement: Placement, objects: Objects) -> Iterable[Any]:
+def _bound(pod: Pod, placement: Placement, objects: ClusterObjects) -> Iterable[Any]:
     """The objects as they are when a placement is written down."""
     for name, allocation in placement.allocations.items():
         claim = objects.find(ResourceClaim, pod.metadata.namespace, name)

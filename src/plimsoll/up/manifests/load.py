@@ -17,7 +17,7 @@ from typing import Any
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.up.manifests.apply import Applier, Tree, metadata_of, name_of, namespace_of
 from plimsoll.up.manifests.order import WAITING, arrange, missing_namespaces, rank_of
 from plimsoll.up.manifests.restore import (
@@ -62,14 +62,19 @@ class Loaded:
 
 
 async def load(
-    client: Client, found: Iterable[Found], own: Collection[str] = (), tick: Tick = lambda done, whole: None
+    client: Client,
+    found: Iterable[ParsedObject],
+    own: Collection[str] = (),
+    tick: Tick = lambda done, whole: None,
 ) -> Loaded:
     """Bring objects in; `own` are nodes that have agents of their own and publish their own devices."""
     return await _Load(client, list(found), own, tick).run()
 
 
 class _Load:
-    def __init__(self, client: Client, found: Sequence[Found], own: Collection[str], tick: Tick) -> None:
+    def __init__(
+        self, client: Client, found: Sequence[ParsedObject], own: Collection[str], tick: Tick
+    ) -> None:
         self._client = client
         self._applier = Applier(client, MANAGER)
         self._found = found
@@ -83,7 +88,7 @@ class _Load:
         #: Old UID -> new UID, and pods by namespace and name.
         self._uids: dict[str, str] = {}
         self._pods: dict[tuple[str, str], str] = {}
-        self._fresh: list[Found] = []
+        self._fresh: list[ParsedObject] = []
 
     async def run(self) -> Loaded:
         wanted = [each for each in self._found if self._is_wanted(each)]
@@ -103,7 +108,7 @@ class _Load:
         await asyncio.gather(*(self._own_again(each) for each in self._fresh))
         return self._loaded
 
-    def _is_wanted(self, each: Found) -> bool:
+    def _is_wanted(self, each: ParsedObject) -> bool:
         spec = each.tree.get("spec")
         if each.kind in FLEETING:
             self._loaded.passed[each.kind] += 1
@@ -120,7 +125,7 @@ class _Load:
             if error.code != 409:
                 self._loaded.problems.append(f"namespace {name}: {error}")
 
-    async def _bring(self, each: Found) -> None:
+    async def _bring(self, each: ParsedObject) -> None:
         tree = restored(each.tree, self._claims)
         if each.kind == "Node" and each.name in self._own:
             tree.pop("status", None)
@@ -134,7 +139,7 @@ class _Load:
             except InputError as error:
                 self._refuse(each, error)
 
-    async def _apply(self, each: Found, tree: Tree) -> None:
+    async def _apply(self, each: ParsedObject, tree: Tree) -> None:
         if not name_of(tree):
             raise InputError("metadata.name: it needs one, to be known again at the next start")
         try:
@@ -159,7 +164,7 @@ class _Load:
                 raise
             return None
 
-    def _note(self, each: Found, made: Tree, *, fresh: bool) -> None:
+    def _note(self, each: ParsedObject, made: Tree, *, fresh: bool) -> None:
         uid = str(metadata_of(made).get("uid") or "")
         old = str(metadata_of(each.tree).get("uid") or "")
         if old:
@@ -178,7 +183,7 @@ class _Load:
             *(self._resume_claim(each) for each in self._fresh if each.kind == "ResourceClaim")
         )
 
-    async def _resume_claim(self, each: Found) -> None:
+    async def _resume_claim(self, each: ParsedObject) -> None:
         status = claim_status(each.tree, self._pods)
         if status is None:
             return
@@ -188,7 +193,7 @@ class _Load:
             except InputError as error:
                 self._refuse(each, error)
 
-    async def _own_again(self, each: Found) -> None:
+    async def _own_again(self, each: ParsedObject) -> None:
         """Give an object its owners back."""
         found = owners(each.tree, self._uids)
         if not found:
@@ -202,7 +207,7 @@ class _Load:
                 if error.code != 404:
                     self._refuse(each, error)
 
-    def _refuse(self, each: Found, error: InputError) -> None:
+    def _refuse(self, each: ParsedObject, error: InputError) -> None:
         text = " ".join(str(error).split())
         problem = f"{each.where}: {describe(each.tree)}: {text}"[:500]
         self._loaded.problems.append(problem)

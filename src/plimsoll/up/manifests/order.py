@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.up.manifests.apply import metadata_of
 
 #: Kinds in the order in which they come; several in one text are equals.
@@ -53,12 +53,12 @@ def has_node(pod: Mapping[str, Any]) -> bool:
     return bound or (isinstance(status, Mapping) and status.get("phase") in ("Succeeded", "Failed"))
 
 
-def arrange(found: Iterable[Found]) -> list[list[Found]]:
+def arrange(found: Iterable[ParsedObject]) -> list[list[ParsedObject]]:
     """Objects in groups, each to come when those before it are there; of two of a name the last counts."""
-    last: dict[tuple[str, ...], Found] = {}
+    last: dict[tuple[str, ...], ParsedObject] = {}
     for each in found:
         last[identity(each.tree) if each.name else (each.where,)] = each
-    groups: dict[int, list[Found]] = {}
+    groups: dict[int, list[ParsedObject]] = {}
     for each in last.values():
         groups.setdefault(rank_of(each.tree), []).append(each)
     return [groups[rank] for rank in sorted(groups)]
@@ -72,7 +72,7 @@ def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return group, str(tree.get("kind", "")), namespace, str(metadata.get("name"))
 
 
-def missing_namespaces(found: Iterable[Found]) -> dict[str, dict[str, str]]:
+def missing_namespaces(found: Iterable[ParsedObject]) -> dict[str, dict[str, str]]:
     """Namespaces that objects are in and that are not among them, with the labels they must have had."""
     used: dict[str, dict[str, str]] = {}
     there = {"default"}

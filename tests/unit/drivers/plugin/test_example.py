@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plimsoll import LocalCluster, node_books
+from plimsoll import LocalCluster, node_rows
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.node.process.settings import NodeSettings
 
@@ -121,11 +121,11 @@ def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
 
     with LocalCluster(nodes=["worker"], drivers=[lambda node: Charging(tmp_path, node)]) as cluster:
         cluster_state = cluster.cluster_state()
-        (before,) = node_books(cluster_state)
+        (before,) = node_rows(cluster_state)
         with cluster.whatif() as w:
             w.add(MANIFESTS.partition("selectors: [{cel: {expression: 'device.attr")[0], POD)
             assert w.schedule().all_placed
-            (after,) = node_books(w.cluster_state)
+            (after,) = node_rows(w.cluster_state)
     assert {row.resource: row.claims for row in before.rows if row.claims} == {}
     assert {row.resource: row.claims for row in after.rows if row.claims} == {"cpu": 500, "memory": 1 << 30}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from plimsoll.tools.audit import AuditReport, Finding, audit, choose_checks
+from plimsoll.tools.audit import AuditFinding, AuditReport, audit, choose_checks
 from plimsoll.tools.cluster_state import ClusterState
 from tests.dumps import make_cluster_state
 
@@ -157,14 +157,14 @@ def report_on(*trees: Tree, live: bool = True, now: float = NOW) -> AuditReport:
     return audit(cluster_state(trees, live), now=now, live=live)
 
 
-def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[Finding]:
+def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[AuditFinding]:
     """What one check finds."""
     report = audit(cluster_state(trees, live), checks=choose_checks([check]), now=now, live=live)
     assert not report.skipped
     return list(report.findings)
 
 
-def only(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> Finding:
+def only(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> AuditFinding:
     """The one thing that a check finds."""
     (finding,) = found(check, *trees, live=live, now=now)
     return finding

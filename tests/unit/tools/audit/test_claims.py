@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.tools.audit import Severity
+from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
     NOW,
     V1,
@@ -34,7 +34,7 @@ DELETED = "2026-11-15T00:30:00Z"
 )
 def test_a_reservation_for_nobody(pods: list[Tree], why: str) -> None:
     finding = only("PLM040", claim("c", result()), *pods)
-    assert finding.message == "is reserved for 1 pod that is no more, and holds 1 device"
+    assert finding.message == "is reserved for 1 pod that does not exist any more, and holds 1 device"
     assert finding.evidence == (f"Pod/work/p (pod-p): {why}",)
 
 
@@ -67,11 +67,11 @@ def test_a_dump_without_pods_tells_nothing_of_reservations() -> None:
 
 def test_a_claim_whose_pod_is_gone() -> None:
     finding = only("PLM041", claim("c", result(), pods=(), owner="p"), pod("other"))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is AuditSeverity.WARNING
     assert finding.message == "was made for pod p, which is gone; it holds 1 device"
     assert finding.fix == "kubectl delete resourceclaim -n work c"
     empty = only("PLM041", claim("c", owner="p"), pod("other"))
-    assert empty.severity is Severity.INFO
+    assert empty.severity is AuditSeverity.INFO
 
 
 def test_a_claim_whose_pod_has_ended() -> None:
@@ -81,7 +81,7 @@ def test_a_claim_whose_pod_has_ended() -> None:
 
 def test_a_claim_that_is_allocated_for_nobody() -> None:
     finding = only("PLM041", claim("c", result(), pods=()), pod("other"))
-    assert finding.severity is Severity.INFO
+    assert finding.severity is AuditSeverity.INFO
     assert "though no pod uses it" in finding.message
     fresh = NOW - 3600 + 60  # a minute after it was allocated
     assert found("PLM041", claim("c", result(), pods=()), pod("other"), now=fresh) == []
@@ -100,7 +100,7 @@ def test_a_claim_that_does_not_go() -> None:
         "finalizers": ["resource.kubernetes.io/delete-protection"],
     }
     finding = only("PLM042", tree, pod("other"))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is AuditSeverity.WARNING
     assert finding.message == "is being deleted for 30 minutes and holds 1 device"
     assert found("PLM042", tree, pod("other"), now=NOW - 1800 + 60) == []
     assert found("PLM041", tree, pod("other")) == []
@@ -110,7 +110,7 @@ def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
     tree = claim("c", result())
     tree["metadata"] |= {"deletionTimestamp": DELETED}
     finding = only("PLM042", tree, pod("p", claims="c"))
-    assert finding.severity is Severity.INFO
+    assert finding.severity is AuditSeverity.INFO
     assert finding.fix == "delete the pod first: kubectl delete pod -n work p"
 
 
@@ -131,7 +131,7 @@ def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
 def test_a_pod_without_its_claim(claims: list[Tree], told: str) -> None:
     finding = only("PLM043", node(), pod("p", claims="c"), *claims)
     assert finding.message == told
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is AuditSeverity.ERROR
 
 
 def test_a_pod_whose_claim_was_never_made() -> None:
@@ -172,10 +172,10 @@ def test_a_pod_on_another_node_than_its_devices() -> None:
 
 def test_a_claim_of_many_pods() -> None:
     full = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(256)]))
-    assert full.severity is Severity.WARNING
+    assert full.severity is AuditSeverity.WARNING
     assert full.message == "is reserved for 256 of at most 256 pods"
     near = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(240)]))
-    assert near.severity is Severity.INFO
+    assert near.severity is AuditSeverity.INFO
     assert near.evidence == ("16 are left",)
     assert found("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(200)])) == []
 

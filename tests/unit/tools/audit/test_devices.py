@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.tools.audit import Severity
+from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
     V1,
     Tree,
@@ -184,15 +184,15 @@ def test_not_tainted(more: Tree, body: dict[str, Any]) -> None:
 
 def test_a_pool_with_missing_slices() -> None:
     finding = only("PLM027", slice_of(device("d0"), count=2))
-    assert finding.message == "has 1 of 2 slices of generation 1: no device of it is handed out"
-    assert finding.severity is Severity.WARNING
+    assert finding.message == "has 1 of 2 slices of generation 1: none of its devices is allocated"
+    assert finding.severity is AuditSeverity.WARNING
     assert found("PLM027", *partitions("80Gi")) == []
 
 
 def test_a_pool_that_contradicts_itself() -> None:
     pieces = [slice_of(device("d0"), count=2, name="a"), slice_of(device("d0"), count=2, name="b")]
     finding = only("PLM027", *pieces)
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is AuditSeverity.ERROR
     assert "device d0 is there 2 times" in finding.message
 
 

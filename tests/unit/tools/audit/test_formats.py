@@ -11,23 +11,23 @@ from xml.etree import ElementTree
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.audit import CHECKS, AuditReport, Finding, Severity, choose_checks, find_check
+from plimsoll.tools.audit import CHECKS, AuditFinding, AuditReport, AuditSeverity, choose_checks, find_check
 from plimsoll.tools.audit.baseline import read_baseline
+from plimsoll.tools.audit.check_list import CheckExplanation, CheckListing
 from plimsoll.tools.audit.junit import as_junit
-from plimsoll.tools.audit.report import Skipped
+from plimsoll.tools.audit.report import SkippedCheck
 from plimsoll.tools.audit.sarif import as_sarif
-from plimsoll.tools.audit.check_list import Explanation, Listing
 from plimsoll.tools.colors import PLAIN, Paint
 from tests.unit.tools.audit.build import node, pod, report_on, well
 
 
-def finding(id: str = "PLM001", subject: str = "Node/n1", **body: Any) -> Finding:
+def finding(id: str = "PLM001", subject: str = "Node/n1", **body: Any) -> AuditFinding:
     check = find_check(id)
     given = {"severity": check.severity, "message": "cpu: 9 of 8", "evidence": ("a", "b"), "fix": "do"}
-    return Finding(id, check.name, subject=subject, **{**given, **body})
+    return AuditFinding(id, check.name, subject=subject, **{**given, **body})
 
 
-def report(*findings: Finding, **body: Any) -> AuditReport:
+def report(*findings: AuditFinding, **body: Any) -> AuditReport:
     return AuditReport(tuple(findings), CHECKS, **body)
 
 
@@ -70,7 +70,7 @@ def test_names_cannot_steer_the_terminal() -> None:
 
 
 def test_what_was_not_checked_is_told() -> None:
-    skipped = (Skipped("PLM010", "mapping-missing", "there are no resourceslices in what was read"),)
+    skipped = (SkippedCheck("PLM010", "mapping-missing", "there are no resourceslices in what was read"),)
     lines = list(report(skipped=skipped).lines(PLAIN))
     assert lines[-1] == "1 check not made: there are no resourceslices in what was read"
 
@@ -87,9 +87,9 @@ def test_the_worst_come_first_and_the_order_is_stable() -> None:
 
 
 def test_severities() -> None:
-    assert MANY.fails(Severity.ERROR)
-    assert not report(finding("PLM006")).fails(Severity.WARNING)
-    assert report(finding("PLM006")).fails(Severity.INFO)
+    assert MANY.fails(AuditSeverity.ERROR)
+    assert not report(finding("PLM006")).fails(AuditSeverity.WARNING)
+    assert report(finding("PLM006")).fails(AuditSeverity.INFO)
     assert not MANY.fails(None)
 
 
@@ -111,9 +111,9 @@ def test_ids_and_names_are_unique_and_every_check_explains_itself() -> None:
         assert len(check.explanation) > 100
         assert check.fix
         assert len(check.title) < 90
-        assert max(map(len, Explanation(check).lines(PLAIN))) <= 110
-    assert max(map(len, Listing(CHECKS).lines(PLAIN))) <= 100
-    assert len(list(Listing(CHECKS).lines(PLAIN, wide=True))) == len(CHECKS) + 1
+        assert max(map(len, CheckExplanation(check).lines(PLAIN))) <= 110
+    assert max(map(len, CheckListing(CHECKS).lines(PLAIN))) <= 100
+    assert len(list(CheckListing(CHECKS).lines(PLAIN, wide=True))) == len(CHECKS) + 1
 
 
 # -- baseline
@@ -128,7 +128,7 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
     assert [each.identity[1:] for each in new.findings] == [("Node/n2", ""), ("Node/n1", "memory")]
     assert len(new.known) == 1
     assert "1 finding of the baseline not shown." in list(new.lines(PLAIN))
-    assert old.beyond(read_baseline(path)).fails(Severity.INFO) is False
+    assert old.beyond(read_baseline(path)).fails(AuditSeverity.INFO) is False
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_sarif_of_a_cluster_or_of_several_files_has_no_file() -> None:
 
 
 def test_sarif_with_a_baseline_and_with_checks_that_were_not_made() -> None:
-    one = report(finding(), skipped=(Skipped("PLM010", "mapping-missing", "no slices"),))
+    one = report(finding(), skipped=(SkippedCheck("PLM010", "mapping-missing", "no slices"),))
     tree = as_sarif(one.beyond([("PLM001", "Node/n1", "")]))
     check_sarif(tree)
     assert [result["baselineState"] for result in tree["runs"][0]["results"]] == ["unchanged"]
@@ -218,8 +218,8 @@ def test_sarif_with_a_baseline_and_with_checks_that_were_not_made() -> None:
 
 
 def test_junit() -> None:
-    one = report(finding(), finding("PLM006"), skipped=(Skipped("PLM099", "x", "no slices"),))
-    root = ElementTree.fromstring(as_junit(one, Severity.ERROR))
+    one = report(finding(), finding("PLM006"), skipped=(SkippedCheck("PLM099", "x", "no slices"),))
+    root = ElementTree.fromstring(as_junit(one, AuditSeverity.ERROR))
     (suite,) = root
     cases = list(suite)
     assert root.tag == "testsuites"

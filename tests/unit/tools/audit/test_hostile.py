@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plimsoll.errors import PlimsollError
-from plimsoll.tools.audit import Severity
+from plimsoll.tools.audit import AuditSeverity
 from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.sarif import as_sarif
 from plimsoll.tools.colors import PLAIN
@@ -45,7 +45,7 @@ def test_odd_values_anywhere(items: list[dict[str, Any]], seed: int) -> None:
         return
     assert json.dumps(report.as_json())
     assert all(line.isprintable() for line in report.lines(PLAIN, wide=True))
-    assert as_junit(report, Severity.INFO)
+    assert as_junit(report, AuditSeverity.INFO)
     check_sarif(as_sarif(report))
 
 

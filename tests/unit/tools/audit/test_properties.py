@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.snapshot.verify import find_overdrafts
-from plimsoll.tools.audit import Severity, audit, choose_checks
+from plimsoll.tools.audit import AuditSeverity, audit, choose_checks
 from plimsoll.tools.whatif import Whatif
 from tests.unit.tools.audit.build import (
     NOW,
@@ -86,7 +86,7 @@ def test_what_our_own_scheduler_fills_has_no_errors(
         placed = whatif.schedule().placed
         assert placed or not any(amount + request <= min(sizes) for _, amount, request in asked)
         found = audit(whatif.cluster_state, now=NOW, live=True).findings
-        assert [each for each in found if each.severity is Severity.ERROR] == []
+        assert [each for each in found if each.severity is AuditSeverity.ERROR] == []
         # Seen from one driver only, a node may have no CPU left for pods without a claim, and a pod may have
         # asked for just what its claim takes; nothing else is worth a word.
         assert {each.id for each in found} <= {"PLM004", "PLM053"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.tools.audit import Severity
+from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
     V1,
     Tree,
@@ -29,9 +29,9 @@ def rule(effect: str, selector: Tree | None) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("effect", "severity"), [("NoExecute", Severity.ERROR), ("NoSchedule", Severity.WARNING)]
+    ("effect", "severity"), [("NoExecute", AuditSeverity.ERROR), ("NoSchedule", AuditSeverity.WARNING)]
 )
-def test_a_rule_for_everything(effect: str, severity: Severity) -> None:
+def test_a_rule_for_everything(effect: str, severity: AuditSeverity) -> None:
     trees = [slice_of(device("d0")), claim("c", result()), pod("p", claims="c")]
     finding = only("PLM060", rule(effect, {}), *trees)
     assert finding.severity is severity
@@ -45,8 +45,8 @@ def test_rules_that_are_aimed() -> None:
 
 def test_a_class_for_everything() -> None:
     one, two = slice_of(device("d0")), slice_of(device("d0"), driver="x.example.com")
-    assert only("PLM061", device_class("all", ""), one, two).severity is Severity.WARNING
-    assert only("PLM061", device_class("all", ""), one).severity is Severity.INFO
+    assert only("PLM061", device_class("all", ""), one, two).severity is AuditSeverity.WARNING
+    assert only("PLM061", device_class("all", ""), one).severity is AuditSeverity.INFO
     assert found("PLM061", *well()) == []
 
 
@@ -84,6 +84,6 @@ def test_annotations_that_cannot_be_read() -> None:
     tree = pod("p", claims="c")
     tree["metadata"]["annotations"] = {"plimsoll.dev/claim-charges": "[1]"}
     finding = only("PLM064", tree)
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is AuditSeverity.WARNING
     assert "kubectl annotate pod -n work p plimsoll.dev/claim-charges-" in finding.fix
     assert found("PLM064", *well()) == []

@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.api.cpu_map import ANNOTATION, CpuMap, CpuPlace, write_map
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.tools.audit import Severity
+from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
     Tree,
     claim,
@@ -39,7 +39,7 @@ def split(cpu_node: int, card_node: int) -> list[Tree]:
 
 def test_cpus_far_from_their_card() -> None:
     finding = only("PLM050", *split(0, 1))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is AuditSeverity.WARNING
     assert finding.message == "its dra.cpu devices are on NUMA node 0, its gpu.example.com devices on 1"
     assert found("PLM050", *split(1, 1)) == []
 
@@ -71,7 +71,7 @@ def test_cards_that_would_have_fitted_on_one() -> None:
     cards = [device(f"d{n}", attributes=numa(n % 2)) for n in range(4)]
     trees = [node(), slice_of(*cards), claim("c", result("d0"), result("d1")), pod("p", claims="c")]
     finding = only("PLM050", *trees)
-    assert finding.severity is Severity.INFO
+    assert finding.severity is AuditSeverity.INFO
     assert finding.message.endswith("are on NUMA nodes 0-1, and would fit on one")
 
 
@@ -94,7 +94,7 @@ def rooted(card: str, nic: str) -> list[Tree]:
 
 def test_pcie_roots_where_nobody_tells_numa_nodes() -> None:
     finding = only("PLM050", *rooted("pci0000:00", "pci0000:80"))
-    assert finding.severity is Severity.INFO
+    assert finding.severity is AuditSeverity.INFO
     assert finding.message.endswith("are on different PCIe roots")
     assert found("PLM050", *rooted("pci0000:00", "pci0000:00")) == []
 
@@ -108,7 +108,7 @@ def managed(amount: int, driver: str = "dra.cpu") -> Tree:
 
 def test_the_kubelet_offers_more_than_the_driver_manages() -> None:
     finding = only("PLM051", node(cpu="24"), managed(23))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is AuditSeverity.WARNING
     assert finding.message == (
         "the kubelet offers 24 CPUs, dra.cpu manages 23: "
         "with all of them claimed, 1 more can be requested than are left"
@@ -117,7 +117,7 @@ def test_the_kubelet_offers_more_than_the_driver_manages() -> None:
 
 def test_the_driver_manages_more_than_the_kubelet_offers() -> None:
     finding = only("PLM051", node(cpu="22", capacity="24"), managed(24))
-    assert finding.severity is Severity.INFO
+    assert finding.severity is AuditSeverity.INFO
     assert finding.fix.endswith("the driver should leave 2 more alone")
 
 

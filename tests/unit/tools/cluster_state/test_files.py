@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.errors import DecodeError, InputError
-from plimsoll.tools.cluster_state import Objects, Source, read_cluster_state
+from plimsoll.tools.cluster_state import ClusterObjects, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import read_files
 from tests.dumps import USECASES, big_cluster, usecase_dump, write_dump
 from tests.unit.tools.cluster_state.test_versions import to_beta
@@ -28,11 +28,11 @@ from tests.unit.tools.cluster_state.test_versions import to_beta
 Tree = dict[str, Any]
 
 
-def read(*paths: Path | str) -> Objects:
+def read(*paths: Path | str) -> ClusterObjects:
     return read_cluster_state(Source(tuple(map(str, paths)))).objects
 
 
-def bodies(objects: Objects) -> list[str]:
+def bodies(objects: ClusterObjects) -> list[str]:
     return sorted(map(repr, objects))
 
 
@@ -278,7 +278,7 @@ def test_wherever_a_dump_is_cut_it_is_one_line_or_whole_objects(
     cut = folder / f"cut.{form}"
     cut.write_bytes(content[: int(len(content) * share)])
     said = ""
-    found = Objects()
+    found = ClusterObjects()
     try:
         found = read(cut)
     except InputError as error:

@@ -11,9 +11,9 @@ import pytest
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import ConfigError, InputError, UnreachableError
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.cluster_state.live import follow_live, read_live
-from plimsoll.tools.cluster_state.missing_kinds import sum_up
+from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.cluster_state.test_versions import to_beta
 from tests.unit.tools.cluster_state.world import World
@@ -21,15 +21,15 @@ from tests.unit.tools.cluster_state.world import World
 Tree = dict[str, Any]
 
 
-def read(world: World, **options: Any) -> Objects:
+def read(world: World, **options: Any) -> ClusterObjects:
     return asyncio.run(read_live(world.client(), **options))
 
 
-def bodies(objects: Objects) -> list[Any]:
+def bodies(objects: ClusterObjects) -> list[Any]:
     return sorted(map(repr, objects))
 
 
-def requested(objects: Objects) -> list[dict[str, int]]:
+def requested(objects: ClusterObjects) -> list[dict[str, int]]:
     snapshot = ClusterState(objects).snapshot
     return [snapshot.ledger(place).requested for place in snapshot.rows()]
 
@@ -71,7 +71,7 @@ def test_a_kind_that_is_not_served_is_told_and_not_missed() -> None:
     world.unserved = {"devicetaintrules"}
     (gap,) = read(world).gaps
     assert (gap.kind, gap.served) == ("devicetaintrules", False)
-    assert sum_up([gap]) == []
+    assert summarize_gaps([gap]) == []
 
 
 def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
@@ -113,7 +113,7 @@ def test_rights_in_one_namespace_only() -> None:
     assert found.all(ResourceClaim)
     assert [(gap.kind, gap.whole) for gap in found.gaps] == [("resourceclaims", False), ("pods", False)]
     assert "only those of namespace work are counted" in found.gaps[0].why
-    assert sum_up(found.gaps) == ["resourceclaims, pods: only those of namespace work may be seen"]
+    assert summarize_gaps(found.gaps) == ["resourceclaims, pods: only those of namespace work may be seen"]
 
 
 def test_without_discovery_the_usual_versions_are_asked_for() -> None:
@@ -241,7 +241,7 @@ def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
 def test_what_may_not_be_seen_is_not_followed() -> None:
     world = World(big_cluster(1))
     world.refused["/api/v1/persistentvolumes"] = 403
-    cluster_state = ClusterState(Objects())
+    cluster_state = ClusterState(ClusterObjects())
 
     async def story(changes: list[int]) -> None:
         await until(lambda: bool(cluster_state.objects.all(Pod)))

@@ -10,8 +10,13 @@ import pytest
 
 from plimsoll.errors import InputError, UnreachableError
 from plimsoll.tools.cluster_state import Source
-from plimsoll.tools.cluster_state.missing_kinds import sum_up
-from plimsoll.tools.cluster_state.raw_objects import Asked, Trees, read_live_trees, read_trees
+from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
+from plimsoll.tools.cluster_state.raw_objects import (
+    ObjectQuery,
+    RawObjects,
+    list_raw_objects,
+    read_raw_objects,
+)
 from tests.dumps import big_cluster, write_dump
 from tests.unit.tools.cluster_state.test_versions import to_beta
 from tests.unit.tools.cluster_state.world import World
@@ -26,17 +31,17 @@ RULE = {
 }
 
 
-def read(world: World, *plurals: str, namespace: str = "", **options: Any) -> Trees:
-    asked = Asked(plurals, **options)
-    return asyncio.run(read_live_trees(world.client(), "https://c", asked, namespace))
+def read(world: World, *plurals: str, namespace: str = "", **options: Any) -> RawObjects:
+    asked = ObjectQuery(plurals, **options)
+    return asyncio.run(list_raw_objects(world.client(), "https://c", asked, namespace))
 
 
-def in_file(trees: list[dict[str, Any]], folder: Path, namespace: str = "", **options: Any) -> Trees:
+def in_file(trees: list[dict[str, Any]], folder: Path, namespace: str = "", **options: Any) -> RawObjects:
     path = write_dump(trees, folder / "dump.json", "json")
-    return read_trees(Source((str(path),), namespace=namespace), Asked(ALL, **options))
+    return read_raw_objects(Source((str(path),), namespace=namespace), ObjectQuery(ALL, **options))
 
 
-def names(trees: Trees) -> set[tuple[str, str]]:
+def names(trees: RawObjects) -> set[tuple[str, str]]:
     return {(found.kind, found.full_name) for found in trees.found}
 
 
@@ -77,7 +82,7 @@ def test_older_versions_are_read_as_v1(version: str, tmp_path: Path) -> None:
 def test_what_v1_cannot_say_is_left_out_and_told(tmp_path: Path) -> None:
     trees = in_file([RULE, RULE], tmp_path)
     assert trees.found == []
-    assert sum_up(trees.gaps) == [
+    assert summarize_gaps(trees.gaps) == [
         "devicetaintrules: 2 left out: it selects devices by class or CEL, which Kubernetes gave up in 1.35"
     ]
 
@@ -102,7 +107,7 @@ def test_who_may_see_one_namespace_sees_that_one() -> None:
     world.refused["/api/v1/pods"] = 403
     trees = read(world, "pods", namespace="work", needed=("pods",))
     assert trees.found
-    assert sum_up(trees.gaps) == ["pods: only those of namespace work may be seen"]
+    assert summarize_gaps(trees.gaps) == ["pods: only those of namespace work may be seen"]
     with pytest.raises(InputError, match=r"https://c: pods cannot be read: .*or for one namespace with -n"):
         read(world, "pods")
 
@@ -116,7 +121,7 @@ def test_what_is_not_needed_is_a_gap() -> None:
     world.unserved = {"devicetaintrules"}
     trees = read(world, "nodes", "resourceslices", "devicetaintrules", needed=("resourceslices",))
     assert {found.kind for found in trees.found} == {"ResourceSlice"}
-    assert sum_up(trees.gaps) == ["nodes: may not be seen by this user"]
+    assert summarize_gaps(trees.gaps) == ["nodes: may not be seen by this user"]
 
 
 @pytest.mark.parametrize(("code", "fix"), [(401, "credentials"), (403, "a user who may list"), (500, "")])

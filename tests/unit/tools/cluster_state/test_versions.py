@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.tools.cluster_state.versions import VERSIONS, Loss, to_v1
+from plimsoll.tools.cluster_state.versions import VERSIONS, Unconvertible, to_v1
 from tests.dumps import big_cluster
 
 Tree = dict[str, Any]
@@ -52,7 +52,7 @@ def test_there_and_back(version: str) -> None:
         old = to_beta(tree, version)
         before = copy.deepcopy(old)
         new = to_v1(old)
-        assert not isinstance(new, Loss)
+        assert not isinstance(new, Unconvertible)
         assert {**new, "apiVersion": tree["apiVersion"]} == tree
         assert old == before  # the given tree is left as it is
 
@@ -73,20 +73,20 @@ def test_a_request_of_v1beta1() -> None:
         "spec": {"devices": {"requests": [request, alternatives]}},
     }
     changed = to_v1(claim)
-    assert not isinstance(changed, Loss)
+    assert not isinstance(changed, Unconvertible)
     assert changed["apiVersion"] == "resource.k8s.io/v1"
     first, second = changed["spec"]["devices"]["requests"]
     assert first == {"name": "gpu", "exactly": {key: request[key] for key in request if key != "name"}}
     assert second == alternatives
     template = to_v1({**claim, "kind": "ResourceClaimTemplate", "spec": {"spec": claim["spec"]}})
-    assert not isinstance(template, Loss)
+    assert not isinstance(template, Unconvertible)
     assert template["spec"]["spec"] == changed["spec"]
 
 
 def test_versions_that_are_too_old_or_too_new_are_told() -> None:
     for version in ("v1alpha2", "v2"):
         loss = to_v1({"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaim"})
-        assert isinstance(loss, Loss)
+        assert isinstance(loss, Unconvertible)
         assert version in loss.why
 
 
@@ -96,7 +96,7 @@ def test_a_rule_that_selects_by_class_is_left_out() -> None:
     kept = to_v1({**rule, "spec": spec})
     assert kept == {**rule, "spec": spec, "apiVersion": "resource.k8s.io/v1beta2"}
     spec["deviceSelector"]["deviceClassName"] = "gpu"
-    assert isinstance(to_v1({**rule, "spec": spec}), Loss)
+    assert isinstance(to_v1({**rule, "spec": spec}), Unconvertible)
 
 
 SHAPES = st.recursive(

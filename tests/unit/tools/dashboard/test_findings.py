@@ -13,25 +13,32 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.tools.audit.audit import audit
 from plimsoll.tools.audit.checks import CHECKS
-from plimsoll.tools.cluster_state import ClusterState, Gap, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Gap
 from plimsoll.tools.dashboard import findings
-from plimsoll.tools.dashboard.findings import AGAIN_SECONDS, KEY, REST_SECONDS, TRIES, Findings, ask_audit
-from plimsoll.tools.dashboard.query_worker import Desk
+from plimsoll.tools.dashboard.findings import (
+    AGAIN_SECONDS,
+    KEY,
+    REST_SECONDS,
+    TRIES,
+    BackgroundAudit,
+    run_audit,
+)
+from plimsoll.tools.dashboard.query_worker import QueryWorker
 from tests.unit.tools.dashboard.pages import Visitor, visit
 from tests.unit.tools.dashboard.test_routes import small
 
 
 class Bench:
-    """Findings at a desk of their own, with a clock to turn."""
+    """Findings at a worker of their own, with a clock to turn."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.desk = Desk(small())
+        self.worker = QueryWorker(small())
         self.differed = 0
-        self.findings = Findings(self._desk, self._differ, lambda: self.now)
+        self.findings = BackgroundAudit(self._desk, self._differ, lambda: self.now)
 
-    async def _desk(self) -> Desk:
-        return self.desk
+    async def _desk(self) -> QueryWorker:
+        return self.worker
 
     def _differ(self) -> None:
         self.differed += 1
@@ -65,7 +72,7 @@ def test_the_numbers_are_those_of_the_audit() -> None:
         assert bench.findings.counts == audit(small()).as_json()["summary"]
         assert bench.differed == 1
         # The page's own question finds the answer ready.
-        answer = await asyncio.wait_for(bench.desk.ask(KEY, lambda: pytest.fail("asked again")), 1)
+        answer = await asyncio.wait_for(bench.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
         assert codec.decode_tree(answer.body)["summary"] == bench.findings.counts
 
     asyncio.run(story())
@@ -79,7 +86,7 @@ def test_it_rests_and_then_looks_at_what_has_changed() -> None:
         first = bench.findings._task
         bench.findings.want(1)
         assert bench.findings._task is first  # nothing has changed
-        await bench.desk.catch_up(lambda _: 2)
+        await bench.worker.catch_up(lambda _: 2)
         bench.findings.want(2)
         assert bench.findings._task is first  # it rests
         bench.now += REST_SECONDS
@@ -100,14 +107,14 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
         bench = Bench()
         bench.findings.want(1)
         assert await asyncio.to_thread(began.wait, 10)
-        asked = asyncio.create_task(bench.desk.ask("why", lambda: {"x": 1}))
+        asked = asyncio.create_task(bench.worker.ask("why", lambda: {"x": 1}))
         await asyncio.sleep(0)
-        assert bench.desk.is_wanted_besides(KEY)
+        assert bench.worker.has_other_queries(KEY)
         go_on.set()
         await asyncio.wait_for(asked, 10)
         await bench.done()
         assert bench.findings.counts is None
-        assert not bench.desk.is_wanted_besides(KEY)
+        assert not bench.worker.has_other_queries(KEY)
         bench.findings.look()
         await bench.done()
         assert bench.findings.counts is None  # not yet
@@ -129,7 +136,7 @@ def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event
             go_on.clear()
             bench.findings.want(1)
             assert await asyncio.to_thread(began.wait, 10), turn
-            asked = asyncio.create_task(bench.desk.ask(None, dict))
+            asked = asyncio.create_task(bench.worker.ask(None, dict))
             await asyncio.sleep(0)
             go_on.set()
             await asked
@@ -142,8 +149,8 @@ def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event
 
 def test_who_asks_for_the_audit_itself_is_no_reason_to_make_way() -> None:
     async def story() -> None:
-        desk = Desk(small())
-        both = await asyncio.gather(*(desk.ask(KEY, lambda: ask_audit(desk, makes_way=True)) for _ in "ab"))
+        worker = QueryWorker(small())
+        both = await asyncio.gather(*(worker.ask(KEY, lambda: run_audit(worker, yields=True)) for _ in "ab"))
         assert both[0] is both[1]
 
     asyncio.run(story())
@@ -155,7 +162,7 @@ def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
         Gap("resourceslices", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
         Gap("resourceclaims", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
     ]
-    cluster_state = ClusterState(Objects(small().objects, gaps))
+    cluster_state = ClusterState(ClusterObjects(small().objects, gaps))
 
     async def story(visitor: Visitor) -> None:
         found = await visitor.get("/api/overview")

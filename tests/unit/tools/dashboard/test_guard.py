@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import ConfigError
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard, nodes
 from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
 from tests.unit.tools.dashboard.pages import Visitor, visit
 from tests.unit.tools.dashboard.test_routes import small
 
-EMPTY = ClusterState(Objects())
+EMPTY = ClusterState(ClusterObjects())
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_no_name_that_can_be_registered_is_answered(host: str) -> None:
     ],
 )
 def test_questions_come_from_the_page_itself(headers: dict[str, str], answered: bool) -> None:
-    assert (guard.refuse_question(headers) == "") is answered
+    assert (guard.refuse_post(headers) == "") is answered
 
 
 def test_hostile_requests() -> None:

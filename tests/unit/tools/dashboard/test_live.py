@@ -16,8 +16,8 @@ from plimsoll.client import Client
 from plimsoll.client import endpoints as at
 from plimsoll.errors import InputError, UnreachableError
 from plimsoll.tools.dashboard import Dashboard
-from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.dashboard.event_stream import MOST_NODES, Notices, change_event
+from plimsoll.tools.dashboard.changes import ChangeScope
+from plimsoll.tools.dashboard.event_stream import MOST_NODES, EventStream, change_event
 from tests.dumps import big_cluster
 from tests.unit.tools.cluster_state.world import World
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visiting
@@ -162,7 +162,7 @@ def test_bursts_are_told_together() -> None:
 
 def test_a_page_that_leaves_is_forgotten() -> None:
     async def story(visitor: Visitor, client: Client) -> None:
-        notices = visitor.dashboard.board.notices
+        notices = visitor.dashboard.service.events
         async with listening(visitor) as ear:
             await ear.next()
             assert len(notices) == 1
@@ -189,7 +189,7 @@ def test_the_server_stops_while_pages_listen() -> None:
 
 def test_silence_is_broken_by_pings() -> None:
     async def story(visitor: Visitor, _: Client) -> None:
-        visitor.dashboard.board.notices._ping = 0.05
+        visitor.dashboard.service.events._ping = 0.05
         async with listening(visitor) as ear:
             seen = [await ear.next() for _ in range(3)]
         assert ("ping", {}) in seen
@@ -202,15 +202,15 @@ def test_events_name_nodes_or_all_of_them() -> None:
         found: Tree = json.loads(event.split(b"data: ")[1])
         return found
 
-    assert read(change_event(3, Touched({"b", "a"}, False, {"Pod"}))) == {
+    assert read(change_event(3, ChangeScope({"b", "a"}, False, {"Pod"}))) == {
         "revision": 3,
         "nodes": ["a", "b"],
         "kinds": ["Pod"],
     }
-    assert read(change_event(3, Touched(set(), True, {"Node"})))["nodes"] is None
+    assert read(change_event(3, ChangeScope(set(), True, {"Node"})))["nodes"] is None
     many = {str(number) for number in range(MOST_NODES + 1)}
-    assert read(change_event(3, Touched(many, False, {"Pod"})))["nodes"] is None
-    assert not len(Notices())
+    assert read(change_event(3, ChangeScope(many, False, {"Pod"})))["nodes"] is None
+    assert not len(EventStream())
 
 
 # -- a cluster that is not well
@@ -260,7 +260,7 @@ def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
 
 def test_a_page_that_does_not_read_is_let_go() -> None:
     async def story(visitor: Visitor, _: Client) -> None:
-        notices = visitor.dashboard.board.notices
+        notices = visitor.dashboard.service.events
         notices._apart, notices._slow = 0.0, 0.1
         url = URL(visitor.dashboard.url)
         reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
@@ -271,7 +271,7 @@ def test_a_page_that_does_not_read_is_let_go() -> None:
             while not len(notices):
                 await asyncio.sleep(0.01)
             while len(notices):
-                notices.tell(2, Touched(set(names), False, {"Pod"}))
+                notices.publish(2, ChangeScope(set(names), False, {"Pod"}))
                 await asyncio.sleep(0.001)
         writer.transport.abort()
         assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 1

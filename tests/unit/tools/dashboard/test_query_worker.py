@@ -15,15 +15,15 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import lists, nodes
-from plimsoll.tools.dashboard.changes import Change, Touched, enter
-from plimsoll.tools.dashboard.devices import DeviceBooks
-from plimsoll.tools.dashboard.lists import Wish
+from plimsoll.tools.dashboard.changes import ChangeScope, ObjectChange, apply_change
+from plimsoll.tools.dashboard.devices import DeviceCache
+from plimsoll.tools.dashboard.lists import ListQuery
 from plimsoll.tools.dashboard.metrics import show_metrics
-from plimsoll.tools.dashboard.query_worker import MOST_WAITING, Desk
+from plimsoll.tools.dashboard.query_worker import MOST_WAITING, QueryWorker
+from plimsoll.tools.dashboard.service import DashboardService
 from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
-from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.top import device_rows, pool_rows
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.dashboard.test_routes import WANTED, small
@@ -35,7 +35,7 @@ THINGS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, p
 
 
 @st.composite
-def changes(draw: st.DrawFn) -> list[Change]:
+def changes(draw: st.DrawFn) -> list[ObjectChange]:
     """Things come, change and go, in any order."""
     made = []
     for _ in range(draw(st.integers(1, 8))):
@@ -52,28 +52,30 @@ def changes(draw: st.DrawFn) -> list[Change]:
             thing = replace(thing, status=replace(thing.status, allocation=None, reserved_for=()))
         elif isinstance(thing, ResourceSlice) and draw(st.booleans()):
             thing = replace(thing, spec=replace(thing.spec, devices=()))
-        made.append(Change(thing, gone=draw(st.booleans())))
+        made.append(ObjectChange(thing, gone=draw(st.booleans())))
     return made
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=4))
-def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[Change]]) -> None:
-    cluster_state = ClusterState(Objects(THINGS))
+def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[ObjectChange]]) -> None:
+    cluster_state = ClusterState(ClusterObjects(THINGS))
     kept = Kept()
     revision = 1
     for pile in rounds:
         kept.answers(cluster_state)
-        touched = Touched()
+        touched = ChangeScope()
         for change in pile:
             revision += 1
             meta = replace(change.thing.metadata, resource_version=str(revision))
-            enter(cluster_state, Change(replace(change.thing, metadata=meta), change.gone), touched)
+            apply_change(
+                cluster_state, ObjectChange(replace(change.thing, metadata=meta), change.gone), touched
+            )
         if touched:
-            kept.touch(touched)
+            kept.invalidate(touched)
     told = kept.answers(cluster_state)
     assert told == Kept().answers(cluster_state), "computed again"
-    assert told == Kept().answers(ClusterState(Objects(cluster_state.objects))), "read anew"
+    assert told == Kept().answers(ClusterState(ClusterObjects(cluster_state.objects))), "read anew"
     assert told["pools"] == [row.as_json() for row in pool_rows(cluster_state)]
     assert told["devices"] == [row.as_json() for row in device_rows(cluster_state)]
 
@@ -82,19 +84,23 @@ class Kept:
     """Everything that is kept from one question to the next."""
 
     def __init__(self) -> None:
-        self.books, self.devices, self.namespaces = nodes.NodeBooks(), DeviceBooks(), lists.Namespaces()
+        self.books, self.devices, self.namespaces = (
+            nodes.NodeRowCache(),
+            DeviceCache(),
+            lists.NamespaceCache(),
+        )
 
-    def touch(self, touched: Touched) -> None:
+    def invalidate(self, touched: ChangeScope) -> None:
         for each in (self.books, self.devices, self.namespaces):
-            each.touch(touched)
+            each.invalidate(touched)
 
     def answers(self, cluster_state: ClusterState) -> dict[str, Any]:
         return {
             "nodes": nodes.all_nodes(cluster_state, self.books, self.devices),
             "overview": nodes.overview(cluster_state, self.books, self.devices),
-            "devices": lists.list_devices(cluster_state, Wish(), self.devices)["items"],
-            "pools": lists.list_pools(cluster_state, Wish(), self.devices)["items"],
-            "namespaces": lists.list_namespaces(cluster_state, Wish(), self.namespaces),
+            "devices": lists.list_devices(cluster_state, ListQuery(), self.devices)["items"],
+            "pools": lists.list_pools(cluster_state, ListQuery(), self.devices)["items"],
+            "namespaces": lists.list_namespaces(cluster_state, ListQuery(), self.namespaces),
             "metrics": show_metrics(cluster_state, self.books, self.devices),
         }
 
@@ -104,57 +110,57 @@ class Kept:
 
 def test_changes_wait_for_the_question() -> None:
     async def story() -> None:
-        desk = Desk(ClusterState(Objects(THINGS)))
+        worker = QueryWorker(ClusterState(ClusterObjects(THINGS)))
         go_on, began = threading.Event(), threading.Event()
 
         def slow() -> dict[str, Any]:
-            before = len(desk.cluster_state.objects)
+            before = len(worker.cluster_state.objects)
             began.set()
             assert go_on.wait(10)
-            return {"same": before == len(desk.cluster_state.objects)}
+            return {"same": before == len(worker.cluster_state.objects)}
 
-        asked = asyncio.create_task(desk.ask("slow", slow))
+        asked = asyncio.create_task(worker.ask("slow", slow))
         assert await asyncio.to_thread(began.wait, 10)
-        desk.hear(Change(THINGS[-1], gone=True))
-        entering = asyncio.create_task(desk.catch_up(lambda touched: 2))
+        worker.on_change(ObjectChange(THINGS[-1], gone=True))
+        entering = asyncio.create_task(worker.catch_up(lambda touched: 2))
         await asyncio.sleep(0.01)
-        assert desk.behind == 1
+        assert worker.backlog == 1
         go_on.set()
         answer = await asked
         assert codec.decode_tree(answer.body) == {"revision": 1, "same": True}
         await entering
-        assert (desk.behind, desk.revision) == (0, 2)
+        assert (worker.backlog, worker.revision) == (0, 2)
 
     asyncio.run(story())
 
 
 def test_known_answers_wait_for_nobody() -> None:
     async def story() -> None:
-        desk = Desk(ClusterState(Objects()))
-        first = await desk.ask("a", lambda: {"x": 1})
+        worker = QueryWorker(ClusterState(ClusterObjects()))
+        first = await worker.ask("a", lambda: {"x": 1})
         go_on = threading.Event()
-        slow = asyncio.create_task(desk.ask("b", lambda: {"y": go_on.wait(10)}))
+        slow = asyncio.create_task(worker.ask("b", lambda: {"y": go_on.wait(10)}))
         await asyncio.sleep(0)
         async with asyncio.timeout(5):
-            assert await desk.ask("a", lambda: {"x": 2}) is first
+            assert await worker.ask("a", lambda: {"x": 2}) is first
         go_on.set()
         await slow
-        await desk.catch_up(lambda _: 2)
-        assert (await desk.ask("a", lambda: {"x": 2})).revision == 2
+        await worker.catch_up(lambda _: 2)
+        assert (await worker.ask("a", lambda: {"x": 2})).revision == 2
 
     asyncio.run(story())
 
 
 def test_the_same_question_is_answered_once() -> None:
     async def story() -> None:
-        desk = Desk(ClusterState(Objects()))
+        worker = QueryWorker(ClusterState(ClusterObjects()))
         asked: list[int] = []
 
         def question() -> dict[str, Any]:
             asked.append(1)
             return {}
 
-        answers = await asyncio.gather(*(desk.ask("a", question) for _ in range(10)))
+        answers = await asyncio.gather(*(worker.ask("a", question) for _ in range(10)))
         assert len(asked) == 1
         assert all(answer is answers[0] for answer in answers)
 
@@ -163,15 +169,15 @@ def test_the_same_question_is_answered_once() -> None:
 
 def test_too_many_at_once_are_asked_to_come_again() -> None:
     async def story() -> None:
-        desk = Desk(ClusterState(Objects()))
+        worker = QueryWorker(ClusterState(ClusterObjects()))
         go_on = threading.Event()
         waiting = [
-            asyncio.create_task(desk.ask(number, lambda: {"x": go_on.wait(10)}))
+            asyncio.create_task(worker.ask(number, lambda: {"x": go_on.wait(10)}))
             for number in range(MOST_WAITING)
         ]
         await asyncio.sleep(0.01)
         with pytest.raises(ApiError, match="too many questions") as refused:
-            await desk.ask("one more", dict)
+            await worker.ask("one more", dict)
         assert refused.value.code == 503
         go_on.set()
         await asyncio.gather(*waiting)
@@ -181,15 +187,15 @@ def test_too_many_at_once_are_asked_to_come_again() -> None:
 
 def test_a_question_that_breaks_holds_up_nobody() -> None:
     async def story() -> None:
-        desk = Desk(ClusterState(Objects()))
+        worker = QueryWorker(ClusterState(ClusterObjects()))
 
         def broken() -> None:
             raise InputError("no")
 
         for _ in range(MOST_WAITING + 1):
             with pytest.raises(InputError):
-                await desk.ask("a", broken)
-        assert (await desk.ask("a", dict)).body == b'{"revision":1}'
+                await worker.ask("a", broken)
+        assert (await worker.ask("a", dict)).body == b'{"revision":1}'
 
     asyncio.run(story())
 
@@ -201,24 +207,26 @@ def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
     """What a page was told of before it asked is in the answer, whatever was being answered then."""
 
     async def story() -> None:
-        board = Board(ClusterState(Objects(THINGS)))
+        service = DashboardService(ClusterState(ClusterObjects(THINGS)))
         key = ("work", "waiting-0000")
-        first = codec.decode_tree((await board.explain_pod(*key)).body)
+        first = codec.decode_tree((await service.explain_pod(*key)).body)
         assert first["verdict"] == "pending"
         began, go_on = threading.Event(), threading.Event()
 
-        def slow(desk: Desk) -> dict[str, Any]:
+        def slow(worker: QueryWorker) -> dict[str, Any]:
             began.set()
             return {"x": go_on.wait(10)}
 
-        running = asyncio.create_task(board._ask_long("slow", slow))
+        running = asyncio.create_task(service._ask_long("slow", slow))
         assert await asyncio.to_thread(began.wait, 10)
         pod = next(thing for thing in THINGS if isinstance(thing, Pod) and thing.metadata.name == key[1])
         meta = replace(pod.metadata, resource_version="2")
-        board.hear(Change(replace(pod, metadata=meta, spec=replace(pod.spec, node_name="node-0001"))))
-        await board.catch_up()  # pages are told now
-        assert board.revision == 2
-        asked = asyncio.create_task(board.explain_pod(*key))
+        service.on_change(
+            ObjectChange(replace(pod, metadata=meta, spec=replace(pod.spec, node_name="node-0001")))
+        )
+        await service.catch_up()  # pages are told now
+        assert service.revision == 2
+        asked = asyncio.create_task(service.explain_pod(*key))
         await asyncio.sleep(0)
         go_on.set()
         await running
@@ -232,27 +240,27 @@ def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
 def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
     async def story() -> None:
         now = [1]
-        desk = Desk(ClusterState(Objects(THINGS)), follows=lambda: now[0])
-        first = await desk.ask("a", lambda: {"x": 1})
-        assert await desk.ask("a", lambda: {"x": 2}) is first
-        desk.hear(Change(THINGS[-1], gone=True))
+        worker = QueryWorker(ClusterState(ClusterObjects(THINGS)), follows=lambda: now[0])
+        first = await worker.ask("a", lambda: {"x": 1})
+        assert await worker.ask("a", lambda: {"x": 2}) is first
+        worker.on_change(ObjectChange(THINGS[-1], gone=True))
         # Heard of, and not yet counted: the answer is new, and so is the next one when it is.
-        assert (await desk.ask("a", lambda: {"x": 3})).body == b'{"revision":1,"x":3}'
+        assert (await worker.ask("a", lambda: {"x": 3})).body == b'{"revision":1,"x":3}'
         now[0] = 2
-        assert (await desk.ask("a", lambda: {"x": 4})).body == b'{"revision":2,"x":4}'
+        assert (await worker.ask("a", lambda: {"x": 4})).body == b'{"revision":2,"x":4}'
 
     asyncio.run(story())
 
 
 def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
     async def story() -> None:
-        board = Board(small(), patience=0.05)
+        service = DashboardService(small(), patience=0.05)
         go_on = threading.Event()
         with pytest.raises(ApiError, match=r"no answer within 0.05 s") as refused:
-            await board._ask_long("slow", lambda _: {"x": go_on.wait(10)})
+            await service._ask_long("slow", lambda _: {"x": go_on.wait(10)})
         assert refused.value.code == 503
         async with asyncio.timeout(5):
-            assert (await board.nodes()).revision == 1
+            assert (await service.nodes()).revision == 1
         go_on.set()
 
     asyncio.run(story())
@@ -268,13 +276,13 @@ def test_a_what_if_ends_when_its_time_is_over() -> None:
 @pytest.mark.parametrize("again", range(2))
 def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
     async def story() -> None:
-        board = Board(ClusterState(Objects(THINGS)))
-        before = (await board.nodes()).body
+        service = DashboardService(ClusterState(ClusterObjects(THINGS)))
+        before = (await service.nodes()).body
         plan = {"add": WANTED, "remove": ["Node/node-0000"], "replicas": 3, "as": ["kube-1.36"]}
-        first = (await board.whatif(plan)).body
-        assert (await board.whatif(plan)).body == first
-        assert board._back is not None
-        fresh = Kept().answers(board._back.cluster_state)["nodes"]
+        first = (await service.whatif(plan)).body
+        assert (await service.whatif(plan)).body == first
+        assert service._slow_worker is not None
+        fresh = Kept().answers(service._slow_worker.cluster_state)["nodes"]
         assert codec.encode({"revision": 1, **fresh}) == before
 
     asyncio.run(story())

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
-from plimsoll.tools.top.nodes import node_books
 from plimsoll.tools.top.claims import claim_rows
+from plimsoll.tools.top.nodes import node_rows
 from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visit
 
@@ -67,7 +67,7 @@ def test_nodes_are_told_column_by_column() -> None:
         assert found["ready"] == [True] * 3
         assert found["unschedulable"] == [False] * 3
         assert found["pods"] == [4] * 3
-        for place, book in enumerate(node_books(small())):
+        for place, book in enumerate(node_rows(small())):
             for row in book.rows:
                 column = found["columns"][row.resource]
                 assert {name: values[place] for name, values in column.items()} == {
@@ -294,7 +294,7 @@ def test_answers_are_kept_and_packed() -> None:
         async with visitor.session.get(visitor.at("/api/devices"), headers=headers) as response:
             assert response.headers["Content-Encoding"] == "gzip"
             assert json.loads(await response.read()) == plain  # aiohttp has unpacked it
-        board = visitor.dashboard.board
+        board = visitor.dashboard.service
         first = await board.nodes()
         assert await board.nodes() is first
         assert first.packed is None or gzip.decompress(first.packed) == first.body
@@ -307,7 +307,7 @@ def test_metrics_have_the_same_numbers() -> None:
         status, text = await visitor.ask("/metrics")
         assert status == 200
         lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-        (book,) = node_books(small(), names=["node-0001"])
+        (book,) = node_rows(small(), names=["node-0001"])
         cpu = book.row("cpu")
         for name, amount in (("allocatable", cpu.line), ("claims", cpu.claims), ("free", cpu.free)):
             shown = lines[f'plimsoll_node_{name}{{node="node-0001",resource="cpu"}}']

@@ -15,7 +15,7 @@ from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.drivers.cpu.devices import Arrangement, arrange, make_annotations, make_devices
 from plimsoll.drivers.cpu.settings import CpuSettings, Mode
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from tests.unit.drivers.cpu.machines import machines, make_machine
 
@@ -57,7 +57,7 @@ def claim(name: str, *devices: str, cpuset: str | None = None, pool: str = "n") 
 
 
 def draw(slices: list[ResourceSlice], *claims: ResourceClaim) -> Tree:
-    found = read_topology(ClusterState(Objects([*slices, *claims])), "n", claims)
+    found = read_topology(ClusterState(ClusterObjects([*slices, *claims])), "n", claims)
     assert found is not None
     return found
 
@@ -154,10 +154,12 @@ def test_only_the_newest_generation_counts() -> None:
 
 
 def test_what_nobody_published_is_not_drawn() -> None:
-    assert read_topology(ClusterState(Objects()), "n", ()) is None
+    assert read_topology(ClusterState(ClusterObjects()), "n", ()) is None
     groups = slices_of(make_machine(cores=8), GROUPED, annotated=False)
-    assert read_topology(ClusterState(Objects(groups)), "n", ()) is None
-    assert read_topology(ClusterState(Objects(slices_of(make_machine(), GROUPED))), "other", ()) is None
+    assert read_topology(ClusterState(ClusterObjects(groups)), "n", ()) is None
+    assert (
+        read_topology(ClusterState(ClusterObjects(slices_of(make_machine(), GROUPED))), "other", ()) is None
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null", '{"groups":[{"cores":["0-99999999"]}]}'])

@@ -267,7 +267,7 @@ NAMES = st.sampled_from(
 THINGS = st.one_of(
     st.sampled_from(
         [
-            "folder",
+            "directory",
             "pipe",
             "socket",
             "loop",
@@ -309,7 +309,7 @@ def test_nothing_that_lies_there_is_too_much(
 def put(ward: Ward, path: Path, thing: str | bytes) -> None:
     if isinstance(thing, bytes):
         path.write_bytes(thing)
-    elif thing == "folder":
+    elif thing == "directory":
         path.mkdir()
     elif thing == "pipe":
         os.mkfifo(path)

@@ -15,7 +15,7 @@ from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.ownership import RootMark, owner_of, read_directory
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.tools.doctor.findings import Level
-from plimsoll.tools.doctor.repair_executor import Outcome
+from plimsoll.tools.doctor.repair_executor import RepairResult
 from plimsoll.tools.doctor.repairs import RemoveCgroupRoot
 
 from .ward import CLAIM, DRIVER, GONE, NODE, POD, Ward, a_claim, a_ward, bad, mended, of
@@ -54,7 +54,7 @@ def put_odd(ward: Ward, path: Path, kind: str) -> None:
         path.symlink_to("/etc/shadow")
     elif kind == "pipe":
         os.mkfifo(path)
-    elif kind == "folder":
+    elif kind == "directory":
         path.mkdir()
     else:
         ward.put_socket(path)
@@ -91,7 +91,7 @@ def test_paths_of_sockets_have_to_be_short(ward: Ward, length: int, level: Level
     assert of(ward.examine(root=root), "root.path")[0].level is level
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
 def test_what_is_in_the_place_of_the_lock(ward: Ward, kind: str) -> None:
     put_odd(ward, ward.layout.lock, kind)
     found = mended(ward, "root.lock", Level.ERROR)
@@ -215,7 +215,7 @@ def test_a_record_of_a_newer_program_is_not_put_aside(ward: Ward) -> None:
     assert ward.layout.claims.exists()
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "socket"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory", "socket"])
 def test_what_is_in_the_place_of_a_record(ward: Ward, kind: str) -> None:
     path = ward.layout.claims
     path.unlink()
@@ -393,7 +393,7 @@ def test_the_root_of_an_agent_whose_directory_is_gone_is_removed(ward: Ward) -> 
     if not read_directory([other]).data:
         pytest.skip("no extended attributes here")
 
-    def repaired() -> list[Outcome]:
+    def repaired() -> list[RepairResult]:
         report = ward.examine(repair=True, runtime="process")
         return [each for each in report.outcomes if isinstance(each.repair, RemoveCgroupRoot)]
 

@@ -18,30 +18,30 @@ from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, sockets
 from plimsoll.tools.doctor import root_dir as root
-from plimsoll.tools.doctor.cluster import clock_skew, moment
+from plimsoll.tools.doctor.cluster import clock_skew, parse_time
 from plimsoll.tools.doctor.doctor import judge
 from plimsoll.tools.doctor.facts import (
     BoundPod,
     CgroupFacts,
     ClusterFacts,
-    ContainerFolder,
+    ContainerDir,
     DriverFact,
-    Facts,
     MachineFacts,
+    NodeFacts,
     OtherRoot,
+    PodDir,
     PodFacts,
-    PodFolder,
     PrivilegeFacts,
     RecordFact,
     RecordFacts,
     ReservedClaim,
     RootFacts,
-    Shim,
+    ShimProcess,
     SocketFact,
     SocketFacts,
     Space,
 )
-from plimsoll.tools.doctor.files import Entry, age_text, size_text
+from plimsoll.tools.doctor.files import FileEntry, age_text, size_text
 from plimsoll.tools.doctor.findings import AREAS, Level
 from plimsoll.tools.doctor.processes import Process, Processes
 from plimsoll.tools.doctor.repairs import EndPod, EndShim, RemoveCgroupRoot
@@ -50,7 +50,7 @@ from .ward import CLAIM, DRIVER, GONE, POD, a_claim
 
 NOW = 1_800_000_000.0
 ALL = (1 << 41) - 1
-PLAIN = Facts(layout=Layout(Path("/n")), now=NOW, node="a")
+PLAIN = NodeFacts(layout=Layout(Path("/n")), now=NOW, node="a")
 RUNS = replace(PLAIN, running=True, pid=7)
 
 
@@ -103,12 +103,12 @@ def test_machines() -> None:
     found = told(machine.judge(replace(PLAIN, machine=short)))
     assert found["machine.memory"] is found["machine.pids"] is Level.WARNING
     assert found["machine.swap"] is Level.INFO
-    said = replace(PLAIN, machine=replace(fine, said=a_machine(8, "1Gi")))
+    said = replace(PLAIN, machine=replace(fine, declared=a_machine(8, "1Gi")))
     promise = [f for f in machine.judge(said) if f.id == "machine.promise"]
     assert [f.subject for f in promise] == ["cpu", "cpus"]
     assert promise[0].evidence == "the machine file says 8, the machine has 4"
     assert not any(f.level.is_bad for f in machine.judge(replace(said, runtime="none")))
-    honest = replace(PLAIN, machine=replace(fine, said=a_machine(2, "1Gi")))
+    honest = replace(PLAIN, machine=replace(fine, declared=a_machine(2, "1Gi")))
     assert told(machine.judge(honest))["machine.promise"] is Level.OK
     assert told(machine.judge(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {
         "machine.unknown": Level.ERROR
@@ -119,7 +119,7 @@ def test_machine_files_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "machine.yaml"
     path.write_bytes(b"\0\xff")
     facts = machine.gather(NodeSettings(machine_file=path, root=tmp_path))
-    assert facts.said_error
+    assert facts.declared_error
     assert told(machine.judge(replace(PLAIN, machine=facts)))["machine.file"] is Level.ERROR
 
 
@@ -144,11 +144,11 @@ def test_space(free: int, inodes: int, level: Level) -> None:
 
 def a_socket(role: Any, answer: str = "", **changes: Any) -> SocketFact:
     fields: dict[str, Any] = {"path": Path(f"/n/{role}"), "kind": "socket", "mode": 0o600, **changes}
-    return SocketFact(role=role, answer=answer, entry=Entry(**fields))
+    return SocketFact(role=role, answer=answer, entry=FileEntry(**fields))
 
 
 def test_sockets_of_an_agent_that_runs() -> None:
-    registry = Entry(path=Path("/n/r"), kind="folder", mode=0o755)
+    registry = FileEntry(path=Path("/n/r"), kind="directory", mode=0o755)
     driver = DriverFact(socket=Path("/n/x"), name=DRIVER, endpoint="/n/y")
     fine = SocketFacts(
         registry=registry,
@@ -235,17 +235,17 @@ def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_rem
 # -- pods
 
 
-def a_folder(uid: str = GONE, **changes: Any) -> PodFolder:
+def a_folder(uid: str = GONE, **changes: Any) -> PodDir:
     path = Path("/n/pods") / uid
     fields = {"path": path / "containers/main/0", "name": "main", "attempt": "0", "started": True, **changes}
-    return PodFolder(entry=Entry(path=path), uid=uid, name="ns/p", containers=(ContainerFolder(**fields),))
+    return PodDir(entry=FileEntry(path=path), uid=uid, name="ns/p", containers=(ContainerDir(**fields),))
 
 
 ALIVE: dict[str, Any] = {"alive": True, "processes": 2}
 KNOWN = RecordFacts(pods={POD: "ns/p"})
 
 
-def judge_pod(facts: Facts, pod: PodFolder, **changes: Any) -> dict[str, Any]:
+def judge_pod(facts: NodeFacts, pod: PodDir, **changes: Any) -> dict[str, Any]:
     judged = pods.judge(replace(facts, records=KNOWN, pods=PodFacts(pods=(pod,)), **changes))
     return {f.id: (f.level, f.repair) for f in judged if f.id != "pods.folders"}
 
@@ -283,7 +283,7 @@ def test_containers_whose_processes_are_gone() -> None:
 
 
 def test_processes_without_a_folder() -> None:
-    shim = Shim(pid=5, start=9, spec="/n/pods/x/containers/y/0/spec.json")
+    shim = ShimProcess(pid=5, start=9, spec="/n/pods/x/containers/y/0/spec.json")
     facts = replace(PLAIN, pods=PodFacts(orphans=(shim,)))
     (found,) = [f for f in pods.judge(facts) if f.id == "pods.process"]
     assert (found.level, found.repair) == (Level.WARNING, EndShim(5, 9))
@@ -347,7 +347,7 @@ def a_node(ready: str = "True", cpu: str = "4", allocatable: str = "4") -> Node:
     return Node(metadata=ObjectMeta(name="a"), status=status)
 
 
-def in_cluster(facts: Facts, **changes: Any) -> dict[str, Level]:
+def in_cluster(facts: NodeFacts, **changes: Any) -> dict[str, Level]:
     fields: dict[str, Any] = {"node": a_node(), "lease_age": 3.0, "skew": 0.0, "pods": (), **changes}
     return told(cluster.judge(replace(facts, cluster=ClusterFacts(**fields))))
 
@@ -385,14 +385,14 @@ def test_a_node_that_is_well_in_its_cluster() -> None:
         (replace(RUNS, records=KNOWN), {}, "cluster.pods", Level.INFO),
     ],
 )
-def test_what_the_api_says(facts: Facts, changes: dict[str, Any], id: str, level: Level) -> None:
+def test_what_the_api_says(facts: NodeFacts, changes: dict[str, Any], id: str, level: Level) -> None:
     assert in_cluster(facts, **changes)[id] is level
 
 
 def test_claims_that_are_reserved_and_not_prepared() -> None:
     claim = ReservedClaim(name="default/gpu", uid=CLAIM, pod=POD, drivers=(DRIVER,))
     bound = (BoundPod(uid=POD, name="ns/p"),)
-    record = replace(KNOWN, claims=RecordFact(entry=Entry(path=Path("/n/c"), kind="file")))
+    record = replace(KNOWN, claims=RecordFact(entry=FileEntry(path=Path("/n/c"), kind="file")))
     facts = replace(RUNS, records=replace(record, prepared=(a_claim(),)))
     assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.OK
     facts = replace(RUNS, records=replace(record, prepared=(a_claim(ready=False),)))
@@ -416,8 +416,8 @@ def test_clocks() -> None:
     assert clock_skew(date, NOW + 11, NOW + 12) == -10
     for text in ("", "soon", "Fri, 99 Jan 2027 08:00:00 GMT"):
         assert clock_skew(text, NOW, NOW) is None
-    assert moment("2027-01-15T08:00:00.000000Z") == NOW
-    assert moment("never") is moment(None) is moment(7) is None
+    assert parse_time("2027-01-15T08:00:00.000000Z") == NOW
+    assert parse_time("never") is parse_time(None) is parse_time(7) is None
 
 
 @given(st.floats(0, NOW), st.floats(-10_000, 10_000), st.floats(0, 5), st.floats(0, 1))

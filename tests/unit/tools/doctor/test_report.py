@@ -12,9 +12,9 @@ import pytest
 
 from plimsoll.cli.main import main
 from plimsoll.tools.doctor.findings import AREAS, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repair_executor import Outcome
+from plimsoll.tools.doctor.repair_executor import RepairResult
 from plimsoll.tools.doctor.repairs import RemoveFile, RemoveSocket, SetMode
-from plimsoll.tools.doctor.report import Report, as_json, lines
+from plimsoll.tools.doctor.report import DoctorReport, as_json, lines
 
 from .ward import NODE, Ward, a_ward
 
@@ -28,8 +28,10 @@ FINDINGS = (
 )
 
 
-def a_report(running: bool = False, outcomes: tuple[Outcome, ...] = ()) -> Report:
-    return Report(root="/n", node="a", owner="agent", running=running, findings=FINDINGS, outcomes=outcomes)
+def a_report(running: bool = False, outcomes: tuple[RepairResult, ...] = ()) -> DoctorReport:
+    return DoctorReport(
+        root="/n", node="a", owner="agent", running=running, findings=FINDINGS, outcomes=outcomes
+    )
 
 
 def test_the_table() -> None:
@@ -49,7 +51,7 @@ def test_the_table() -> None:
 
 
 def test_the_table_after_repairs() -> None:
-    outcomes = (Outcome(MODE), Outcome(FILE, "not while the agent runs: stop it first"))
+    outcomes = (RepairResult(MODE), RepairResult(FILE, "not while the agent runs: stop it first"))
     found = list(lines(a_report(True, outcomes)))
     assert found[:3] == [
         "repaired: set the mode of /n to 0755",
@@ -64,15 +66,15 @@ def test_what_may_be_repaired_while_somebody_runs() -> None:
     stale = RemoveSocket(Path("/n/s"), (1, 4), alone=False)
     runs = a_report(running=True)
     assert [runs.may(each) for each in (MODE, FILE, stale)] == [True, False, True]
-    kubelet = Report(root="/n", node="a", owner="kubelet", running=True, findings=())
+    kubelet = DoctorReport(root="/n", node="a", owner="kubelet", running=True, findings=())
     assert not any(kubelet.may(each) for each in (MODE, FILE, stale))
 
 
 def test_exit_codes() -> None:
     def code(*levels: Level, problem: str = "") -> int:
         found = tuple(each for each in FINDINGS if each.level in levels)
-        outcomes = (Outcome(MODE, problem),) if problem else ()
-        return Report(
+        outcomes = (RepairResult(MODE, problem),) if problem else ()
+        return DoctorReport(
             root="", node="", owner="agent", running=False, findings=found, outcomes=outcomes
         ).exit_code
 
@@ -82,7 +84,7 @@ def test_exit_codes() -> None:
 
 
 def test_json() -> None:
-    tree = json.loads(json.dumps(as_json(a_report(outcomes=(Outcome(MODE, "no"),)))))
+    tree = json.loads(json.dumps(as_json(a_report(outcomes=(RepairResult(MODE, "no"),)))))
     assert tree["summary"] == {"ok": 1, "info": 1, "warning": 1, "error": 1}
     assert tree["findings"][1] == {
         "id": "root.mode",

@@ -22,9 +22,9 @@ from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.protocols.cdi import Device, Edits, Spec, write_spec
-from plimsoll.tools.doctor.doctor import Examination, run_doctor
-from plimsoll.tools.doctor.findings import Finding, Level
-from plimsoll.tools.doctor.report import Report
+from plimsoll.tools.doctor.doctor import DoctorOptions, run_doctor
+from plimsoll.tools.doctor.findings import DoctorFinding, Level
+from plimsoll.tools.doctor.report import DoctorReport
 
 NODE = "node-a"
 POD = "11111111-2222-4333-8444-555555555555"
@@ -94,13 +94,13 @@ class Ward:
         for name in (f"owner.{owner}", "burstable", "besteffort", *(f"burstable/pod{uid}" for uid in pods)):
             (root / name).mkdir(parents=True, exist_ok=True)
 
-    def examine(self, *, repair: bool = False, runtime: str = "none", **changes: Any) -> Report:
+    def examine(self, *, repair: bool = False, runtime: str = "none", **changes: Any) -> DoctorReport:
         return asyncio.run(self.ask(repair=repair, runtime=runtime, **changes))
 
-    async def ask(self, *, repair: bool = False, runtime: Any = "none", **changes: Any) -> Report:
+    async def ask(self, *, repair: bool = False, runtime: Any = "none", **changes: Any) -> DoctorReport:
         client = changes.pop("client", None)
         settings: dict[str, Any] = {"root": self.layout.root, "name": NODE, "cdi": (self.cdi,), **changes}
-        examination = Examination(
+        examination = DoctorOptions(
             settings=NodeSettings(**settings),
             runtime=runtime,
             mount=self.mount,
@@ -139,15 +139,15 @@ def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **ch
     return ClaimInfo(**fields)
 
 
-def of(report: Report, id: str) -> list[Finding]:
+def of(report: DoctorReport, id: str) -> list[DoctorFinding]:
     return [each for each in report.findings if each.id == id]
 
 
-def bad(report: Report) -> list[tuple[str, str]]:
+def bad(report: DoctorReport) -> list[tuple[str, str]]:
     return [(each.id, each.level.value) for each in report.findings if each.level.is_bad]
 
 
-def mended(ward: Ward, id: str, level: Level, **asked: Any) -> Finding:
+def mended(ward: Ward, id: str, level: Level, **asked: Any) -> DoctorFinding:
     """A fault that is found, and gone after the repair; looking changes nothing, nor does a second repair."""
     before = ward.snapshot()
     first = ward.examine(**asked)

@@ -9,7 +9,7 @@ from plimsoll.api.codec import convert
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -35,7 +35,7 @@ def symptom(make: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
 
 
 def make_cluster_state(things: list[Any]) -> ClusterState:
-    return ClusterState(Objects(things))
+    return ClusterState(ClusterObjects(things))
 
 
 def result(device: str, pool: str, request: str = "r", **fields: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.outputs import check_output
 def test_a_real_cluster_is_told(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
     text = "\n".join(explain_pending(cluster_state).lines(PLAIN)) + "\n"
-    for pod in cluster_state.waiting:
+    for pod in cluster_state.pending:
         text += "\n---\n" + "\n".join(explain_pod(cluster_state, pod).lines(PLAIN)) + "\n"
     check_output(f"explain/usecases/{name}.txt", text)
 

@@ -13,10 +13,16 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.colors import PLAIN
-from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod, summarize_pending
-from plimsoll.tools.explain.filter_run import try_pod
+from plimsoll.tools.explain import (
+    ExplainVerdict,
+    explain_node,
+    explain_pending,
+    explain_pod,
+    summarize_pending,
+)
+from plimsoll.tools.explain.filter_run import run_filters
 from plimsoll.tools.explain.groups import group_nodes
-from plimsoll.tools.explain.pod_view import View
+from plimsoll.tools.explain.pod_view import PodView
 from tests.dumps import big_cluster
 from tests.dumps import make_cluster_state as cluster_state_of_trees
 from tests.unit.scheduler.build import node, pod
@@ -49,7 +55,7 @@ def test_groups_say_what_each_node_says(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     told = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     if expected is None:
-        assert told.verdict is Verdict.FITS
+        assert told.verdict is ExplainVerdict.FITS
         return
     found: Counter[str] = Counter()
     for group in told.groups:
@@ -65,15 +71,15 @@ def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     waiting = cluster_state.pod(SUBJECT)
     fits = [explain_node(cluster_state, waiting, each.metadata.name).fits for each in cluster_state.nodes]
-    assert any(fits) == (explain_pod(cluster_state, waiting).verdict is Verdict.FITS)
+    assert any(fits) == (explain_pod(cluster_state, waiting).verdict is ExplainVerdict.FITS)
 
 
 def test_too_many_states_are_told_by_their_sentence() -> None:
     cluster_state = make_cluster_state([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
     task = read_pod_info(cluster_state.pod(SUBJECT), cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
-    view = View(cluster_state, task)
-    trial = try_pod(task, cluster_state.snapshot, view.settings)
+    view = PodView(cluster_state, task)
+    trial = run_filters(task, cluster_state.snapshot, view.settings)
     (only,) = group_nodes(view, trial, states=0)
     assert only.sentence == "cannot allocate all claims"
     assert "not looked into" in only.branches[0].text
@@ -98,9 +104,9 @@ def test_a_line_for_each_pod_that_waits(things: list[Any]) -> None:
     cluster_state = make_cluster_state([*things, twin])
     lines = {each.metadata.name: why for each, why in summarize_pending(cluster_state)}
     assert lines.keys() == {SUBJECT, "q"}
-    for each in cluster_state.waiting:
+    for each in cluster_state.pending:
         told = explain_pod(make_cluster_state([*things, twin]), each)
-        if told.verdict is Verdict.FITS:
+        if told.verdict is ExplainVerdict.FITS:
             assert lines[each.metadata.name].startswith("fits now")
         else:
             assert lines[each.metadata.name] in told.summary

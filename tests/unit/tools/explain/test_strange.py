@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.colors import PLAIN
-from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod
+from plimsoll.tools.explain import ExplainVerdict, explain_node, explain_pending, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
 from tests.unit.tools.explain.fixes.test_search import place
@@ -43,7 +43,7 @@ def test_any_cluster_is_explained(seed: int) -> None:
     pod = cluster_state.pod("p")
     told = explain_pod(cluster_state, pod)
     outcome = place(make_cluster_state(things), pod)
-    assert (told.verdict is Verdict.FITS) == isinstance(outcome, Placement)
+    assert (told.verdict is ExplainVerdict.FITS) == isinstance(outcome, Placement)
     assert list(told.lines(PLAIN))
     assert list(explain_pending(cluster_state).lines(PLAIN))
     for node in cluster_state.nodes:

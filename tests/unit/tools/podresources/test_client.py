@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plimsoll.errors import InputError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.colors import printable
-from plimsoll.tools.podresources.client import Missing, PodResourcesClient
+from plimsoll.tools.podresources.client import PodNotFound, PodResourcesClient
 from plimsoll.tools.podresources.text import (
     allocatable_lines,
     bytes_text,
@@ -67,7 +67,7 @@ def test_a_pod_that_is_not_there_is_an_answer() -> None:
     text = "pod p in namespace n not found"
     for code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.NOT_FOUND):
         with kubelet(Get=refuse(code, text)) as path:
-            assert ask(path, "get", "n", "p") == Missing(text)
+            assert ask(path, "get", "n", "p") == PodNotFound(text)
 
 
 @pytest.mark.parametrize(

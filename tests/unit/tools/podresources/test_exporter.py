@@ -23,12 +23,12 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.errors import ConfigError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import PodResourcesClient
-from plimsoll.tools.podresources.exporter import PREFIX, Known, know, show_node
+from plimsoll.tools.podresources.exporter import PREFIX, NodeObjects, node_metrics, read_node_objects
 from plimsoll.tools.podresources.process import (
-    Cluster,
     Exporter,
     ExporterServer,
     ExporterSettings,
+    NodeWatcher,
     serve_exporter,
 )
 from plimsoll.up.local_cluster import LocalCluster
@@ -58,9 +58,9 @@ def read(text: str) -> Samples:
     return found
 
 
-def show(pods: list[v1.PodResources], known: Known | None = None, allocatable: Any = None) -> Samples:
+def show(pods: list[v1.PodResources], known: NodeObjects | None = None, allocatable: Any = None) -> Samples:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Given(show_node("w", pods, allocatable, known or Known())))
+    registry.register(_Given(node_metrics("w", pods, allocatable, known or NodeObjects())))
     return read(generate_latest(registry).decode())
 
 
@@ -73,7 +73,7 @@ GPU = {"driver": "gpu.example.com", "pool": "worker"}
 
 
 def test_devices_are_joined_with_who_holds_them() -> None:
-    found = show([TRAIN, PLAIN], Known(uids={("ml", "train"): "u-1"}))
+    found = show([TRAIN, PLAIN], NodeObjects(uids={("ml", "train"): "u-1"}))
     app = {**APP, "pod_uid": "u-1", "claim": "gpus", **GPU}
     assert found["device_info"] == {
         row(**app, device="gpu-0", share_id="s1", cdi_device="x/gpu=0,x/common=all"): 1,
@@ -106,7 +106,7 @@ def test_amounts() -> None:
 
 
 def test_devices_that_nobody_holds_do_not_vanish() -> None:
-    known = Known(
+    known = NodeObjects(
         devices=frozenset(DeviceId(GPU["driver"], GPU["pool"], name) for name in ("gpu-0", "gpu-7"))
     )
     found = show([TRAIN], known, ALLOCATABLE)
@@ -147,7 +147,7 @@ def test_of_a_pool_the_newest_generation_counts() -> None:
         )
 
     pod = codec.convert({"metadata": {"name": "p", "namespace": "n", "uid": "u"}}, Pod)
-    known = know([pod], [piece(1, "old"), piece(2, "a"), piece(2, "b"), piece(3)])
+    known = read_node_objects([pod], [piece(1, "old"), piece(2, "a"), piece(2, "b"), piece(3)])
     assert known.uids == {("n", "p"): "u"}
     assert {id.device for id in known.devices} == {"a", "b"}
 
@@ -281,7 +281,7 @@ spec: {nodeName: w, containers: [{name: app, image: i}]}
 def test_with_the_api_pods_have_uids_and_free_devices_are_shown() -> None:
     async def story(path: Path, local: LocalCluster, uid: str) -> None:
         async with local.connect() as client, PodResourcesClient(path) as asked:
-            cluster = Cluster(client, "w")
+            cluster = NodeWatcher(client, "w")
             exporter = Exporter("w", asked, cluster)
             assert (await _scraped(exporter))["api_synced"] == {row(): 0}
             following = asyncio.create_task(cluster.run())

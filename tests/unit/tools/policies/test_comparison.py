@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.verdict import Cause
-from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.dumps import USECASES, usecase_dump
@@ -45,16 +45,16 @@ def worlds(draw: st.DrawFn) -> list[Any]:
 @given(worlds())
 def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
     """The naive way: write the policy into the slices and let the scheduler's snapshot book it all."""
-    report = compare_policies(ClusterState(Objects(objects)))
+    report = compare_policies(ClusterState(ClusterObjects(objects)))
     for policy in POLICIES:
         changed = [with_policy(e, policy.value) if isinstance(e, ResourceSlice) else e for e in objects]
-        snapshot = ClusterState(Objects(changed)).snapshot
+        snapshot = ClusterState(ClusterObjects(changed)).snapshot
         place = snapshot.row_of("node-1")
         assert place is not None
         booked = snapshot.ledger(place).requested
         for row in report.nodes:
             assert row.charged[policy.value] == booked.get(row.resource, 0), (policy, row)
-    snapshot = ClusterState(Objects(objects)).snapshot
+    snapshot = ClusterState(ClusterObjects(objects)).snapshot
     place = snapshot.row_of("node-1")
     assert place is not None
     for row in report.nodes:
@@ -65,7 +65,7 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
 @given(worlds())
 def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
     """What pods with claims, pools of several and pods without claims take is what the node is charged."""
-    cluster_state = ClusterState(Objects(objects))
+    cluster_state = ClusterState(ClusterObjects(objects))
     report = compare_policies(cluster_state)
     place = cluster_state.snapshot.row_of("node-1")
     assert place is not None
@@ -84,7 +84,9 @@ def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
 def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, **spec: Any) -> ClusterState:
     mapping = {"allocationMultiplier": amount, **({"accountingPolicy": policy} if policy else {})}
     made = [on(pod(f"p{i}", *containers, **spec)) for i in range(pods)]
-    return ClusterState(Objects([node(), piece(device("d0", cpu=mapping)), claim("c", result("d0")), *made]))
+    return ClusterState(
+        ClusterObjects([node(), piece(device("d0", cpu=mapping)), claim("c", result("d0")), *made])
+    )
 
 
 def charged(cluster_state: ClusterState) -> dict[str, int]:
@@ -114,7 +116,7 @@ def test_a_status_is_not_believed_for_the_comparison() -> None:
 def test_a_claim_that_is_gone_is_taken_as_its_status_says() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "3"}}]}
     made = on(pod("p", container("a", "c", cpu="1"), status=status))
-    report = compare_policies(ClusterState(Objects([node(), made])))
+    report = compare_policies(ClusterState(ClusterObjects([node(), made])))
     (row,) = [row for row in report.nodes if row.resource == "cpu"]
     assert row.charged["AddPerClaim"] == 4000
     assert report.believed == (("default/p", "c"),)
@@ -155,7 +157,7 @@ def test_nodes_past_their_line() -> None:
 
 
 def test_without_claims_there_is_nothing_to_compare() -> None:
-    report = compare_policies(ClusterState(Objects([node(), on(pod("p", container("a", cpu="1")))])))
+    report = compare_policies(ClusterState(ClusterObjects([node(), on(pod("p", container("a", cpu="1")))])))
     assert [*report.lines(PLAIN)] == [
         "No pod on a node has a claim that is charged to it: every policy comes to the same."
     ]

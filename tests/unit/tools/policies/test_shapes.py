@@ -17,7 +17,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
@@ -76,7 +76,9 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     several = st.lists(st.sampled_from(kinds), min_size=1, max_size=2)
     places = draw(st.lists(several, min_size=2, max_size=6))
     profile = SHARING if draw(st.booleans()) else Profile.default()
-    return ClusterState(Objects(_cluster(devices, places, draw(st.integers(0, 4)) > 0)), profile=profile)
+    return ClusterState(
+        ClusterObjects(_cluster(devices, places, draw(st.integers(0, 4)) > 0)), profile=profile
+    )
 
 
 @settings(max_examples=120, deadline=None)
@@ -91,7 +93,7 @@ def test_what_is_remembered_is_what_is_worked_out(cluster_state: ClusterState) -
 def test_most_of_a_workload_is_remembered() -> None:
     body = {"containers": [container("c", "claim-0", cpu="1")], "claims": ["claim-0"]}
     devices = [device(f"d{i}", cpu="2") for i in range(5)]
-    cluster_state = ClusterState(Objects(_cluster(devices, [[body]] * 20)))
+    cluster_state = ClusterState(ClusterObjects(_cluster(devices, [[body]] * 20)))
     with patch.object(comparison, "rebook", wraps=comparison.rebook) as rebooked:
         assert len(compare_policies(cluster_state).pods) == 20
     assert rebooked.call_count == 4  # one node, under each policy

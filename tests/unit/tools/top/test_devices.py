@@ -14,7 +14,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
 from tests.dumps import make_cluster_state
@@ -85,7 +85,7 @@ def test_each_state() -> None:
         {"device": "missing"},
         {"device": "free", "adminAccess": True},
     )
-    objects = Objects([node(), piece(*devices, count=2), piece(name="t", count=2, **counters), held])
+    objects = ClusterObjects([node(), piece(*devices, count=2), piece(name="t", count=2, **counters), held])
     expected = {
         "free": "free",
         "taken": "taken",
@@ -110,11 +110,11 @@ def test_each_state() -> None:
 def test_a_taint_rule_counts() -> None:
     rule = {"deviceSelector": {"device": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}}
     tainted = codec.convert({"metadata": {"name": "r"}, "spec": rule}, DeviceTaintRule)
-    assert states(ClusterState(Objects([node(), piece({"name": "a"}), tainted]))) == {"a": "tainted"}
+    assert states(ClusterState(ClusterObjects([node(), piece({"name": "a"}), tainted]))) == {"a": "tainted"}
 
 
 def test_two_holders_of_a_whole_device_are_told() -> None:
-    objects = Objects(
+    objects = ClusterObjects(
         [node(), piece({"name": "a"}), claim("x", {"device": "a"}), claim("y", {"device": "a"})]
     )
     (row,) = device_rows(ClusterState(objects))
@@ -125,7 +125,7 @@ def test_two_holders_of_a_whole_device_are_told() -> None:
 def test_only_the_newest_generation_is_offered() -> None:
     old = piece({"name": "a"}, {"name": "b"}, name="old", generation=1)
     new = piece({"name": "a"}, name="new", generation=2)
-    cluster_state = ClusterState(Objects([node(), old, new]))
+    cluster_state = ClusterState(ClusterObjects([node(), old, new]))
     rows = {row.device: (row.state, row.why) for row in device_rows(cluster_state)}
     assert rows == {"a": ("free", ""), "b": ("stale", "of generation 1, not 2")}
     (pool,) = pool_rows(cluster_state)
@@ -133,7 +133,7 @@ def test_only_the_newest_generation_is_offered() -> None:
 
 
 def test_an_incomplete_pool_says_so() -> None:
-    cluster_state = ClusterState(Objects([node(), piece({"name": "a"}, count=3)]))
+    cluster_state = ClusterState(ClusterObjects([node(), piece({"name": "a"}, count=3)]))
     (pool,) = pool_rows(cluster_state)
     assert (pool.standing, pool.slices, pool.expected, pool.free) == ("incomplete", 1, 3, 0)
     assert states(cluster_state, "n") == {"a": "stale"}
@@ -143,14 +143,14 @@ def test_a_shared_device_is_counted_once() -> None:
     """kubernetes/kubernetes 140170: a device with three shares is one device, not three."""
     shared = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"bw": {"value": "10"}}}
     claims = [claim(f"c{i}", share("nic", i, bw="2")) for i in range(3)]
-    (pool,) = pool_rows(ClusterState(Objects([node(), piece(shared, {"name": "other"}), *claims])))
+    (pool,) = pool_rows(ClusterState(ClusterObjects([node(), piece(shared, {"name": "other"}), *claims])))
     assert (pool.all, pool.free, pool.partly, pool.taken, pool.unavailable) == (2, 1, 1, 0, 0)
     assert pool.shares == {"bw": (Quantity.parse("10"), Quantity.parse("4"))}
 
 
 def test_a_pool_for_several_nodes_is_listed_once() -> None:
     everywhere = piece({"name": "a"}, allNodes=True)
-    cluster_state = ClusterState(Objects([node("n"), node("m"), everywhere]))
+    cluster_state = ClusterState(ClusterObjects([node("n"), node("m"), everywhere]))
     assert [row.node for row in device_rows(cluster_state)] == [""]
     assert states(cluster_state, "m") == {"a": "free"}
 
@@ -181,7 +181,7 @@ def clusters(draw: st.DrawFn) -> ClusterState:
     slices = [piece(*({"name": name, **bodies[kind]} for name, kind in made.items()), count=2)]
     counters = [{"name": "g", "counters": {"m": {"value": "7"}}}]
     slices.append(piece(name="t", count=2, sharedCounters=counters))
-    return ClusterState(Objects([node(), *slices, *claims]))
+    return ClusterState(ClusterObjects([node(), *slices, *claims]))
 
 
 @settings(max_examples=80, deadline=None)
@@ -247,7 +247,7 @@ def test_there_is_room_if_any_request_fits(policy: Any, free: int) -> None:
     ],
 )
 def test_the_state_of_a_claim(made: ResourceClaim, state: str) -> None:
-    (row,) = claim_rows(ClusterState(Objects([node(), piece({"name": "a"}), made])))
+    (row,) = claim_rows(ClusterState(ClusterObjects([node(), piece({"name": "a"}), made])))
     assert row.state == state
     assert row.classes == ("c",)
     assert row.node == ("n" if made.status.allocation else "")
@@ -255,7 +255,7 @@ def test_the_state_of_a_claim(made: ResourceClaim, state: str) -> None:
 
 def test_a_claim_that_nobody_uses_says_what_it_would_charge() -> None:
     mapped = {"name": "a", "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
-    (row,) = claim_rows(ClusterState(Objects([node(), piece(mapped), claim("c", {"device": "a"})])))
+    (row,) = claim_rows(ClusterState(ClusterObjects([node(), piece(mapped), claim("c", {"device": "a"})])))
     assert not row.booked
     assert [(each.resource, each.amount, each.rule) for each in row.charges] == [("cpu", 2000, "AddPerClaim")]
 
@@ -264,7 +264,7 @@ def test_the_cpus_of_a_claim_come_from_its_driver() -> None:
     status = {"driver": DRIVER, "pool": "p", "device": "a", "data": {"cpuset": "0-3"}}
     odd = {"driver": DRIVER, "pool": "p", "device": "b", "data": ["not", "ours"]}
     made = claim("c", {"device": "a"}, devices=[status, odd])
-    (row,) = claim_rows(ClusterState(Objects([node(), piece({"name": "a"}), made])))
+    (row,) = claim_rows(ClusterState(ClusterObjects([node(), piece({"name": "a"}), made])))
     assert {device.device: cpus for device, cpus in row.cpus.items()} == {"a": "0-3"}
 
 

@@ -15,9 +15,9 @@ from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.lines import Entry
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools.cluster_state import ClusterState, Objects
-from plimsoll.tools.top import holders, namespace_rows, node_books, pod_rows, text_of
-from plimsoll.tools.top.nodes import book_of, entry_columns, entry_holders, full_columns
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.top import format_amount, holders, namespace_rows, node_rows, pod_rows
+from plimsoll.tools.top.nodes import entry_columns, entry_holders, full_columns, node_row_of
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.samples import charged_pods
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
@@ -44,13 +44,13 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]
     pods.append(on(pod("stray", container("c", cpu="1")), "nowhere"))
     profile = SHARING if draw(st.booleans()) else Profile.default()
-    return ClusterState(Objects([node(), piece(*devices), *claims, *pods]), profile=profile)
+    return ClusterState(ClusterObjects([node(), piece(*devices), *claims, *pods]), profile=profile)
 
 
 @settings(max_examples=80, deadline=None)
 @given(cluster_states())
 def test_rows_come_to_what_is_booked(cluster_state: ClusterState) -> None:
-    (book,) = node_books(cluster_state)
+    (book,) = node_rows(cluster_state)
     place = cluster_state.snapshot.row_of("node-1")
     assert place is not None
     ledger = cluster_state.snapshot.ledger(place)
@@ -70,7 +70,7 @@ def test_rows_come_to_what_is_booked(cluster_state: ClusterState) -> None:
 @settings(max_examples=60, deadline=None)
 @given(cluster_states())
 def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> None:
-    (book,) = node_books(cluster_state)
+    (book,) = node_rows(cluster_state)
     of_pods: dict[str, int] = {}
     for row in pod_rows(cluster_state):
         if row.node:
@@ -111,8 +111,8 @@ def entry_of(made: Pod, *bills: Bill) -> Entry:
 def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
     shared = device("d0", cpu={"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"})
     pods = [on(pod(f"p{i}", container("c", "pool", cpu="1"))) for i in range(2)]
-    cluster_state = ClusterState(Objects([node(), piece(shared), claim("pool", result("d0")), *pods]))
-    (book,) = node_books(cluster_state)
+    cluster_state = ClusterState(ClusterObjects([node(), piece(shared), claim("pool", result("d0")), *pods]))
+    (book,) = node_rows(cluster_state)
     row = book.row("cpu")
     assert (row.requests, row.claims, row.overhead, row.free) == (0, 4000, 0, 5000)
     whole = holders(cluster_state, "node-1", "cpu")[0]
@@ -121,7 +121,7 @@ def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
 
 def test_past_the_line_is_below_zero() -> None:
     pods = [on(pod("big", container("c", cpu="10")))]
-    (book,) = node_books(ClusterState(Objects([node(), *pods])))
+    (book,) = node_rows(ClusterState(ClusterObjects([node(), *pods])))
     assert book.past == ("cpu",)
     assert book.row("cpu").free == -1000
 
@@ -130,7 +130,7 @@ def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x", "resources": {"cpu": "2"}}]}
     made = on(pod("p", container("c", "x"), status=status))
     cluster_state = ClusterState(
-        Objects([node(), piece(device("d0", cpu="2")), claim("x", result("d0")), made])
+        ClusterObjects([node(), piece(device("d0", cpu="2")), claim("x", result("d0")), made])
     )
     (holder,) = holders(cluster_state, "node-1")
     assert [str(each) for each in holder.devices] == ["dra.example.com/pool/d0"]
@@ -138,17 +138,17 @@ def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
 
 def test_an_unknown_node_has_no_holders() -> None:
     with pytest.raises(InputError, match="there is no node x"):
-        holders(ClusterState(Objects([node()])), "x")
+        holders(ClusterState(ClusterObjects([node()])), "x")
 
 
 def test_books_of_some_nodes() -> None:
-    cluster_state = ClusterState(Objects([node("b"), node("a"), node("c")]))
-    assert [book.name for book in node_books(cluster_state)] == ["a", "b", "c"]
-    assert [book.name for book in node_books(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
+    cluster_state = ClusterState(ClusterObjects([node("b"), node("a"), node("c")]))
+    assert [book.name for book in node_rows(cluster_state)] == ["a", "b", "c"]
+    assert [book.name for book in node_rows(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
 
 
 def test_a_node_that_says_nothing_is_ready() -> None:
-    assert book_of(NodeLedger(node())).ready
+    assert node_row_of(NodeLedger(node())).ready
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_a_node_that_says_nothing_is_ready() -> None:
     [("cpu", 1500, "1500m"), ("cpu", -2000, "-2"), ("memory", 2**30, "1Gi"), ("pods", 7, "7")],
 )
 def test_amounts_are_written_as_kubernetes_does(resource: str, units: int, text: str) -> None:
-    assert text_of(resource, units) == text
+    assert format_amount(resource, units) == text

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.objects import Gap
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.report import Report
-from plimsoll.tools.top.nodes import BookRow
 from plimsoll.tools.top.node_reports import NodesReport, bar_of
-from plimsoll.tools.top.table import Cell, Table, percent, short_bytes, short_of
+from plimsoll.tools.top.nodes import ResourceRow
+from plimsoll.tools.top.table import Cell, Table, format_short, percent, short_bytes
 from plimsoll.tools.top.top import VIEWS, top
 from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
 from tests.outputs import FOLDER, check_output
@@ -64,7 +64,7 @@ def test_sorting(cluster_state: ClusterState) -> None:
     def order(sort: str) -> list[str]:
         report = top(cluster_state, sort=sort)
         assert isinstance(report, NodesReport)
-        return [book.name for book in report.books]
+        return [book.name for book in report.nodes]
 
     assert order("name") == ["node-a", "node-b", "node-c"]
     assert order("free") == ["node-a", "node-c", "node-b"]  # past its line comes first, whatever is asked
@@ -114,7 +114,7 @@ def test_a_resource_that_is_not_there(cluster_state: ClusterState) -> None:
 
 def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
     refused = Gap("resourceclaims", 'User "team" cannot list', brief="may not be seen", refused=True)
-    cluster_state = ClusterState(Objects(make_cluster_state(big_cluster(1)).objects, [refused]))
+    cluster_state = ClusterState(ClusterObjects(make_cluster_state(big_cluster(1)).objects, [refused]))
     with pytest.raises(InputError, match='resourceclaims cannot be told about: User "team" cannot list'):
         top(cluster_state, "claims")
     assert list(top(cluster_state, "nodes").lines(PLAIN))
@@ -122,7 +122,7 @@ def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
 
 
 def test_an_empty_cluster_says_so() -> None:
-    empty = ClusterState(Objects())
+    empty = ClusterState(ClusterObjects())
     for view in VIEWS:
         assert "There are no" in text_of(top(empty, view))
 
@@ -178,17 +178,17 @@ def test_bytes_are_short_and_near(units: int) -> None:
 
 
 def test_cores_are_exact() -> None:
-    assert [short_of("cpu", each) for each in (0, 250, 1000, 1234, -1750)] == [
+    assert [format_short("cpu", each) for each in (0, 250, 1000, 1234, -1750)] == [
         "0", "0.25", "1", "1.234", "-1.75",
     ]  # fmt: skip
-    assert short_of("example.com/gpu", 3) == "3"
+    assert format_short("example.com/gpu", 3) == "3"
     assert [percent(3, 4), percent(0, 0), percent(1, 0), percent(-1, 4)] == ["75%", "-", "over", "-"]
 
 
 @given(st.tuples(*[st.integers(0, 100)] * 4))
 def test_a_bar_is_always_as_long(parts: tuple[int, int, int, int]) -> None:
     line, requests, claims, overhead = parts
-    row = BookRow("cpu", line, requests, claims, overhead, line - requests - claims - overhead)
+    row = ResourceRow("cpu", line, requests, claims, overhead, line - requests - claims - overhead)
     bar = bar_of(row)
     assert len(bar) == 10
     assert bar == "".join(sorted(bar, key="=#+.".index))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import watch
 
 
@@ -24,7 +24,7 @@ def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -
 
     shown = []
     monkeypatch.setattr(watch, "follow_live", follow_live)
-    cluster_state = ClusterState(Objects())
+    cluster_state = ClusterState(ClusterObjects())
 
     async def run() -> None:
         nobody: Any = None

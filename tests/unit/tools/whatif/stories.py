@@ -20,13 +20,13 @@ from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.tools.cluster_state import ClusterState, Objects
-from plimsoll.tools.whatif import STOCK, Whatif
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.whatif import KUBE_SCHEDULERS, Whatif
 
 Tree = dict[str, Any]
 STORIES = Path(__file__).resolve().parents[5] / "shared" / "usecases"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_STOCK = STOCK["kube-1.36"]
+_STOCK = KUBE_SCHEDULERS["kube-1.36"]
 #: The part of a claim's name that a server makes up.
 _GENERATED = re.compile(r"\b([a-z0-9]+-c-)[a-z0-9]{5}\b")
 
@@ -47,12 +47,12 @@ class Play:
         self.namespace = f"uc-{folder.name}"
         self.objects = iter(list(yaml.load_all((folder / "input.yaml").read_text(), _LOADER)))
         self.result: Tree = yaml.load((folder / "result.yaml").read_text(), _LOADER)
-        self.whatif = self._new(Objects())
+        self.whatif = self._new(ClusterObjects())
         self.why: dict[tuple[str, str], str] = {}
         self.wrong: list[Wrong] = []
 
     @staticmethod
-    def _new(objects: Objects) -> Whatif:
+    def _new(objects: ClusterObjects) -> Whatif:
         return Whatif(
             _STOCK.cluster_state(ClusterState(objects)), settings=_STOCK.settings(SchedulerProfile.default())
         )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Pod
 from plimsoll.errors import InputError
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import ClusterState, Objects
-from plimsoll.tools.whatif import Outcome, Whatif
-from plimsoll.tools.whatif.whatif import Moves
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.whatif import Whatif, WhatifOutcome
+from plimsoll.tools.whatif.whatif import WhatifOperations
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -59,13 +59,13 @@ def pod_tree(name: str, cpu: str, claims: int, priority: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def everything(moves: Moves) -> dict[str, str]:
+def everything(moves: WhatifOperations) -> dict[str, str]:
     """All objects, whatever order they are in."""
     return {f"{type(each).__name__}/{each.metadata.namespace}/{each.metadata.name}": repr(each)
             for each in moves.cluster_state.objects}  # fmt: skip
 
 
-def books(moves: Moves) -> dict[str, Any]:
+def books(moves: WhatifOperations) -> dict[str, Any]:
     """The books of every node, in numbers."""
     snapshot = moves.cluster_state.snapshot
     return {
@@ -78,14 +78,14 @@ def books(moves: Moves) -> dict[str, Any]:
     }
 
 
-def rebuilt(moves: Moves) -> Whatif:
+def rebuilt(moves: WhatifOperations) -> Whatif:
     """The naive way: another snapshot from the same objects."""
     return Whatif(
         ClusterState(moves.cluster_state.objects, moves.cluster_state.gates, moves.cluster_state.profile)
     )
 
 
-def told(outcome: Outcome) -> tuple[Any, ...]:
+def told(outcome: WhatifOutcome) -> tuple[Any, ...]:
     return outcome.placed, outcome.pending, outcome.evicted
 
 
@@ -107,7 +107,7 @@ STEPS = st.one_of(
 )
 
 
-def do(moves: Moves, number: int, step: tuple[Any, ...]) -> None:
+def do(moves: WhatifOperations, number: int, step: tuple[Any, ...]) -> None:
     what = step[0]
     try:
         if what == "add":
@@ -139,7 +139,7 @@ def do(moves: Moves, number: int, step: tuple[Any, ...]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=8))
 def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
-    whatif = Whatif(ClusterState(Objects(cluster())))
+    whatif = Whatif(ClusterState(ClusterObjects(cluster())))
     objects, amounts = everything(whatif), books(whatif)
     with whatif.branch() as first:
         fresh = told(first.schedule())
@@ -159,17 +159,17 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
 @given(st.lists(STEPS, max_size=6))
 def test_scheduling_goes_on_as_it_would_from_scratch(steps: list[tuple[Any, ...]]) -> None:
     """A snapshot that has been through much places pods where one made from the objects does."""
-    whatif = Whatif(ClusterState(Objects(cluster())))
+    whatif = Whatif(ClusterState(ClusterObjects(cluster())))
     for number, step in enumerate(steps):
         do(whatif, number, step)
     naive = rebuilt(whatif)
-    naive._world._arrivals = dict(whatif._world._arrivals)
+    naive._cluster._arrivals = dict(whatif._cluster._arrivals)
     ours, theirs = whatif.schedule(), naive.schedule()
     assert {each.pod for each in ours.placed} == {each.pod for each in theirs.placed}
 
 
 def test_a_branch_can_be_kept() -> None:
-    whatif = Whatif(ClusterState(Objects(cluster())))
+    whatif = Whatif(ClusterState(ClusterObjects(cluster())))
     with whatif.branch() as outer:
         with outer.branch() as inner:
             inner.remove("Pod/low")
@@ -179,7 +179,7 @@ def test_a_branch_can_be_kept() -> None:
 
 
 def test_a_branch_that_fails_is_undone_though_it_was_kept() -> None:
-    whatif = Whatif(ClusterState(Objects(cluster())))
+    whatif = Whatif(ClusterState(ClusterObjects(cluster())))
 
     def fail() -> None:
         with whatif.branch() as branch:
@@ -193,7 +193,7 @@ def test_a_branch_that_fails_is_undone_though_it_was_kept() -> None:
 
 
 def test_the_original_cluster_state_is_unchanged() -> None:
-    cluster_state = ClusterState(Objects(cluster()))
+    cluster_state = ClusterState(ClusterObjects(cluster()))
     before = len(cluster_state.objects)
     whatif = Whatif(cluster_state)
     whatif.add(TEMPLATE, pod_tree("p", "1", 1, 0))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import Whatif
-from plimsoll.tools.whatif.exhaustive import Proof, Verdict
+from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -33,7 +33,7 @@ def select(kind: str) -> str:
 
 
 def whatif_of(*things: Any) -> Whatif:
-    return Whatif(ClusterState(Objects(things)))
+    return Whatif(ClusterState(ClusterObjects(things)))
 
 
 def names(proof: Proof) -> dict[str, str]:
@@ -64,7 +64,7 @@ def test_a_better_choice_of_devices_is_found() -> None:
     with whatif.branch() as greedy:
         assert [pending.pod for pending in greedy.schedule().pending] == [("default", "b-picky")]
     proof = whatif.prove()
-    assert (proof.verdict, proof.greedy, proof.most) == (Verdict.ALL, 1, 2)
+    assert (proof.verdict, proof.greedy, proof.most) == (ProofVerdict.ALL, 1, 2)
     chosen = {name: found.devices for (_, name), found in proof.placement.items()}
     assert chosen == {"a-easy": (f"{DRIVER}/n/b-half",), "b-picky": (f"{DRIVER}/n/a-whole",)}
 
@@ -83,19 +83,24 @@ def test_a_better_choice_of_nodes_is_found() -> None:
     with whatif.branch() as greedy:
         assert len(greedy.schedule().pending) == 1
     proof = whatif.prove()
-    assert proof.verdict is Verdict.ALL
+    assert proof.verdict is ProofVerdict.ALL
     assert names(proof) == {"p0": "a", "p1": "b"}
 
 
 def test_what_is_impossible_is_proved_so_and_the_most_is_known() -> None:
     pods = [pod(f"p{number}", cpu="2") for number in range(5)]
     proof = whatif_of(node("a", cpu="3"), node("b", cpu="3"), node("c", cpu="3"), *pods).prove()
-    assert (proof.verdict, proof.most, proof.settled, proof.placement) == (Verdict.IMPOSSIBLE, 3, True, {})
+    assert (proof.verdict, proof.most, proof.settled, proof.placement) == (
+        ProofVerdict.IMPOSSIBLE,
+        3,
+        True,
+        {},
+    )
 
 
 def test_a_pod_that_cannot_be_tried_settles_it() -> None:
     proof = whatif_of(node("a"), pod("p", cpu="1"), pod("q", claims=["nope"])).prove()
-    assert proof.verdict is Verdict.IMPOSSIBLE
+    assert proof.verdict is ProofVerdict.IMPOSSIBLE
     assert proof.why == 'default/q: could not find ResourceClaim "nope"'
     assert proof.most == 1
 
@@ -104,7 +109,7 @@ def test_a_search_is_given_up() -> None:
     pods = [pod(f"p{number}", cpu=f"{100 + number}m") for number in range(12)]
     nodes = [node(f"n{number}", cpu=f"{300 + number}m") for number in range(5)]
     proof = whatif_of(*nodes, *pods).prove(steps=50)
-    assert (proof.verdict, proof.settled) == (Verdict.GAVE_UP, False)
+    assert (proof.verdict, proof.settled) == (ProofVerdict.GAVE_UP, False)
     assert proof.steps == 50
 
 
@@ -120,14 +125,14 @@ def test_an_order_is_found_where_pods_need_each_other() -> None:
     nodes = [node(name, cpu="2", labels={"kubernetes.io/hostname": name}) for name in ("a", "b")]
     web = pod("a-web", cpu="1", affinity=near)
     proof = whatif_of(*nodes, web, pod("b-db", cpu="1", labels={"app": "db"}), pod("c", cpu="2")).prove()
-    assert proof.verdict is Verdict.ALL
+    assert proof.verdict is ProofVerdict.ALL
 
 
 def test_pods_alike_do_not_multiply_the_work() -> None:
     pods = [pod(f"p{number}", cpu="1") for number in range(13)]
     nodes = [node(f"n{number}", cpu="3") for number in range(4)]
     proof = whatif_of(*nodes, *pods, pod("q", cpu="1", memory="1Gi")).prove()
-    assert proof.verdict is Verdict.IMPOSSIBLE
+    assert proof.verdict is ProofVerdict.IMPOSSIBLE
     assert proof.settled
     assert proof.steps < 500
 
@@ -240,7 +245,7 @@ def test_agreement_with_brute_force(case: Case) -> None:
     most = most_by_force(case)
     assert proof.settled
     assert proof.most == most
-    assert (proof.verdict is Verdict.ALL) == (most == len(case.pods))
+    assert (proof.verdict is ProofVerdict.ALL) == (most == len(case.pods))
     assert proof.placement == {} or len(proof.placement) == most
     assert verify(whatif.cluster_state.snapshot) == []
     with whatif.branch() as greedy:

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.tools.cluster_state import ClusterState, Objects
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif.fragmentation import find_fragments
-from plimsoll.tools.whatif.totals import add_up, rooms_of
+from plimsoll.tools.whatif.totals import free_by_node, sum_totals
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -48,8 +48,8 @@ def test_pieces_are_what_plain_counting_gives(nodes: list[tuple[int, list[int], 
         things.append(pod(f"p{number}", cpu=str(requested), node=name))
         free_cpu.append(cpu - requested)
         free_devices.append(charges[used:])
-    cluster_state = ClusterState(Objects(things))
-    rooms = rooms_of(cluster_state.snapshot)
+    cluster_state = ClusterState(ClusterObjects(things))
+    rooms = free_by_node(cluster_state.snapshot)
     found = find_fragments(cluster_state.snapshot, rooms)
     open_nodes = [number for number, each in enumerate(nodes) if not each[4]]
     cpus = [max(0, free_cpu[number]) for number in open_nodes]
@@ -67,7 +67,7 @@ def test_pieces_are_what_plain_counting_gives(nodes: list[tuple[int, list[int], 
     # The largest claim: the most devices whose charges go together below what is left.
     most = max((_affordable(free_devices[n], free_cpu[n]) for n in open_nodes), default=0)
     assert found.classes[0].most == most
-    totals = add_up(cluster_state, rooms)
+    totals = sum_totals(cluster_state, rooms)
     assert totals.free.get("cpu", 0) == 1000 * sum(free_cpu[n] for n in open_nodes)
 
 

@@ -11,8 +11,8 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import ClusterState, Objects
-from plimsoll.tools.whatif import Because, Whatif, compare
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.whatif import EvictionReason, Whatif, compare_states
 from plimsoll.tools.whatif.manifests import read_manifests
 from tests.unit.scheduler.build import (
     DRIVER,
@@ -49,7 +49,7 @@ def owned(kind: str = "ReplicaSet", name: str = "web-7d4") -> dict[str, Any]:
 
 
 def whatif_of(*things: Any) -> Whatif:
-    return Whatif(ClusterState(Objects(things)))
+    return Whatif(ClusterState(ClusterObjects(things)))
 
 
 def workload(kind: str, version: str, **spec: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def test_priority_classes_are_looked_up() -> None:
     assert outcome.where() == {("default", "p"): "n", ("default", "low"): None}
     (gone,) = outcome.evicted
     assert (gone.pod, gone.because, gone.by, gone.comes_back) == (
-        ("default", "low"), Because.PREEMPTED, "default/p", True,
+        ("default", "low"), EvictionReason.PREEMPTED, "default/p", True,
     )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def test_a_node_takes_its_devices_along_and_its_pods_come_back() -> None:
     whatif.add(pod("p", claims=["c"], metadata=owned()))
     first = whatif.schedule().placed[0].node
     whatif.remove(f"Node/{first}")
-    assert [each.because for each in whatif.evicted] == [Because.NODE_GONE]
+    assert [each.because for each in whatif.evicted] == [EvictionReason.NODE_GONE]
     assert whatif.schedule().placed[0].node != first
     assert [each.spec.node_name for each in whatif.cluster_state.objects.all(ResourceSlice)] != [first]
 
@@ -266,7 +266,7 @@ def test_a_drain_leaves_daemons_and_static_pods() -> None:
     whatif.drain("a")
     assert {each.pod[1]: each.bare for each in whatif.evicted} == {"web": False, "bare": True}
     assert whatif.schedule().all_placed
-    moved = compare(before, whatif.state())
+    moved = compare_states(before, whatif.state())
     assert {move.pod[1]: (move.before.node, move.after.node) for move in moved.moves} == {
         "bare": ("a", "b"), "web": ("a", "b"),
     }  # fmt: skip
@@ -310,7 +310,7 @@ def test_a_tainted_device_sends_its_user_away() -> None:
     whatif.add(claiming)
     assert whatif.schedule().placed[0].devices == (f"{DRIVER}/n/d",)
     whatif.taint_devices(f"driver={DRIVER},device=d:broken=yes:NoExecute")
-    assert [each.because for each in whatif.evicted] == [Because.DEVICE_TAINT]
+    assert [each.because for each in whatif.evicted] == [EvictionReason.DEVICE_TAINT]
     assert whatif.schedule().placed[0].devices == (f"{DRIVER}/n/e",)
     whatif.taint_devices(f"driver={DRIVER}:broken=yes:NoSchedule")
     assert len(whatif.evicted) == 1
@@ -384,8 +384,8 @@ def test_from_a_dump(tmp_path: Path) -> None:
                     "status: {allocatable: {cpu: '1', pods: '9'}}}\n---\n" + POD)  # fmt: skip
     with Whatif.of_dump(file) as whatif:
         assert whatif.schedule().all_placed
-        assert whatif.waiting == []
-    assert len(whatif.waiting) == 1
+        assert whatif.pending == []
+    assert len(whatif.pending) == 1
     file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}, status: 7}")
     with pytest.raises(DecodeError, match="status"):
         Whatif.of_dump(file)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.whatif import Plan, WhatifReport, run_whatif
+from plimsoll.tools.whatif import WhatifPlan, WhatifReport, run_whatif
 from tests.dumps import big_cluster, make_cluster_state, usecase_dump
 from tests.outputs import check_output
 from tests.unit.scheduler.build import device, device_class, node, pod, resource_slice
@@ -29,7 +29,7 @@ def text_of(report: WhatifReport, *, wide: bool = False) -> str:
 
 def example(**plan: Any) -> WhatifReport:
     cluster_state = read_cluster_state(Source((str(EXAMPLE / "cluster.yaml"),)))
-    return run_whatif(cluster_state, Plan(**plan))
+    return run_whatif(cluster_state, WhatifPlan(**plan))
 
 
 TRAINING = EXAMPLE / "training.yaml"
@@ -59,14 +59,14 @@ def test_the_example_for_programs_and_in_full() -> None:
 
 
 def test_a_better_placement_is_shown() -> None:
-    report = run_whatif(whole_or_half().cluster_state, Plan(exhaustive=True))
+    report = run_whatif(whole_or_half().cluster_state, WhatifPlan(exhaustive=True))
     check_output("whatif/better.txt", text_of(report))
 
 
 @pytest.mark.parametrize("name", ["overcommit", "overflow-messages", "preemption", "uc2"])
 def test_a_use_case_of_a_real_cluster(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
-    report = run_whatif(cluster_state, Plan(add=(workload("Deployment", "apps/v1", replicas=2),)))
+    report = run_whatif(cluster_state, WhatifPlan(add=(workload("Deployment", "apps/v1", replicas=2),)))
     check_output(f"whatif/usecase-{name}.txt", text_of(report))
 
 
@@ -86,7 +86,7 @@ def test_two_books_place_what_one_set_refuses() -> None:
 
 def test_victims_and_who_goes_for_good() -> None:
     cluster_state = ClusterState(
-        Objects(
+        ClusterObjects(
             [
                 node("n", cpu="2"),
                 pod("low", cpu="1", node="n", priority=-1, metadata=owned()),
@@ -95,12 +95,12 @@ def test_victims_and_who_goes_for_good() -> None:
             ]
         )
     )
-    report = run_whatif(cluster_state, Plan())
+    report = run_whatif(cluster_state, WhatifPlan())
     lines = text_of(report)
     assert "default/low leaves n: preempted (default/high); then pending" in lines
     assert "default/bare leaves n: preempted (default/high); gone for good, it has no controller" in lines
     assert report.as_json()["evicted"][0]["because"] == "preempted"
-    alone = run_whatif(cluster_state, Plan(preempt=False))
+    alone = run_whatif(cluster_state, WhatifPlan(preempt=False))
     assert alone.evicted == ()
 
 
@@ -108,8 +108,8 @@ def test_stranded_resources() -> None:
     things: list[Any] = [device_class()]
     for number in range(2):
         things += [node(f"n{number}", cpu="4"), resource_slice(f"n{number}", [device("d")])]
-    cluster_state = ClusterState(Objects([*things, pod("full", cpu="4", node="n1")]))
-    report = run_whatif(cluster_state, Plan(add=(TEMPLATE, CLAIMING)))
+    cluster_state = ClusterState(ClusterObjects([*things, pod("full", cpu="4", node="n1")]))
+    report = run_whatif(cluster_state, WhatifPlan(add=(TEMPLATE, CLAIMING)))
     old, new = report.fragments
     assert (old.free_devices, old.nodes_without_room) == ({"gpu.example.com": 2}, 1)
     assert old.without_room == {"gpu.example.com": 1}
@@ -125,7 +125,7 @@ def test_unknown_schedulers_are_refused() -> None:
 
 def test_a_big_cluster_fits_one_screen() -> None:
     cluster_state = make_cluster_state(big_cluster(200))
-    report = run_whatif(cluster_state, Plan(add=(workload("Deployment", "apps/v1", replicas=300),)))
+    report = run_whatif(cluster_state, WhatifPlan(add=(workload("Deployment", "apps/v1", replicas=300),)))
     lines = list(report.lines(PLAIN))
     assert len(lines) < 40
     assert all(len(line) <= 100 for line in lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plimsoll.tools.cluster_state.manifests import Found, parse_objects
+from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects
 from plimsoll.up.demo.two_ledgers import simulate_separate_ledgers
 from plimsoll.up.demo_objects import NODE, demo_objects, story_objects
 
@@ -19,7 +19,7 @@ def test_both_books_say_that_there_is_room() -> None:
 def test_a_book_that_is_full_is_full() -> None:
     """Stock Kubernetes does keep each of its books: a third pod has no room in that of requests."""
     third = next(each for each in story_objects() if each.name == "web")
-    more = Found({**third.tree, "metadata": {"name": "third", "namespace": "demo"}}, "here", 1, 1)
+    more = ParsedObject({**third.tree, "metadata": {"name": "third", "namespace": "demo"}}, "here", 1, 1)
     books = simulate_separate_ledgers([*demo_objects(), *story_objects(), more], NODE)
     assert books.places["third"] == ""
     assert books.row.used == 12_000

@@ -13,8 +13,8 @@ import pytest
 from plimsoll.client import Client
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.live import read_live
-from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_objects
-from plimsoll.tools.top.nodes import node_books
+from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_objects
+from plimsoll.tools.top.nodes import node_rows
 from plimsoll.up.local_cluster import LocalCluster
 from plimsoll.up.manifests import Loaded, load
 from tests.dumps import big_cluster, usecase_dump, write_dump
@@ -38,7 +38,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-def bring(cluster: LocalCluster, found: list[Found], own: tuple[str, ...] = ()) -> Loaded:
+def bring(cluster: LocalCluster, found: list[ParsedObject], own: tuple[str, ...] = ()) -> Loaded:
     async def work() -> Loaded:
         async with cluster.connect() as client:
             return await load(client, found, own)
@@ -163,7 +163,7 @@ def test_the_books_of_a_dump_come_back(cluster: LocalCluster, name: str) -> None
     path = usecase_dump(name)
     loaded = bring(cluster, list(read_objects([path])))
     assert loaded.problems == []
-    assert node_books(cluster_state(cluster)) == node_books(read_cluster_state(Source((str(path),))))
+    assert node_rows(cluster_state(cluster)) == node_rows(read_cluster_state(Source((str(path),))))
 
 
 def test_the_books_of_a_made_up_cluster_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -175,4 +175,4 @@ def test_the_books_of_a_made_up_cluster_come_back(cluster: LocalCluster, tmp_pat
     path = write_dump(trees, tmp_path / "dump.json", "json")
     loaded = bring(cluster, list(read_objects([path])))
     assert loaded.problems == []
-    assert node_books(cluster_state(cluster)) == node_books(read_cluster_state(Source((str(path),))))
+    assert node_rows(cluster_state(cluster)) == node_rows(read_cluster_state(Source((str(path),))))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.up.manifests.order import WAITING, arrange, missing_namespaces, rank_of
 
 KINDS = (
@@ -31,9 +31,9 @@ BEFORE = (
 )
 
 
-def found(kind: str, name: str, namespace: str = "", **rest: Any) -> Found:
+def found(kind: str, name: str, namespace: str = "", **rest: Any) -> ParsedObject:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return Found({"apiVersion": "v1", "kind": kind, "metadata": metadata, **rest}, "file", 1, 1)
+    return ParsedObject({"apiVersion": "v1", "kind": kind, "metadata": metadata, **rest}, "file", 1, 1)
 
 
 bound: dict[str, Any] = {"spec": {"nodeName": "n"}}
@@ -50,17 +50,17 @@ objects = st.lists(
 
 
 @given(objects)
-def test_groups_are_what_sorting_by_rank_gives(things: list[Found]) -> None:
+def test_groups_are_what_sorting_by_rank_gives(things: list[ParsedObject]) -> None:
     flat = [each for group in arrange(things) for each in group]
     # Naive: of two of a name the last one, at the place of the first; then sorted.
-    last: dict[tuple[str, str, str], Found] = {}
+    last: dict[tuple[str, str, str], ParsedObject] = {}
     for each in things:
         last[each.kind, each.tree["metadata"].get("namespace") or "default", each.name] = each
     assert flat == sorted(last.values(), key=lambda each: rank_of(each.tree))
 
 
 @given(objects, st.randoms())
-def test_the_order_of_files_does_not_matter(things: list[Found], random: Any) -> None:
+def test_the_order_of_files_does_not_matter(things: list[ParsedObject], random: Any) -> None:
     unique = [each for group in arrange(things) for each in group]
     shuffled = list(unique)
     random.shuffle(shuffled)

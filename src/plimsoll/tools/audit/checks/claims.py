@@ -22,8 +22,8 @@ from plimsoll.controllers.pod_utils import (
     owner_pod,
 )
 from plimsoll.ledger.claims import claim_names
-from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
-from plimsoll.tools.audit.findings import Check, Severity, Trouble
+from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
 #: How long controllers are given before what they should have done is told, in seconds.
 PATIENCE = 300.0
@@ -36,24 +36,25 @@ RESERVED_MAX, RESERVED_MANY = 256, 231
 # -- reservations
 
 
-def find_stale_reservations(facts: Facts) -> Iterator[Trouble]:
+def find_stale_reservations(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
-        told = []
+        stale = []
         for consumer in claim.status.reserved_for:
             why = _why_stale(facts, claim, consumer)
             if why:
-                told.append(f"Pod/{claim.metadata.namespace}/{consumer.name} ({consumer.uid}): {why}")
-        if told:
-            kept = len(claim.status.reserved_for) - len(told)
-            message = (
-                f"is reserved for {_count(len(told), 'pod')} that {'is' if len(told) == 1 else 'are'} no more"
-            )
+                stale.append(f"Pod/{claim.metadata.namespace}/{consumer.name} ({consumer.uid}): {why}")
+        if stale:
+            kept = len(claim.status.reserved_for) - len(stale)
+            verb = "does" if len(stale) == 1 else "do"
+            message = f"is reserved for {_count(len(stale), 'pod')} that {verb} not exist any more"
             if results_of(claim):
                 message += f", and holds {_count(len(results_of(claim)), 'device')}"
-            yield Trouble(subject_of(claim), message + (f"; {kept} in use" if kept else ""), tuple(told))
+            yield CheckProblem(
+                subject_of(claim), message + (f"; {kept} in use" if kept else ""), tuple(stale)
+            )
 
 
-def _why_stale(facts: Facts, claim: ResourceClaim, consumer: ClaimConsumer) -> str:
+def _why_stale(facts: AuditFacts, claim: ResourceClaim, consumer: ClaimConsumer) -> str:
     if not is_pod(consumer):
         return ""
     pod = facts.pods.get((claim.metadata.namespace, consumer.name))
@@ -69,7 +70,7 @@ def _why_stale(facts: Facts, claim: ResourceClaim, consumer: ClaimConsumer) -> s
 # -- leftovers
 
 
-def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
+def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         if claim.status.reserved_for or claim.metadata.deletion_timestamp is not None:
             continue
@@ -82,12 +83,12 @@ def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
             gone = pod is None or pod.metadata.uid != owner[1]
             if gone or (pod is not None and is_done(pod)):
                 state = "is gone" if gone else "has ended"
-                yield Trouble(
+                yield CheckProblem(
                     subject_of(claim),
                     f"was made for pod {owner[0]}, which {state}{holds}",
-                    (_say_age(facts, claim),),
+                    (_describe_age(facts, claim),),
                     delete,
-                    severity=Severity.WARNING if held else Severity.INFO,
+                    severity=AuditSeverity.WARNING if held else AuditSeverity.INFO,
                 )
             continue
         users = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
@@ -98,23 +99,23 @@ def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
         if since is not None and facts.now - since < PATIENCE:
             continue
         when = f" since {allocation.allocation_timestamp}" if since is not None else ""
-        yield Trouble(
+        yield CheckProblem(
             subject_of(claim),
             f"is allocated{when} though no pod uses it{holds}",
-            (_say_age(facts, claim),),
+            (_describe_age(facts, claim),),
             f"if nobody is about to use it: {delete}",
-            severity=Severity.INFO,
+            severity=AuditSeverity.INFO,
         )
 
 
-def _say_age(facts: Facts, claim: ResourceClaim) -> str:
+def _describe_age(facts: AuditFacts, claim: ResourceClaim) -> str:
     made = parse_time(claim.metadata.creation_timestamp)
     devices = ", ".join(sorted({f"{result.pool}/{result.device}" for result in results_of(claim)}))
-    told = f"made {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
-    return told + (f", devices {devices}" if devices else "")
+    text = f"made {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
+    return text + (f", devices {devices}" if devices else "")
 
 
-def find_claims_stuck(facts: Facts) -> Iterator[Trouble]:
+def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         since = parse_time(claim.metadata.deletion_timestamp)
         if since is None or facts.now - since < PATIENCE:
@@ -132,26 +133,26 @@ def find_claims_stuck(facts: Facts) -> Iterator[Trouble]:
             reserved = _count(len(claim.status.reserved_for), "pod")
             evidence.append(f"reserved for {reserved}, none of which runs")
             fix = "see that the claim controller and the driver run: they release it"
-        yield Trouble(
+        yield CheckProblem(
             subject_of(claim),
             f"is being deleted for {minutes} minutes and holds {_count(len(results_of(claim)), 'device')}",
             tuple(evidence),
             fix,
-            severity=Severity.INFO if live else None,
+            severity=AuditSeverity.INFO if live else None,
         )
 
 
 # -- pods and their claims
 
 
-def _settled(facts: Facts, pod: Pod) -> bool:
+def _settled(facts: AuditFacts, pod: Pod) -> bool:
     """Whether a pod has had its node for a while: claims are read before pods, and may be older."""
     condition = find_condition(pod.status.conditions, "PodScheduled")
     since = parse_time(condition.last_transition_time) if condition is not None else None
     return since is None or not 0 <= facts.now - since < SETTLED
 
 
-def find_pods_without_claims(facts: Facts) -> Iterator[Trouble]:
+def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         if not pod.spec.resource_claims or not _settled(facts, pod):
             continue
@@ -163,7 +164,7 @@ def find_pods_without_claims(facts: Facts) -> Iterator[Trouble]:
                 if reference.name in generated:
                     continue  # none is needed
                 message = f"has no claim for {reference.name}: none was made from its template"
-                yield Trouble(
+                yield CheckProblem(
                     subject_of(pod), message, (f"on node {pod.spec.node_name}",), key=reference.name
                 )
                 continue
@@ -171,10 +172,12 @@ def find_pods_without_claims(facts: Facts) -> Iterator[Trouble]:
             problem = _claim_problem(facts, pod, claim, name, reference.resource_claim_name is None)
             if problem:
                 where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
-                yield Trouble(subject_of(pod), problem, where, key=reference.name)
+                yield CheckProblem(subject_of(pod), problem, where, key=reference.name)
 
 
-def _claim_problem(facts: Facts, pod: Pod, claim: ResourceClaim | None, name: str, generated: bool) -> str:
+def _claim_problem(
+    facts: AuditFacts, pod: Pod, claim: ResourceClaim | None, name: str, generated: bool
+) -> str:
     if claim is None:
         return f"runs with claim {name}, which does not exist"
     if generated and not is_owned_by(claim, pod):
@@ -189,7 +192,7 @@ def _claim_problem(facts: Facts, pod: Pod, claim: ResourceClaim | None, name: st
     return ""
 
 
-def find_claims_elsewhere(facts: Facts) -> Iterator[Trouble]:
+def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         node = facts.nodes.get(pod.spec.node_name)
         if node is None or not pod.spec.resource_claims:
@@ -202,7 +205,7 @@ def find_claims_elsewhere(facts: Facts) -> Iterator[Trouble]:
             devices = ", ".join(sorted({f"{r.driver}/{r.pool}/{r.device}" for r in results_of(claim)}))
             others = [other for other in facts.nodes.values() if selector_matches(selector, other) is True]
             where = ", ".join(other.metadata.name for other in others[:3]) or "no node that exists"
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(pod),
                 f"runs on {node.metadata.name}, but claim {claim.metadata.name} is allocated for {where}",
                 (f"devices {devices}",),
@@ -213,12 +216,12 @@ def find_claims_elsewhere(facts: Facts) -> Iterator[Trouble]:
 # -- limits
 
 
-def find_limits(facts: Facts) -> Iterator[Trouble]:
+def find_limits(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         reserved = len(claim.status.reserved_for)
         if reserved >= RESERVED_MANY:
             full = reserved >= RESERVED_MAX
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(claim),
                 f"is reserved for {reserved} of at most {RESERVED_MAX} pods",
                 (
@@ -228,21 +231,21 @@ def find_limits(facts: Facts) -> Iterator[Trouble]:
                 ),
                 "spread the pods over several claims",
                 "reservedFor",
-                Severity.WARNING if full else Severity.INFO,
+                AuditSeverity.WARNING if full else AuditSeverity.INFO,
             )
         yield from _too_many(claim, claim.spec.devices.requests)
     for template in facts.templates.values():
         yield from _too_many(template, template.spec.spec.devices.requests)
 
 
-def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[Trouble]:
+def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[CheckProblem]:
     """A claim that asks for more devices than any claim can have; the smallest alternative counts."""
     wanted = 0
     for request in requests:
         choices = [request.exactly] if request.exactly is not None else request.first_available
         wanted += min((each.count for each in choices if each.allocation_mode != ALL), default=0)
     if wanted > RESULTS_MAX:
-        yield Trouble(
+        yield CheckProblem(
             subject_of(thing),
             f"asks for {wanted} devices, and a claim can have {RESULTS_MAX}: it is never allocated",
             (),
@@ -259,7 +262,7 @@ CHECKS = (
     Check(
         "PLM040",
         "reservation-stale",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim is reserved for pods that are gone or have ended",
         "reservedFor names a pod that does not exist, has ended, or was replaced by another of its name. "
         "While it does, the claim keeps its devices, and where the claim charges its node no other pod may"
@@ -272,7 +275,7 @@ CHECKS = (
     Check(
         "PLM041",
         "claim-zombie",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim is left over: nobody uses it or will",
         "The pod it was made for is gone or has ended, or it is allocated and no pod has had it for a "
         "while. Its devices are lost to everyone else. Information only where nothing is held, or where "
@@ -284,7 +287,7 @@ CHECKS = (
     Check(
         "PLM042",
         "claim-stuck-deleting",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim is being deleted and does not go",
         "It was deleted more than five minutes ago, and a finalizer keeps it: a pod still uses it (then this "
         "is as it should be, and information only), or the controller or the driver that should release it "
@@ -296,7 +299,7 @@ CHECKS = (
     Check(
         "PLM043",
         "pod-claim-broken",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "a pod is bound to a node without the claims it needs",
         "The kubelet starts a pod only when its claims exist, are its own, are allocated and are reserved "
         "for it. This one was bound past the scheduler (spec.nodeName was given), or its claim was "
@@ -308,7 +311,7 @@ CHECKS = (
     Check(
         "PLM044",
         "claim-on-other-node",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "a pod runs where the devices of its claim are not",
         "The allocation says on which nodes its devices can be used, and the pod's node is not among them. "
         "The kubelet refuses such a pod; if it runs, it has no devices.",
@@ -319,7 +322,7 @@ CHECKS = (
     Check(
         "PLM045",
         "claim-limits",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim is at, or past, what a claim can have",
         "A claim can be reserved for 256 pods and can have 32 devices. The pod after the last stays pending; "
         "a claim for more devices is never allocated (64 CPUs one by one do not fit, one device of 64 does).",

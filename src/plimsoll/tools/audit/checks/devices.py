@@ -13,17 +13,17 @@ from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
-from plimsoll.tools.audit.facts import Facts, Held, PoolFacts, name_of, results_of, subject_of
-from plimsoll.tools.audit.findings import Check, Severity, Trouble
+from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
 #: How many claims or devices are told one by one.
-_TOLD = 6
+MAX_LISTED = 6
 
 
 # -- handed out twice
 
 
-def find_devices_allocated_twice(facts: Facts) -> Iterator[Trouble]:
+def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
     for device, held in facts.held.items():
         whole = [each for each in held if each.result.share_id is None and not each.result.admin_access]
         shares = [each for each in held if each.result.share_id is not None and not each.result.admin_access]
@@ -34,40 +34,42 @@ def find_devices_allocated_twice(facts: Facts) -> Iterator[Trouble]:
         else:
             continue
         message += f", to {_count(len({each.name for each in held}), 'claim')}"
-        evidence = _say_claims(facts, [*whole, *shares])
-        yield Trouble(f"Device/{device}", message, evidence, _release(whole[-1].claim))
+        evidence = _describe_claims(facts, [*whole, *shares])
+        yield CheckProblem(f"Device/{device}", message, evidence, _release(whole[-1].claim))
 
 
-def find_shares_allocated_twice(facts: Facts) -> Iterator[Trouble]:
+def find_shares_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
     for device, held in facts.held.items():
         shares = Counter(each.result.share_id for each in held if each.result.share_id is not None)
         for share, count in sorted(shares.items(), key=lambda item: str(item[0])):
             if count > 1:
                 found = [each for each in held if each.result.share_id == share]
-                yield Trouble(
+                yield CheckProblem(
                     f"Device/{device}",
                     f"share {share} is allocated {count} times",
-                    _say_claims(facts, found),
+                    _describe_claims(facts, found),
                     _release(found[-1].claim),
                     str(share),
                 )
 
 
-def _say_claims(facts: Facts, held: Iterable[Held]) -> tuple[str, ...]:
-    told = []
+def _describe_claims(facts: AuditFacts, held: Iterable[HeldDevice]) -> tuple[str, ...]:
+    parts = []
     for each in dict.fromkeys((each.name, each.result.request) for each in held):
         claim = next(one.claim for one in held if one.name == each[0])
-        told.append(f"ResourceClaim/{each[0]}, request {each[1]}{_say_users(facts, claim)}")
-    return tuple(told[:_TOLD]) + ((f"and {len(told) - _TOLD} more",) if len(told) > _TOLD else ())
+        parts.append(f"ResourceClaim/{each[0]}, request {each[1]}{_describe_users(facts, claim)}")
+    return tuple(parts[:MAX_LISTED]) + (
+        (f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()
+    )
 
 
-def _say_users(facts: Facts, claim: ResourceClaim) -> str:
+def _describe_users(facts: AuditFacts, claim: ResourceClaim) -> str:
     pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
     if not pods:
         return ", used by no pod"
     where = {pod.spec.node_name for pod in pods if pod.spec.node_name}
-    told = ", ".join(pod.metadata.name for pod in pods[:3]) + (" and others" if len(pods) > 3 else "")
-    return f", used by {told}" + (f" on {', '.join(sorted(where))}" if where else "")
+    names = ", ".join(pod.metadata.name for pod in pods[:3]) + (" and others" if len(pods) > 3 else "")
+    return f", used by {names}" + (f" on {', '.join(sorted(where))}" if where else "")
 
 
 def _release(claim: ResourceClaim) -> str:
@@ -81,7 +83,7 @@ def _release(claim: ResourceClaim) -> str:
 # -- overdrawn
 
 
-def find_counters_overdrawn(facts: Facts) -> Iterator[Trouble]:
+def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
     held: dict[tuple[str, str], set[str]] = {}
     for device, found in facts.held.items():
         if any(not each.result.admin_access for each in found):
@@ -118,20 +120,20 @@ def _draws(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
 
 
 def _overdrawn(
-    facts: Facts,
+    facts: AuditFacts,
     pool: PoolFacts,
     counter: tuple[str, str],
     whole: Quantity,
     total: Quantity,
     parts: list[tuple[str, Quantity]],
-) -> Trouble:
+) -> CheckProblem:
     evidence = []
-    for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:_TOLD]:
+    for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:MAX_LISTED]:
         claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
         evidence.append(f"device {name} draws {amount}: ResourceClaim/{', ResourceClaim/'.join(claims)}")
-    if len(parts) > _TOLD:
-        evidence.append(f"and {len(parts) - _TOLD} more devices")
-    return Trouble(
+    if len(parts) > MAX_LISTED:
+        evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
+    return CheckProblem(
         f"Pool/{pool.id}",
         f"counter {'/'.join(counter)}: {total} drawn of {whole}, {total - whole} too much",
         tuple(evidence),
@@ -139,7 +141,7 @@ def _overdrawn(
     )
 
 
-def find_capacity_overdrawn(facts: Facts) -> Iterator[Trouble]:
+def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
     for id, held in facts.held.items():
         device = facts.device(id)
         if device is None:
@@ -155,23 +157,23 @@ def find_capacity_overdrawn(facts: Facts) -> Iterator[Trouble]:
                 continue
             whole = value_of(entry)
             parts = sorted(held, key=lambda each: _biggest(each, name))
-            yield Trouble(
+            yield CheckProblem(
                 f"Device/{id}",
                 f"capacity {name}: {total} consumed of {whole}, {total - whole} too much",
                 tuple(
                     f"ResourceClaim/{each.name} consumes {each.result.consumed_capacity.get(name, ZERO)}"
-                    for each in parts[:_TOLD]
+                    for each in parts[:MAX_LISTED]
                 )
-                + ((f"and {len(parts) - _TOLD} more",) if len(parts) > _TOLD else ()),
+                + ((f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()),
                 key=name,
             )
 
 
-def _biggest(each: Held, name: str) -> tuple[int, str]:
+def _biggest(each: HeldDevice, name: str) -> tuple[int, str]:
     return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
 
 
-def find_capacity_off_policy(facts: Facts) -> Iterator[Trouble]:
+def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         for result in results_of(claim):
             device = facts.device(DeviceId.of(result))
@@ -185,14 +187,15 @@ def find_capacity_off_policy(facts: Facts) -> Iterator[Trouble]:
                     refusal = policy_refusal(name, amount, entry.request_policy)
                     if refusal is None:
                         continue
-                    message = f"consumes {amount} of capacity {name} of {result.device}: {_say(refusal)}"
+                    why = _describe_refusal(refusal)
+                    message = f"consumes {amount} of capacity {name} of {result.device}: {why}"
                 where = str(DeviceId.of(result))
-                yield Trouble(
+                yield CheckProblem(
                     subject_of(claim), message, (f"device {where}",), key=f"{where}/{name}/{result.share_id}"
                 )
 
 
-def _say(refusal: CapacityRefusal) -> str:
+def _describe_refusal(refusal: CapacityRefusal) -> str:
     match refusal.rule:
         case "above-max":
             return f"at most {refusal.had} is allowed"
@@ -204,7 +207,7 @@ def _say(refusal: CapacityRefusal) -> str:
 # -- gone, or on the way out
 
 
-def find_devices_gone(facts: Facts) -> Iterator[Trouble]:
+def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
     drivers = {id.driver for id in facts.pools}
     for claim in facts.claims.values():
         missing: dict[DeviceId, str] = {}
@@ -216,15 +219,15 @@ def find_devices_gone(facts: Facts) -> Iterator[Trouble]:
             continue
         names = ", ".join(sorted({id.device for id in missing}))
         message = f"holds {_count(len(missing), 'device')} that no slice publishes: {names}"
-        evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:_TOLD]
+        evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:MAX_LISTED]
         pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
         evidence += [f"used by Pod/{name_of(pod)} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]]
         driver = next(iter(sorted(missing))).driver
         fix = f"look whether the driver runs and publishes: kubectl get resourceslices | grep {driver}"
-        yield Trouble(subject_of(claim), message, tuple(evidence), fix)
+        yield CheckProblem(subject_of(claim), message, tuple(evidence), fix)
 
 
-def _why_gone(facts: Facts, id: DeviceId, drivers: set[str]) -> str:
+def _why_gone(facts: AuditFacts, id: DeviceId, drivers: set[str]) -> str:
     if id.driver not in drivers:
         return f"driver {id.driver} publishes nothing at all"
     pool = facts.pools.get(id.pool_id)
@@ -239,7 +242,7 @@ def _why_gone(facts: Facts, id: DeviceId, drivers: set[str]) -> str:
     return f"the pool has {_count(len(pool.devices), 'device')}, and not this one"
 
 
-def find_devices_tainted(facts: Facts) -> Iterator[Trouble]:
+def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
     rules = [rule for rule in facts.rules if rule.spec.device_selector is not None]
     for claim in facts.claims.values():
         for result in results_of(claim):
@@ -261,7 +264,7 @@ def find_devices_tainted(facts: Facts) -> Iterator[Trouble]:
                     continue
                 since = f" since {taint.time_added}" if taint.time_added else ""
                 text = taint.key + (f"={taint.value}" if taint.value else "")
-                yield Trouble(
+                yield CheckProblem(
                     subject_of(claim),
                     f"holds device {id.device}, which is tainted {text}:NoExecute, and does not tolerate it",
                     (f"device {id}", f"the taint comes from {source}{since}", *_pods_of(facts, claim)),
@@ -269,7 +272,7 @@ def find_devices_tainted(facts: Facts) -> Iterator[Trouble]:
                 )
 
 
-def _pods_of(facts: Facts, claim: ResourceClaim) -> list[str]:
+def _pods_of(facts: AuditFacts, claim: ResourceClaim) -> list[str]:
     pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
     return [f"Pod/{name_of(pod)} will be evicted" for pod in pods[:3]]
 
@@ -277,7 +280,7 @@ def _pods_of(facts: Facts, claim: ResourceClaim) -> list[str]:
 # -- pools
 
 
-def find_pools_unusable(facts: Facts) -> Iterator[Trouble]:
+def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
     for id, pool in facts.pools.items():
         expected = sorted({each.spec.pool.resource_slice_count for each in pool.slices})
         have = len(pool.slices)
@@ -286,21 +289,22 @@ def find_pools_unusable(facts: Facts) -> Iterator[Trouble]:
         if pool.node:
             evidence.append(f"on node {pool.node}")
         if expected != [have]:
-            told = " or ".join(map(str, expected))
-            yield Trouble(
+            counts = " or ".join(map(str, expected))
+            yield CheckProblem(
                 f"Pool/{id}",
-                f"has {have} of {told} slices of generation {pool.generation}: no device of it is handed out",
+                f"has {have} of {counts} slices of generation {pool.generation}: "
+                "none of its devices is allocated",
                 tuple(evidence),
                 key="incomplete",
             )
         problem = _contradiction(pool)
         if problem:
-            yield Trouble(
+            yield CheckProblem(
                 f"Pool/{id}",
-                f"contradicts itself: {problem}: no device of it is handed out",
+                f"is inconsistent: {problem}: none of its devices is allocated",
                 tuple(evidence),
                 key="invalid",
-                severity=Severity.ERROR,
+                severity=AuditSeverity.ERROR,
             )
 
 
@@ -327,10 +331,10 @@ def _contradiction(pool: PoolFacts) -> str:
     return ""
 
 
-def find_slices_left_behind(facts: Facts) -> Iterator[Trouble]:
+def find_slices_left_behind(facts: AuditFacts) -> Iterator[CheckProblem]:
     for id, pool in facts.pools.items():
         for each in pool.old:
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(each),
                 f"is of generation {each.spec.pool.generation} of pool {id}, which is at {pool.generation}",
                 (f"{_count(len(each.spec.devices or ()), 'device')} in it are not used",),
@@ -339,14 +343,14 @@ def find_slices_left_behind(facts: Facts) -> Iterator[Trouble]:
     yield from _without_node(facts, facts.slices)
 
 
-def _without_node(facts: Facts, slices: Iterable[ResourceSlice]) -> Iterator[Trouble]:
+def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterator[CheckProblem]:
     """Slices of nodes that are not there; only if any node is known at all."""
     if facts.lacks(("nodes",)):
         return
     for each in slices:
         node = each.spec.node_name
         if node and node not in facts.nodes:
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(each),
                 f"is of node {node}, which does not exist",
                 (f"driver {each.spec.driver}, pool {each.spec.pool.name}",),
@@ -368,7 +372,7 @@ CHECKS = (
     Check(
         "PLM020",
         "device-allocated-twice",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "one device is allocated more than once, and is not shared",
         "Two allocations name the same device as a whole, or one as a whole and another a share of it. The"
         " containers of both get it. It has happened by races between schedulers, by force-deleting pods "
@@ -380,7 +384,7 @@ CHECKS = (
     Check(
         "PLM021",
         "share-allocated-twice",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "one share of a device is allocated more than once",
         "Shares are told apart by their shareID, in claims, in CDI names and on the node. Two with the same "
         "id are one to the driver: the first claim to end takes the share away from the other.",
@@ -391,7 +395,7 @@ CHECKS = (
     Check(
         "PLM022",
         "counters-overdrawn",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "the allocated partitions of a pool draw more than its counters have",
         "Partitions of one card draw on the same counters. Those that are allocated together draw more than "
         "there is, so at least one cannot exist as allocated. Until some are given back nothing more of the "
@@ -403,7 +407,7 @@ CHECKS = (
     Check(
         "PLM023",
         "capacity-overdrawn",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "the shares of a device consume more than it has",
         "What the shares of a device consume, capacity by capacity, adds up to more than the device "
         "publishes. Either it was handed out twice, or the driver publishes less than it did.",
@@ -414,7 +418,7 @@ CHECKS = (
     Check(
         "PLM024",
         "capacity-off-policy",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a share consumes an amount that the device's request policy does not allow",
         "The policy of a capacity says which amounts there are: steps in a range, or a list of values. "
         "This share has another. Usually the policy was changed after the allocation; the driver may not "
@@ -426,7 +430,7 @@ CHECKS = (
     Check(
         "PLM025",
         "device-gone",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim holds a device that is not published any more",
         "The claim is allocated, but no slice of the pool's newest generation has the device. Its charge to "
         "the node cannot be computed, new pods with the claim cannot start, and the driver may not be able "
@@ -438,7 +442,7 @@ CHECKS = (
     Check(
         "PLM026",
         "device-tainted",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim holds a device that is tainted NoExecute",
         "The taint says that nothing may run on the device, and the claim does not tolerate it. The eviction "
         "controller deletes its pods; where they stay, it does not run or may not.",
@@ -449,7 +453,7 @@ CHECKS = (
     Check(
         "PLM027",
         "pool-unusable",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a pool is incomplete or contradicts itself: none of its devices is handed out",
         "A pool is used only whole and in its newest generation. Slices are missing (a driver is at work, or "
         "stopped in the middle), there are too many of them, or they name a device or a counter set twice. "
@@ -461,7 +465,7 @@ CHECKS = (
     Check(
         "PLM028",
         "slice-left-behind",
-        Severity.INFO,
+        AuditSeverity.INFO,
         "a slice is of an older generation of its pool, or of a node that is gone",
         "Nobody uses it: only the newest generation of a pool counts, and only on nodes that exist. Drivers "
         "delete such slices when they run; one that stays has no driver any more.",

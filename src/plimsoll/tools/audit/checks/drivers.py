@@ -18,10 +18,10 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import Device, DeviceClass
 from plimsoll.ledger.claims import Bill, bill_results, requested_class
 from plimsoll.ledger.units import PODS, is_counted
-from plimsoll.tools.audit.charges import Charged, amounts_of, charged, say_amounts
-from plimsoll.tools.audit.facts import Facts, results_of, subject_of
-from plimsoll.tools.audit.findings import Check, Severity, Trouble
-from plimsoll.tools.audit.node_resources import Likeness, likenesses
+from plimsoll.tools.audit.charges import ChargedClaim, amounts_of, charged_claims, format_amounts
+from plimsoll.tools.audit.facts import AuditFacts, results_of, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.node_resources import NodeResourceGuess, guess_node_resources
 
 #: How many combinations of equally named devices are tried to explain a charge.
 _COMBINATIONS = 256
@@ -35,25 +35,25 @@ class _Tally:
     first: str = ""
     nodes: set[str] = field(default_factory=set)
     held: int = 0
-    likeness: Likeness | None = None
+    guess: NodeResourceGuess | None = None
 
-    def add(self, facts: Facts, id: DeviceId, node: str) -> None:
+    def add(self, facts: AuditFacts, id: DeviceId, node: str) -> None:
         self.count += 1
         self.first = self.first or str(id)
         if node:
             self.nodes.add(node)
         self.held += id in facts.held
 
-    def say(self) -> str:
-        told = f"{self.count} device{'s' if self.count > 1 else ''}, such as {self.first}"
+    def describe(self) -> str:
+        text = f"{self.count} device{'s' if self.count > 1 else ''}, such as {self.first}"
         if len(self.nodes) > 1:
-            told += f", on {len(self.nodes)} nodes"
-        return told + (f"; {self.held} allocated now" if self.held else "")
+            text += f", on {len(self.nodes)} nodes"
+        return text + (f"; {self.held} allocated now" if self.held else "")
 
 
-def _devices(facts: Facts) -> list[tuple[DeviceId, str, Device]]:
+def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
     """Every device with the node of its slice."""
-    return facts.remember(
+    return facts.compute_once(
         "devices",
         lambda: [
             (DeviceId(*pool.id, name), slice.spec.node_name or "", device)
@@ -66,27 +66,27 @@ def _devices(facts: Facts) -> list[tuple[DeviceId, str, Device]]:
 # -- mappings that lack
 
 
-def find_mappings_missing(facts: Facts) -> Iterator[Trouble]:
+def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
     tallies: dict[tuple[str, str], _Tally] = {}
     for id, node, device in _devices(facts):
         if device_forms(device):
             continue
-        for likeness in likenesses(id.driver, device):
-            tally = tallies.setdefault((id.driver, likeness.resource), _Tally(likeness=likeness))
+        for guess in guess_node_resources(id.driver, device):
+            tally = tallies.setdefault((id.driver, guess.resource), _Tally(guess=guess))
             tally.add(facts, id, node)
     charging = [each for each in facts.classes.values() if read_device_class(each).charges]
     for (driver, resource), tally in sorted(tallies.items()):
         if any(_may_serve(each, driver) for each in charging):
             continue
-        like = tally.likeness
+        like = tally.guess
         assert like is not None
         verb = "hands out" if like.sure else "seems to hand out"
-        yield Trouble(
+        yield CheckProblem(
             f"Driver/{driver}",
             f"{verb} {resource} of nodes ({like.why}), but its devices have no mapping to {resource}",
-            (tally.say(),),
+            (tally.describe(),),
             key=resource,
-            severity=Severity.WARNING if like.sure else Severity.INFO,
+            severity=AuditSeverity.WARNING if like.sure else AuditSeverity.INFO,
         )
 
 
@@ -99,7 +99,7 @@ def _may_serve(device_class: DeviceClass, driver: str) -> bool:
 # -- two drivers, one name
 
 
-def find_name_clashes(facts: Facts) -> Iterator[Trouble]:
+def find_name_clashes(facts: AuditFacts) -> Iterator[CheckProblem]:
     forms = {form for _, _, device in _devices(facts) for form in device_forms(device)}
     if Form.V1_36 not in forms:
         return  # only 1.36 looks devices up without their driver
@@ -111,17 +111,17 @@ def find_name_clashes(facts: Facts) -> Iterator[Trouble]:
                 tally = tallies.setdefault((one[0].driver, other[0].driver), _Tally())
                 tally.add(facts, one[0], "")
     for (one_driver, other_driver), tally in sorted(tallies.items()):
-        yield Trouble(
+        yield CheckProblem(
             f"Driver/{one_driver}",
             f"has pools and devices of the same names as {other_driver}, with other mappings",
-            (tally.say(), "kube-scheduler 1.36 looks mappings up by pool and device, not by driver"),
+            (tally.describe(), "kube-scheduler 1.36 looks mappings up by pool and device, not by driver"),
             f"rename the devices or the pools of {one_driver} or of {other_driver}; Kubernetes 1.37 and "
             "Plimsoll tell them apart",
             other_driver,
         )
 
 
-def _clashes(facts: Facts) -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
+def _clashes(facts: AuditFacts) -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
     """The devices of different drivers that have pool and name in common."""
 
     def make() -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
@@ -136,10 +136,10 @@ def _clashes(facts: Facts) -> dict[tuple[str, str], list[tuple[DeviceId, Device]
                     found.setdefault((pool_id.pool, name), []).append((id, device))
         return {key: devices for key, devices in found.items() if len(devices) > 1}
 
-    return facts.remember("clashes", make)
+    return facts.compute_once("clashes", make)
 
 
-def is_of_other_driver(facts: Facts, each: Charged) -> str:
+def is_of_other_driver(facts: AuditFacts, each: ChargedClaim) -> str:
     """The driver by whose mapping a claim is charged though its devices are another's; "" if by none."""
     if each.recorded is None or (isinstance(each.priced, Bill) and _same(each.recorded, each.priced)):
         return ""
@@ -167,16 +167,16 @@ def _same(one: Bill, other: Bill) -> bool:
     return amounts_of(one) == amounts_of(other)
 
 
-def find_wrong_drivers(facts: Facts) -> Iterator[Trouble]:
-    for each in charged(facts):
+def find_wrong_drivers(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for each in charged_claims(facts):
         driver = is_of_other_driver(facts, each)
         if not driver or each.recorded is None:
             continue
-        right = say_amounts(amounts_of(each.priced)) if isinstance(each.priced, Bill) else "nothing"
+        right = format_amounts(amounts_of(each.priced)) if isinstance(each.priced, Bill) else "nothing"
         own = ", ".join(sorted({str(DeviceId.of(result)) for result in results_of(each.claim)}))
-        yield Trouble(
+        yield CheckProblem(
             subject_of(each.pod),
-            f"claim {each.claim.metadata.name} is charged {say_amounts(amounts_of(each.recorded))}, "
+            f"claim {each.claim.metadata.name} is charged {format_amounts(amounts_of(each.recorded))}, "
             f"as a device of {driver} would be; its own charges {right}",
             (f"its devices: {own}", f"on node {each.pod.spec.node_name}"),
             key=each.claim.metadata.name,
@@ -186,7 +186,7 @@ def find_wrong_drivers(facts: Facts) -> Iterator[Trouble]:
 # -- mappings that mean nothing
 
 
-def find_unknown_keys(facts: Facts) -> Iterator[Trouble]:
+def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
     tallies: dict[tuple[str, str, str], _Tally] = {}
     for id, node, device in _devices(facts):
         for resource, rule in read_device(device).items():
@@ -204,15 +204,15 @@ def find_unknown_keys(facts: Facts) -> Iterator[Trouble]:
                     key = (subject_of(device_class), resource, rule.capacity_key)
                     tallies.setdefault(key, _Tally()).add(facts, DeviceId.of(result), "")
     for (subject, resource, capacity), tally in sorted(tallies.items()):
-        yield Trouble(
+        yield CheckProblem(
             subject,
             f"{resource} is charged by capacity {capacity}, which the devices do not have",
-            (tally.say(),),
+            (tally.describe(),),
             key=f"{resource}/{capacity}",
         )
 
 
-def find_uncounted_resources(facts: Facts) -> Iterator[Trouble]:
+def find_uncounted_resources(facts: AuditFacts) -> Iterator[CheckProblem]:
     unknown: dict[tuple[str, str], _Tally] = {}
     absent: dict[tuple[str, str], _Tally] = {}
     for id, node_name, device in _devices(facts):
@@ -225,17 +225,17 @@ def find_uncounted_resources(facts: Facts) -> Iterator[Trouble]:
                 absent.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
     for (driver, resource), tally in sorted(unknown.items()):
         message = f"maps devices to {resource}, which nodes are not booked in: nothing is charged"
-        yield Trouble(f"Driver/{driver}", message, (tally.say(),), key=resource)
+        yield CheckProblem(f"Driver/{driver}", message, (tally.describe(),), key=resource)
     for (driver, resource), tally in sorted(absent.items()):
         message = f"maps devices to {resource}, of which their nodes have nothing: no pod can have them"
         where = ", ".join(sorted(tally.nodes)[:3])
-        yield Trouble(f"Driver/{driver}", message, (tally.say(), f"nodes: {where}"), key=resource)
+        yield CheckProblem(f"Driver/{driver}", message, (tally.describe(), f"nodes: {where}"), key=resource)
 
 
 # -- forms
 
 
-def find_mixed_forms(facts: Facts) -> Iterator[Trouble]:
+def find_mixed_forms(facts: AuditFacts) -> Iterator[CheckProblem]:
     """Drivers that do not publish in the form of the cluster: that of most charges, or of most devices.
 
     Charges in another form than the mappings are no trouble: whoever wrote them has read the mappings.
@@ -255,15 +255,15 @@ def find_mixed_forms(facts: Facts) -> Iterator[Trouble]:
         if set(forms) == {used}:
             continue
         names = " and ".join(sorted(form.value for form in forms))
-        told = [
-            f"form of {form.value}: {tally.say()}"
+        evidence = [
+            f"form of {form.value}: {tally.describe()}"
             for form, tally in sorted(forms.items(), key=lambda item: item[0].value)
         ]
         of = f"{published[used]} devices and {charges[used]} pods with charges"
-        yield Trouble(
+        yield CheckProblem(
             f"Driver/{driver}",
             f"publishes mappings in the form of {names}, the cluster uses that of {used.value}",
-            (*told, f"form of {used.value} in all: {of}"),
+            (*evidence, f"form of {used.value} in all: {of}"),
         )
 
 
@@ -271,7 +271,7 @@ CHECKS = (
     Check(
         "PLM010",
         "mapping-missing",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a driver hands out node resources without saying so",
         "Devices of this driver are CPUs, memory or huge pages of the node, and nothing in its slices or "
         "in a DeviceClass says that a claim for them takes node resources. Every claim for them is a hole "
@@ -285,7 +285,7 @@ CHECKS = (
     Check(
         "PLM011",
         "device-name-clash",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "two drivers use the same names for pools and devices, with different mappings",
         "kube-scheduler 1.36 looks up what a device charges by pool and device name and does not compare the "
         "driver: whichever slice comes first decides. Pools are usually named after nodes, so two drivers "
@@ -297,7 +297,7 @@ CHECKS = (
     Check(
         "PLM012",
         "wrong-driver-charge",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "a pod is charged by the mapping of another driver's device",
         "The recorded charge is not what the claim's own device charges but what a device of another driver "
         "with the same pool and name does (PLM011). The node's books are wrong by the difference.",
@@ -309,7 +309,7 @@ CHECKS = (
     Check(
         "PLM013",
         "mapping-key-unknown",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "a mapping charges by a capacity that the device does not have",
         "The amount would be the consumed amount of a capacity, and the device has none of that name. Names "
         "are compared letter by letter, domain included. Pods that ask for such a device stay pending.",
@@ -320,7 +320,7 @@ CHECKS = (
     Check(
         "PLM014",
         "mapping-forms-mixed",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "mappings are published in more than one form",
         "The fields had other names in Kubernetes 1.36, in 1.37 and in the drafts before. An API server "
         "keeps only those it knows, and a scheduler reads only its own: what is in another form is not "
@@ -333,7 +333,7 @@ CHECKS = (
     Check(
         "PLM015",
         "mapping-resource-unknown",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a mapping names a resource that its nodes do not have",
         "The API accepts any name without a domain. A name that nodes are not booked in charges nothing; one "
         "that the node has nothing of (huge pages of another size, say) keeps every pod away.",

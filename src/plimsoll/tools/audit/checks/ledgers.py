@@ -18,19 +18,19 @@ from plimsoll.ledger.units import PODS, is_extended, unit_of
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.audit.charges import (
-    Charged,
-    Hole,
+    ChargedClaim,
+    UncountedClaim,
     amounts_of,
-    charged,
-    holes,
-    requests_beside,
-    say_amounts,
+    charged_claims,
+    format_amounts,
+    requests_with_claim,
+    uncounted_claims,
 )
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
-from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
-from plimsoll.tools.audit.findings import Check, Severity, Trouble
+from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import taken_by
-from plimsoll.tools.top.nodes import Holder, book_of, holders, text_of
+from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
 
 #: How many holders of a node are told.
 _HOLDERS = 6
@@ -41,7 +41,7 @@ _VERIFIED = 500
 # -- past the line
 
 
-def find_nodes_past_line(facts: Facts) -> Iterator[Trouble]:
+def find_nodes_past_line(facts: AuditFacts) -> Iterator[CheckProblem]:
     snapshot = facts.cluster_state.snapshot
     for name in facts.nodes:
         place = snapshot.row_of(name)
@@ -50,25 +50,25 @@ def find_nodes_past_line(facts: Facts) -> Iterator[Trouble]:
         ledger = snapshot.ledger(place)
         for resource, left in sorted(ledger.headroom().items()):
             if left < 0:
-                yield _past(facts, ledger, resource, -left)
+                yield _overcommit(facts, ledger, resource, -left)
 
 
-def _past(facts: Facts, ledger: NodeLedger, resource: str, by: int) -> Trouble:
+def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> CheckProblem:
     subject = f"Node/{ledger.name}"
-    severity = Severity.WARNING if is_extended(resource) else Severity.ERROR
+    severity = AuditSeverity.WARNING if is_extended(resource) else AuditSeverity.ERROR
     if resource == PODS:
         line = ledger.allocatable[PODS]
-        return Trouble(
+        return CheckProblem(
             subject, f"pods: {len(ledger)} run where {line} may", (), key=PODS, severity=severity,
             fix=f"move {by} of them: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
         )  # fmt: skip
-    row = book_of(ledger).row(resource)
+    row = node_row_of(ledger).row(resource)
     message = (
-        f"{resource}: {text_of(resource, row.used)} promised of {text_of(resource, row.line)}, "
-        f"{text_of(resource, by)} past the line"
+        f"{resource}: {format_amount(resource, row.used)} promised of {format_amount(resource, row.line)}, "
+        f"{format_amount(resource, by)} past the line"
     )
     parts = [
-        f"{word} {text_of(resource, amount)}"
+        f"{word} {format_amount(resource, amount)}"
         for word, amount in (("requests", row.requests), ("claims", row.claims), ("overhead", row.overhead))
         if amount
     ]
@@ -80,14 +80,14 @@ def _past(facts: Facts, ledger: NodeLedger, resource: str, by: int) -> Trouble:
         why = "requests fit, overhead does not"
     evidence = [f"{', '.join(parts)}: {why}"]
     found = [each for each in holders(facts.cluster_state, ledger.name, resource) if each.amount > 0]
-    evidence += [_say_holder(each) for each in found[:_HOLDERS]]
+    evidence += [_describe_holder(each) for each in found[:_HOLDERS]]
     if len(found) > _HOLDERS:
         rest = sum(each.amount for each in found[_HOLDERS:])
-        evidence.append(f"{len(found) - _HOLDERS} others hold {text_of(resource, rest)} together")
-    return Trouble(subject, message, tuple(evidence), _move(found, by), resource, severity)
+        evidence.append(f"{len(found) - _HOLDERS} others hold {format_amount(resource, rest)} together")
+    return CheckProblem(subject, message, tuple(evidence), _move(found, by), resource, severity)
 
 
-def _say_holder(holder: Holder) -> str:
+def _describe_holder(holder: ResourceHolder) -> str:
     who = f"Pod/{holder.namespace}/{holder.pod}" if holder.pod else f"ResourceClaim/{holder.namespace}"
     by = "by requests" if not holder.claim else f"by claim {holder.claim}"
     if not holder.claim and holder.rule != "requests":
@@ -96,10 +96,10 @@ def _say_holder(holder: Holder) -> str:
         who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a whole ({holder.rule})"
     elif holder.claim and holder.rule != Policy.ADD_PER_CLAIM.value:
         by += f" ({holder.rule})"
-    return f"{who} holds {text_of(holder.resource, holder.amount)} {by}"
+    return f"{who} holds {format_amount(holder.resource, holder.amount)} {by}"
 
 
-def _move(found: list[Holder], by: int) -> str:
+def _move(found: list[ResourceHolder], by: int) -> str:
     """Which pod to move: the smallest that is enough, or the biggest there is."""
     pods = [each for each in found if each.pod]
     if not pods:
@@ -113,10 +113,10 @@ def _move(found: list[Holder], by: int) -> str:
 # -- claims that nobody counts
 
 
-def find_nodes_past_line_uncounted(facts: Facts) -> Iterator[Trouble]:
-    by_node: dict[tuple[str, str], list[Hole]] = {}
-    for hole in holes(facts):
-        by_node.setdefault((hole.node, hole.resource), []).append(hole)
+def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
+    by_node: dict[tuple[str, str], list[UncountedClaim]] = {}
+    for uncounted in uncounted_claims(facts):
+        by_node.setdefault((uncounted.node, uncounted.resource), []).append(uncounted)
     snapshot = facts.cluster_state.snapshot
     for (name, resource), found in sorted(by_node.items()):
         place = snapshot.row_of(name)
@@ -124,56 +124,61 @@ def find_nodes_past_line_uncounted(facts: Facts) -> Iterator[Trouble]:
             continue
         ledger = snapshot.ledger(place)
         booked, line = ledger.requested.get(resource, 0), ledger.allocatable.get(resource, 0)
-        missing = sum(hole.missing for hole in found)
+        missing = sum(uncounted.missing for uncounted in found)
         if not booked <= line < booked + missing:
             continue
-        sure = all(hole.sure for hole in found)
+        sure = all(uncounted.sure for uncounted in found)
         what = "" if sure else "what looks like "
-        yield Trouble(
+        yield CheckProblem(
             f"Node/{name}",
-            f"{resource}: {text_of(resource, booked)} booked and {what}{text_of(resource, missing)} taken by "
-            f"claims that are on no book, of {text_of(resource, line)}",
-            tuple(map(_say_hole, sorted(found, key=_worst_hole_first))),
+            f"{resource}: {format_amount(resource, booked)} charged and "
+            f"{what}{format_amount(resource, missing)} taken by claims that are not charged, "
+            f"of {format_amount(resource, line)}",
+            tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
             key=resource,
-            severity=Severity.ERROR if sure else Severity.WARNING,
+            severity=AuditSeverity.ERROR if sure else AuditSeverity.WARNING,
         )  # fmt: skip
 
 
-def find_claims_not_counted(facts: Facts) -> Iterator[Trouble]:
-    for hole in holes(facts):
-        taken = text_of(hole.resource, hole.taken)
-        verb = "takes" if hole.sure else "looks as if it took"
-        asked = text_of(hole.resource, hole.mirrored)
-        yield Trouble(
-            subject_of(hole.claim),
-            f"{verb} {hole.resource} {taken} of node {hole.node}, charges nothing, "
+def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for uncounted in uncounted_claims(facts):
+        taken = format_amount(uncounted.resource, uncounted.taken)
+        verb = "takes" if uncounted.sure else "looks as if it took"
+        asked = format_amount(uncounted.resource, uncounted.mirrored)
+        yield CheckProblem(
+            subject_of(uncounted.claim),
+            f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, charges nothing, "
             f"and its pods request {asked}",
             (
                 "what its mapping charges is not recorded with the pod (PLM005)"
-                if hole.priced
-                else f"the device goes by {hole.why} and has no mapping to {hole.resource}",
-                *(f"used by Pod/{name_of(pod)}" for pod in hole.pods[:3]),
+                if uncounted.priced
+                else f"the device goes by {uncounted.why} and has no mapping to {uncounted.resource}",
+                *(f"used by Pod/{name_of(pod)}" for pod in uncounted.pods[:3]),
             ),
-            key=hole.resource,
-            severity=Severity.WARNING if hole.sure else Severity.INFO,
+            key=uncounted.resource,
+            severity=AuditSeverity.WARNING if uncounted.sure else AuditSeverity.INFO,
         )
 
 
-def _worst_hole_first(hole: Hole) -> tuple[int, str]:
-    return -hole.missing, name_of(hole.claim)
+def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
+    return -uncounted.missing, name_of(uncounted.claim)
 
 
-def _say_hole(hole: Hole) -> str:
-    amount = text_of(hole.resource, hole.missing)
-    beside = f", {text_of(hole.resource, hole.mirrored)} of it requested" if hole.mirrored else ""
-    return f"ResourceClaim/{name_of(hole.claim)} takes {amount} uncounted{beside} ({hole.why})"
+def _describe_uncounted(uncounted: UncountedClaim) -> str:
+    amount = format_amount(uncounted.resource, uncounted.missing)
+    beside = (
+        f", {format_amount(uncounted.resource, uncounted.mirrored)} of it requested"
+        if uncounted.mirrored
+        else ""
+    )
+    return f"ResourceClaim/{name_of(uncounted.claim)} takes {amount} uncounted{beside} ({uncounted.why})"
 
 
 # -- claims that are counted twice
 
 
-def find_claims_counted_twice(facts: Facts) -> Iterator[Trouble]:
-    for each in charged(facts):
+def find_claims_counted_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for each in charged_claims(facts):
         bill = each.recorded if each.any_recorded else each.priced
         if not isinstance(bill, Bill):
             continue
@@ -181,7 +186,7 @@ def find_claims_counted_twice(facts: Facts) -> Iterator[Trouble]:
             yield from _mirrored(facts, each, bill, resource)
 
 
-def _mirrored(facts: Facts, each: Charged, bill: Bill, resource: str) -> Iterator[Trouble]:
+def _mirrored(facts: AuditFacts, each: ChargedClaim, bill: Bill, resource: str) -> Iterator[CheckProblem]:
     amount = bill.charge.resources[resource].quantity
     adding = bill.policy(resource) in (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE)
     pod = each.pod
@@ -190,17 +195,17 @@ def _mirrored(facts: Facts, each: Charged, bill: Bill, resource: str) -> Iterato
     if not _is_made_of(facts, each, resource):
         return  # an overhead of another device: an equal request is chance
     whole = unit_of(resource, amount)
-    asked = requests_beside(pod, each.claim.metadata.name, resource)
+    asked = requests_with_claim(pod, each.claim.metadata.name, resource)
     total = sum(unit_of(resource, request) for _, request in asked)
     same = [name for name, request in asked if unit_of(resource, request) == whole]
     if total != whole and not same:
         return
     who = same[0] if same else " and ".join(name for name, _ in asked)
-    text = text_of(resource, whole)
-    yield Trouble(
+    text = format_amount(resource, whole)
+    yield CheckProblem(
         subject_of(pod),
         f"{resource} {text} of claim {each.claim.metadata.name} looks copied into the requests: "
-        f"{text_of(resource, 2 * whole)} is charged for {text}",
+        f"{format_amount(resource, 2 * whole)} is charged for {text}",
         (
             f"claim {name_of(each.claim)} charges {resource} {text} ({bill.policy(resource).value})",
             f"container {who} requests {resource} {text}",
@@ -215,7 +220,7 @@ def _is_covered(pod: Pod, resource: str) -> bool:
     return resources is not None and is_pod_level_resource(resource) and resource in resources.requests
 
 
-def _is_made_of(facts: Facts, each: Charged, resource: str) -> bool:
+def _is_made_of(facts: AuditFacts, each: ChargedClaim, resource: str) -> bool:
     """Whether a device of the claim is what it charges, as CPUs are cpu."""
     for result in results_of(each.claim):
         device = facts.device(DeviceId.of(result))
@@ -227,11 +232,11 @@ def _is_made_of(facts: Facts, each: Charged, resource: str) -> bool:
 # -- what is written down
 
 
-def find_charges_not_recorded(facts: Facts) -> Iterator[Trouble]:
-    for each in charged(facts):
+def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for each in charged_claims(facts):
         if each.recorded is not None or not isinstance(each.priced, Bill):
             continue
-        amounts = say_amounts(amounts_of(each.priced))
+        amounts = format_amounts(amounts_of(each.priced))
         name = each.claim.metadata.name
         if each.any_recorded:
             message = (
@@ -241,7 +246,7 @@ def find_charges_not_recorded(facts: Facts) -> Iterator[Trouble]:
         else:
             message = f"claim {name} should charge {amounts}, but nothing is recorded with the pod"
             seen = "kube-scheduler counts nothing for it; Plimsoll prices it from its devices"
-        yield Trouble(
+        yield CheckProblem(
             subject_of(each.pod),
             message,
             (
@@ -256,29 +261,29 @@ def _devices(bill: Bill) -> str:
     return ", ".join(sorted({str(part.device) for part in bill.parts}))
 
 
-def find_charges_that_differ(facts: Facts) -> Iterator[Trouble]:
-    for each in charged(facts):
+def find_charges_that_differ(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for each in charged_claims(facts):
         if each.recorded is None or isinstance(each.priced, Reason):
             continue
         before = amounts_of(each.recorded)
         now = {} if each.priced is None else amounts_of(each.priced)
         if before == now or is_of_other_driver(facts, each):
             continue
-        yield Trouble(
+        yield CheckProblem(
             subject_of(each.pod),
-            f"claim {each.claim.metadata.name} is charged {say_amounts(before)}; a new pod would be charged "
-            f"{say_amounts(now)}",
+            f"claim {each.claim.metadata.name} is charged {format_amounts(before)}; "
+            f"a new pod would be charged {format_amounts(now)}",
             ("the charge of a running pod stays as it was recorded",),
             key=each.claim.metadata.name,
         )
 
 
-def find_charges_unknown(facts: Facts) -> Iterator[Trouble]:
-    for each in charged(facts):
+def find_charges_unknown(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for each in charged_claims(facts):
         reason = each.priced
-        if not isinstance(reason, Reason) or reason.cause in _TOLD_ELSEWHERE:
+        if not isinstance(reason, Reason) or reason.cause in _REPORTED_ELSEWHERE:
             continue
-        yield Trouble(
+        yield CheckProblem(
             subject_of(each.claim),
             f"what it charges to node {each.pod.spec.node_name} cannot be known: {render(reason)}",
             (f"used by Pod/{name_of(each.pod)}",),
@@ -287,17 +292,17 @@ def find_charges_unknown(facts: Facts) -> Iterator[Trouble]:
 
 
 #: By the checks of devices and of classes.
-_TOLD_ELSEWHERE = (Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cause.BAD_ANNOTATION)
+_REPORTED_ELSEWHERE = (Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cause.BAD_ANNOTATION)
 
 
-def find_book_differences(facts: Facts) -> Iterator[Trouble]:
+def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
     for number, each in enumerate(_differences(facts)):
-        yield Trouble(
+        yield CheckProblem(
             "Books/snapshot", f"{each.where}: booked {each.booked}, computed {each.computed}", key=str(number)
         )
 
 
-def _differences(facts: Facts) -> Iterator[Discrepancy]:
+def _differences(facts: AuditFacts) -> Iterator[Discrepancy]:
     """What differs; of many nodes a sample is looked at, or this one check would take half of the time."""
     snapshot = facts.cluster_state.snapshot
     if len(snapshot) <= _VERIFIED:
@@ -314,7 +319,7 @@ CHECKS = (
     Check(
         "PLM001",
         "node-past-line",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "more of a resource is promised than the node has",
         "The requests of the pods on a node and what their claims take together come to more than the "
         "kubelet says is allocatable. It happens where a scheduler looks at one book only: requests fit, "
@@ -328,7 +333,7 @@ CHECKS = (
     Check(
         "PLM002",
         "node-past-line-uncounted",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "a node is past its line once claims that are on no book are counted",
         "The books of the node balance, but claims hold CPUs, memory or huge pages of it that charge nothing "
         "(PLM003), and with them the node has promised more than it has. An error where the driver is known "
@@ -341,7 +346,7 @@ CHECKS = (
     Check(
         "PLM003",
         "claim-not-counted",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim takes node resources that neither book has",
         "A claim holds CPUs, memory or huge pages of a node, its devices have no mapping to node resources, "
         "and the containers that use it request less than it holds. The scheduler goes on handing out the "
@@ -355,7 +360,7 @@ CHECKS = (
     Check(
         "PLM004",
         "claim-counted-twice",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "what a claim takes is charged for the claim and requested once more",
         "Before claims were charged to nodes, pods had to copy a claim's CPUs into their requests so that "
         "the scheduler would leave them alone. Where the claim is charged by its mapping as well, the same"
@@ -368,7 +373,7 @@ CHECKS = (
     Check(
         "PLM005",
         "charge-not-recorded",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a claim of a running pod charges its node, but nothing is written down with the pod",
         "What claims charge is recorded with the pod when it is bound: in its status, or in an annotation "
         "where the cluster has no field. kube-scheduler 1.36 leaves it out for claims that were allocated "
@@ -382,7 +387,7 @@ CHECKS = (
     Check(
         "PLM006",
         "charge-differs",
-        Severity.INFO,
+        AuditSeverity.INFO,
         "a running pod is charged otherwise than its claim would be today",
         "The driver has published other mappings or capacities since the pod was placed. The pod keeps the "
         "charge it was placed with, as it should; the next pod with the same claim is charged differently.",
@@ -393,7 +398,7 @@ CHECKS = (
     Check(
         "PLM007",
         "charge-unknown",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "what a claim charges cannot be computed",
         "The mapping of a device and the allocation do not go together: it charges by a capacity of which "
         "the allocation says nothing, names an accounting policy that does not exist, or the devices of "
@@ -406,13 +411,13 @@ CHECKS = (
     Check(
         "PLM008",
         "books-differ",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "the books are not what the objects come to",
         "The books were computed twice, as objects came and from the objects as they are, with different "
         "results. This is a fault of Plimsoll, not of the cluster. Of more than 500 nodes a sample is "
         "computed twice.",
         "please report it, with the dump",
-        find_book_differences,
+        find_ledger_differences,
         ("nodes", "pods"),
     ),
 )

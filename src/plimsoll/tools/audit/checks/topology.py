@@ -18,9 +18,9 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import AllocationDevice, Device, DeviceAttribute, ResourceClaim
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, quantity_of
-from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
-from plimsoll.tools.audit.findings import Check, Severity, Trouble
-from plimsoll.tools.audit.node_resources import SURE, likenesses
+from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.node_resources import SURE, guess_node_resources
 
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -41,7 +41,7 @@ class _Place:
     nodes: frozenset[int]
 
 
-def find_numa_splits(facts: Facts) -> Iterator[Trouble]:
+def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         if not pod.spec.resource_claims:
             continue
@@ -62,7 +62,7 @@ def find_numa_splits(facts: Facts) -> Iterator[Trouble]:
         ]
         if apart:
             one, other = apart[0]
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(pod),
                 f"its {one} devices are on NUMA node {_list(_union(drivers[one]))}, "
                 f"its {other} devices on {_list(_union(drivers[other]))}",
@@ -72,17 +72,17 @@ def find_numa_splits(facts: Facts) -> Iterator[Trouble]:
             continue
         for driver, found in sorted(drivers.items()):
             if len(_union(found)) > 1 and _could_be_together(facts, found):
-                yield Trouble(
+                yield CheckProblem(
                     subject_of(pod),
                     f"its {len(found)} devices of {driver} are on NUMA nodes {_list(_union(found))}, "
                     "and would fit on one",
                     (f"on node {pod.spec.node_name}", *evidence),
                     key=driver,
-                    severity=Severity.INFO,
+                    severity=AuditSeverity.INFO,
                 )
 
 
-def _roots_apart(facts: Facts, pod: Pod, known: set[str]) -> Iterator[Trouble]:
+def _roots_apart(facts: AuditFacts, pod: Pod, known: set[str]) -> Iterator[CheckProblem]:
     """Devices of drivers that tell no NUMA node but their PCIe roots, and have none in common."""
     drivers: dict[str, set[str]] = {}
     for claim in facts.claims_of(pod):
@@ -95,18 +95,18 @@ def _roots_apart(facts: Facts, pod: Pod, known: set[str]) -> Iterator[Trouble]:
     for one, other in combinations(sorted(drivers), 2):
         if drivers[one] and drivers[other] and not drivers[one] & drivers[other]:
             roots = [f"{driver}: {', '.join(sorted(drivers[driver]))}" for driver in (one, other)]
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(pod),
                 f"its devices of {one} and of {other} are on different PCIe roots",
                 (f"on node {pod.spec.node_name}", *roots),
                 "put the devices into one claim with a constraint: "
                 f"matchAttribute: {PCIE_ROOT}, if they exchange data",
                 f"{one}/{other}",
-                Severity.INFO,
+                AuditSeverity.INFO,
             )
 
 
-def _places(facts: Facts, claim: ResourceClaim) -> Iterator[_Place]:
+def _places(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_Place]:
     reported = _reported(claim)
     for result in results_of(claim):
         id = DeviceId.of(result)
@@ -146,7 +146,7 @@ def _union(places: list[_Place]) -> frozenset[int]:
     return frozenset().union(*(place.nodes for place in places))
 
 
-def _could_be_together(facts: Facts, places: list[_Place]) -> bool:
+def _could_be_together(facts: AuditFacts, places: list[_Place]) -> bool:
     """Whether any NUMA node has as many devices of the pool as these are."""
     pool = facts.pools.get(places[0].id.pool_id)
     if pool is None or len({place.id for place in places}) < 2:
@@ -175,7 +175,7 @@ class _Cpus:
     sure: bool = True
 
 
-def _managed(facts: Facts) -> dict[tuple[str, str], _Cpus]:
+def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
     """(node, driver) -> its CPUs, for drivers whose devices are CPUs and not partitions of each other."""
 
     def make() -> dict[tuple[str, str], _Cpus]:
@@ -184,7 +184,7 @@ def _managed(facts: Facts) -> dict[tuple[str, str], _Cpus]:
             for name, (slice, device) in pool.devices.items():
                 if device.consumes_counters or not slice.spec.node_name:
                     continue
-                for like in likenesses(pool_id.driver, device):
+                for like in guess_node_resources(pool_id.driver, device):
                     if like.resource != CPU:
                         continue
                     cpus = found.setdefault((slice.spec.node_name, pool_id.driver), _Cpus())
@@ -201,18 +201,18 @@ def _managed(facts: Facts) -> dict[tuple[str, str], _Cpus]:
                     known.shared = 1000 * len(machine.shared)
         return found
 
-    return facts.remember("managed", make)
+    return facts.compute_once("managed", make)
 
 
 def _held(result: AllocationDevice, device: Device) -> int:
     if result.admin_access:
         return 0
-    like = next(iter(likenesses(result.driver, device)))
+    like = next(iter(guess_node_resources(result.driver, device)))
     consumed = result.consumed_capacity.get(like.capacity)
     return (like.amount if consumed is None else consumed).milli()
 
 
-def find_cpu_mismatches(facts: Facts) -> Iterator[Trouble]:
+def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
     for (name, driver), cpus in sorted(_managed(facts).items()):
         node = facts.nodes.get(name)
         if node is None or CPU not in node.status.allocatable:
@@ -225,16 +225,16 @@ def find_cpu_mismatches(facts: Facts) -> Iterator[Trouble]:
             f"the kubelet has {_cpu(capacity)}, of which {_cpu(line)} are allocatable",
         )
         if cpus.managed > capacity:
-            yield Trouble(
+            yield CheckProblem(
                 f"Node/{name}",
                 f"{driver} publishes {_cpu(cpus.managed)} CPUs of a machine with {_cpu(capacity)}",
                 numbers,
                 "correct the driver's slices, or look whether the kubelet saw all CPUs when it started",
                 driver,
-                None if cpus.sure else Severity.INFO,
+                None if cpus.sure else AuditSeverity.INFO,
             )
         elif driver in SURE and line - usable >= _ONE_CPU:
-            yield Trouble(
+            yield CheckProblem(
                 f"Node/{name}",
                 f"the kubelet offers {_cpu(line)} CPUs, {driver} manages {_cpu(cpus.managed)}: "
                 f"with all of them claimed, {_cpu(line - usable)} more can be requested than are left",
@@ -245,14 +245,14 @@ def find_cpu_mismatches(facts: Facts) -> Iterator[Trouble]:
             )
         elif driver in SURE and usable - line >= _ONE_CPU:
             spare = usable - line // _ONE_CPU * _ONE_CPU
-            yield Trouble(
+            yield CheckProblem(
                 f"Node/{name}",
                 f"{driver} manages {_cpu(cpus.managed)} CPUs, the kubelet offers {_cpu(line)}: "
                 f"claims can take {_cpu(usable - line)} that are reserved for the system",
                 numbers,
                 f"reserve the same CPUs on both sides: the driver should leave {_cpu(spare)} more alone",
                 driver,
-                Severity.INFO,
+                AuditSeverity.INFO,
             )
 
 
@@ -260,7 +260,7 @@ def _cpu(milli: int) -> str:
     return str(quantity_of(CPU, milli))
 
 
-def find_shared_pools_empty(facts: Facts) -> Iterator[Trouble]:
+def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
     by_node: dict[str, list[Pod]] = {}
     for pod in facts.bound:
         by_node.setdefault(pod.spec.node_name, []).append(pod)
@@ -273,22 +273,22 @@ def find_shared_pools_empty(facts: Facts) -> Iterator[Trouble]:
             continue  # it manages some of the CPUs, and there are others
         without = [pod for pod in by_node.get(name, []) if not _has_cpus_of(facts, pod, driver)]
         if without:
-            told = ", ".join(f"Pod/{name_of(pod)}" for pod in without[:3])
-            yield Trouble(
+            names = ", ".join(f"Pod/{name_of(pod)}" for pod in without[:3])
+            yield CheckProblem(
                 f"Node/{name}",
                 f"all {_cpu(cpus.managed)} CPUs of {driver} are held by claims, and {len(without)} pod"
                 f"{'s run' if len(without) > 1 else ' runs'} without one: no CPU is left for "
                 f"{'them' if len(without) > 1 else 'it'}",
-                (told + (" and others" if len(without) > 3 else ""),),
+                (names + (" and others" if len(without) > 3 else ""),),
                 key=driver,
             )
 
 
-def _has_cpus_of(facts: Facts, pod: Pod, driver: str) -> bool:
+def _has_cpus_of(facts: AuditFacts, pod: Pod, driver: str) -> bool:
     return any(result.driver == driver for claim in facts.claims_of(pod) for result in results_of(claim))
 
 
-def find_cpuset_overlaps(facts: Facts) -> Iterator[Trouble]:
+def find_cpuset_overlaps(facts: AuditFacts) -> Iterator[CheckProblem]:
     """CPUs that drivers report for two claims on one node."""
     owners: dict[tuple[str, str], list[tuple[CpuSet, ResourceClaim]]] = {}
     for claim in facts.claims.values():
@@ -305,12 +305,12 @@ def find_cpuset_overlaps(facts: Facts) -> Iterator[Trouble]:
             taken = taken | cpus
 
 
-def _overlaps(driver: str, pool: str, found: list[tuple[CpuSet, ResourceClaim]]) -> Iterator[Trouble]:
+def _overlaps(driver: str, pool: str, found: list[tuple[CpuSet, ResourceClaim]]) -> Iterator[CheckProblem]:
     for (one, first), (other, second) in combinations(found, 2):
         both = one & other
         if both:
             twice = " twice" if first is second else ""
-            yield Trouble(
+            yield CheckProblem(
                 subject_of(first),
                 f"has CPUs {both}{twice}" + ("" if first is second else f", and so has {name_of(second)}"),
                 (
@@ -333,13 +333,13 @@ def _read_set(data: object, name: str) -> CpuSet | None:
         return None
 
 
-def find_devices_not_ready(facts: Facts) -> Iterator[Trouble]:
+def find_devices_not_ready(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         for each in claim.status.devices:
             for condition in each.conditions:
                 if condition.type == "Ready" and condition.status == "False":
                     id = DeviceId(each.driver, each.pool, each.device)
-                    yield Trouble(
+                    yield CheckProblem(
                         subject_of(claim),
                         f"the driver says device {each.device} is not ready: {condition.reason}",
                         tuple(filter(None, (condition.message, f"device {id}"))),
@@ -351,7 +351,7 @@ CHECKS = (
     Check(
         "PLM050",
         "numa-split",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "the devices of a pod are on different NUMA nodes",
         "CPUs on one NUMA node and the card they feed on another: every transfer crosses the machine. DRA "
         "devices give no hints to the kubelet's topology manager; only a constraint in the claim keeps "
@@ -365,7 +365,7 @@ CHECKS = (
     Check(
         "PLM051",
         "cpus-mismatch",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "the kubelet and a CPU driver do not agree on how many CPUs a node has",
         "The kubelet offers what the machine has less what is reserved; the driver manages all CPUs but "
         "those it was told to leave alone. If the kubelet offers more, requests are promised CPUs that "
@@ -378,7 +378,7 @@ CHECKS = (
     Check(
         "PLM052",
         "cpusets-overlap",
-        Severity.ERROR,
+        AuditSeverity.ERROR,
         "two claims have the same CPU",
         "The driver reports the CPUs of each claim in its status, and two claims on the same node have one"
         " in common: neither has it alone.",
@@ -389,7 +389,7 @@ CHECKS = (
     Check(
         "PLM053",
         "shared-cpus-empty",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "claims hold every CPU of a node on which other pods run",
         "Containers without a claim run on the CPUs that no claim holds. There are none left, so they run on "
         "claimed CPUs or not at all.",
@@ -400,7 +400,7 @@ CHECKS = (
     Check(
         "PLM054",
         "device-not-ready",
-        Severity.WARNING,
+        AuditSeverity.WARNING,
         "a driver says that an allocated device is not ready",
         "Drivers report on the devices of a claim in its status. The condition Ready is False: CPUs are "
         "offline, containers are not pinned, or whatever its reason says.",

@@ -21,8 +21,8 @@ from plimsoll.ledger.units import PODS, quantity_of
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.fixes.fix import Fix, Step
-from plimsoll.tools.explain.text import Do
+from plimsoll.tools.explain.fixes.fix import Fix, FixStep
+from plimsoll.tools.explain.text import FixKind
 
 
 def apply_fix(cluster_state: ClusterState, pod: Pod, fix: Fix) -> tuple[ClusterState, Pod]:
@@ -34,35 +34,40 @@ def apply_fix(cluster_state: ClusterState, pod: Pod, fix: Fix) -> tuple[ClusterS
     return copy, pod
 
 
-def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: Step) -> Pod:
+def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: FixStep) -> Pod:
     subject: Any = step.subject
     match step.kind:
-        case Do.REMOVE_GATES:
+        case FixKind.REMOVE_GATES:
             return replace(pod, spec=replace(pod.spec, scheduling_gates=()))
-        case Do.TOLERATE:
+        case FixKind.TOLERATE:
             return _tolerating(pod, subject)
-        case Do.UNCORDON | Do.HEAL_NODE:
-            _open(cluster_state, node, UNSCHEDULABLE if step.kind is Do.UNCORDON else subject)
+        case FixKind.UNCORDON | FixKind.HEAL_NODE:
+            _open(cluster_state, node, UNSCHEDULABLE if step.kind is FixKind.UNCORDON else subject)
             return pod
-        case Do.CHOOSE_LABEL | Do.GO_ELSEWHERE:
+        case FixKind.CHOOSE_LABEL | FixKind.GO_ELSEWHERE:
             return _choose(pod, subject)
-        case Do.DROP_AFFINITY:
+        case FixKind.DROP_AFFINITY:
             return _without_affinity(pod)
-        case Do.REMOVE_PODS:
+        case FixKind.REMOVE_PODS:
             for each in subject:
                 _remove(cluster_state, each)
             return pod
-        case Do.SHRINK | Do.SHRINK_POD:
+        case FixKind.SHRINK | FixKind.SHRINK_POD:
             (container,) = pod.spec.containers
             smaller = replace(container, resources=replace(container.resources, requests=subject))
             return replace(pod, spec=replace(pod.spec, containers=(smaller,)))
-        case Do.RAISE_BUDGET:
+        case FixKind.RAISE_BUDGET:
             return _raised(pod, subject)
-        case Do.TOLERATE_DEVICE | Do.SHRINK_CAPACITY | Do.RELAX_SELECTOR | Do.RELAX_CONSTRAINT:
+        case (
+            FixKind.TOLERATE_DEVICE
+            | FixKind.SHRINK_CAPACITY
+            | FixKind.RELAX_SELECTOR
+            | FixKind.RELAX_CONSTRAINT
+        ):
             for claim in subject:
                 cluster_state.set(claim)
             return pod
-        case Do.ADD_NODE | Do.ADD_ANOTHER:
+        case FixKind.ADD_NODE | FixKind.ADD_ANOTHER:
             cluster_state.set(_new_node(pod, subject))
             return pod
     raise InputError(f"this is for somebody else to do: {step.text}")
@@ -83,15 +88,15 @@ def _open(cluster_state: ClusterState, name: str, gone: Taint) -> None:
     cluster_state.set(replace(node, spec=replace(node.spec, taints=taints, unschedulable=closed)))
 
 
-def _choose(pod: Pod, wish: NodeSelectorRequirement) -> Pod:
+def _choose(pod: Pod, requirement: NodeSelectorRequirement) -> Pod:
     """The pod no longer asks for what the node has not.
 
     That is safer than another label for the node: pods may be counted by it.
     """
     selector = pod.spec.node_selector
-    if wish.operator != "In" or wish.values != (selector.get(wish.key),):
+    if requirement.operator != "In" or requirement.values != (selector.get(requirement.key),):
         return _without_affinity(pod)
-    rest = {key: value for key, value in selector.items() if key != wish.key}
+    rest = {key: value for key, value in selector.items() if key != requirement.key}
     return replace(pod, spec=replace(pod.spec, node_selector=rest))
 
 

@@ -1,6 +1,6 @@
 """What would help, as values: steps that change something, and what they cost.
 
-Owns `Step` and `Fix`. A step carries what it changes, so that `apply_fix` can try it on a copy of the
+Owns `FixStep` and `Fix`. A step carries what it changes, so that `apply_fix` can try it on a copy of the
 cluster state; a fix is `proven` if that was done for the node it names, on the scheduler's own rules.
 """
 
@@ -10,55 +10,55 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.tools.explain.text import Do, plain, say
+from plimsoll.tools.explain.text import FixKind, facts_as_json, render_statement
 
 #: What a change of each kind costs; the smallest is told first. Removing pods is counted for each of them.
-COSTS: Mapping[Do, int] = {
-    Do.REMOVE_GATES: 1,
-    Do.NAME_SCHEDULER: 5,
-    Do.CREATE_CLAIM: 5,
-    Do.CREATE_TEMPLATE: 5,
-    Do.CREATE_CLASS: 5,
-    Do.MAKE_CLAIM: 5,
-    Do.RENAME_OWNER: 8,
-    Do.WAIT_DELETION: 8,
-    Do.VOLUME: 8,
-    Do.CORRECT: 8,
-    Do.TOLERATE: 10,
-    Do.UNCORDON: 10,
-    Do.TOLERATE_DEVICE: 12,
-    Do.RAISE_BUDGET: 15,
-    Do.COMPLETE_POOL: 15,
-    Do.STEP_CAPACITY: 18,
-    Do.CHOOSE_LABEL: 20,
-    Do.DROP_AFFINITY: 20,
-    Do.FREE_CLAIM: 20,
-    Do.REMOVE_CLAIM: 22,
-    Do.RELAX_SELECTOR: 25,
-    Do.RELAX_CLASS: 26,
-    Do.RELAX_CONSTRAINT: 26,
-    Do.MEET: 26,
-    Do.REMOVE_PODS: 30,
-    Do.GO_ELSEWHERE: 32,  # who names a node means it
-    Do.SHRINK: 35,
-    Do.SHRINK_POD: 35,
-    Do.SHRINK_CAPACITY: 35,
-    Do.RAISE_STEPS: 40,
-    Do.HEAL_NODE: 45,
-    Do.UPGRADE_NODE: 45,
-    Do.RUN_DRIVER: 50,
-    Do.NO_DRIVER: 50,
-    Do.ADD_DEVICES: 60,
-    Do.ADD_NODE: 50,
-    Do.ADD_ANOTHER: 70,
+COSTS: Mapping[FixKind, int] = {
+    FixKind.REMOVE_GATES: 1,
+    FixKind.NAME_SCHEDULER: 5,
+    FixKind.CREATE_CLAIM: 5,
+    FixKind.CREATE_TEMPLATE: 5,
+    FixKind.CREATE_CLASS: 5,
+    FixKind.MAKE_CLAIM: 5,
+    FixKind.RENAME_OWNER: 8,
+    FixKind.WAIT_DELETION: 8,
+    FixKind.VOLUME: 8,
+    FixKind.CORRECT: 8,
+    FixKind.TOLERATE: 10,
+    FixKind.UNCORDON: 10,
+    FixKind.TOLERATE_DEVICE: 12,
+    FixKind.RAISE_BUDGET: 15,
+    FixKind.COMPLETE_POOL: 15,
+    FixKind.STEP_CAPACITY: 18,
+    FixKind.CHOOSE_LABEL: 20,
+    FixKind.DROP_AFFINITY: 20,
+    FixKind.FREE_CLAIM: 20,
+    FixKind.REMOVE_CLAIM: 22,
+    FixKind.RELAX_SELECTOR: 25,
+    FixKind.RELAX_CLASS: 26,
+    FixKind.RELAX_CONSTRAINT: 26,
+    FixKind.MEET: 26,
+    FixKind.REMOVE_PODS: 30,
+    FixKind.GO_ELSEWHERE: 32,  # who names a node means it
+    FixKind.SHRINK: 35,
+    FixKind.SHRINK_POD: 35,
+    FixKind.SHRINK_CAPACITY: 35,
+    FixKind.RAISE_STEPS: 40,
+    FixKind.HEAL_NODE: 45,
+    FixKind.UPGRADE_NODE: 45,
+    FixKind.RUN_DRIVER: 50,
+    FixKind.NO_DRIVER: 50,
+    FixKind.ADD_DEVICES: 60,
+    FixKind.ADD_NODE: 50,
+    FixKind.ADD_ANOTHER: 70,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FixStep:
     """One change."""
 
-    kind: Do
+    kind: FixKind
     facts: Mapping[str, object] = field(default_factory=dict)
     subject: object = None  #: what changes: a taint, pods, a requirement; for `apply_fix`
     times: int = 1
@@ -69,14 +69,14 @@ class Step:
 
     @property
     def text(self) -> str:
-        return say(self.kind, self.facts)
+        return render_statement(self.kind, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
     """Changes that together let a pod go to a node, or to some node."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FixStep, ...]
     node: str = ""
     proven: bool = False  #: tried on the books with all rules: the pod fits then
 
@@ -98,7 +98,7 @@ class Fix:
                 {
                     "kind": step.kind.name.lower().replace("_", "-"),
                     "text": step.text,
-                    "numbers": plain(step.facts),
+                    "numbers": facts_as_json(step.facts),
                 }
                 for step in self.steps
             ],

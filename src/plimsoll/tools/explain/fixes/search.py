@@ -26,26 +26,26 @@ from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.tools.explain.fixes.fix import Fix, Step
-from plimsoll.tools.explain.fixes.steps import mend, with_pod
-from plimsoll.tools.explain.node_reasons import may_add
-from plimsoll.tools.explain.text import Do, number
-from plimsoll.tools.explain.tree import Group
-from plimsoll.tools.explain.pod_view import View, full_name
-from plimsoll.tools.top.nodes import Holder, holders, text_of
+from plimsoll.tools.explain.fixes.fix import Fix, FixStep
+from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
+from plimsoll.tools.explain.node_reasons import may_charge_more
+from plimsoll.tools.explain.pod_view import PodView, full_name
+from plimsoll.tools.explain.text import FixKind, pluralize
+from plimsoll.tools.explain.tree import NodeGroup
+from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders
 
 #: How many nodes are tried: of each group, and in all.
-OF_GROUP = 2
-TRIED = 12
+NODES_PER_GROUP = 2
+MAX_NODES = 12
 #: How many fixes are told.
-TOLD = 3
+MAX_FIXES = 3
 #: How many rules of one node are mended.
 _ROUNDS = 8
 #: Above every pod there is, so that it could push away any of them.
 _TOPMOST = 2**31 - 1
 
 
-def find_fixes(view: View, groups: Sequence[Group]) -> tuple[Fix, ...]:
+def find_fixes(view: PodView, groups: Sequence[NodeGroup]) -> tuple[Fix, ...]:
     """What would help, the smallest change first."""
     found: list[Fix] = []
     for place in _candidates(view, groups):
@@ -55,7 +55,7 @@ def find_fixes(view: View, groups: Sequence[Group]) -> tuple[Fix, ...]:
     return choose_fixes([*found, new] if new is not None else found)
 
 
-def fixes_on(view: View, place: int) -> tuple[Fix, ...]:
+def fixes_on(view: PodView, place: int) -> tuple[Fix, ...]:
     """What would help on one node."""
     return choose_fixes(list(_ways_on(view, place)))
 
@@ -66,22 +66,22 @@ def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
     for fix in sorted(found, key=lambda fix: fix.cost):
         kinds = tuple(step.kind for step in fix.steps)
         kept.setdefault(kinds, fix)
-    return tuple(kept.values())[:TOLD]
+    return tuple(kept.values())[:MAX_FIXES]
 
 
-def _candidates(view: View, groups: Sequence[Group]) -> list[int]:
+def _candidates(view: PodView, groups: Sequence[NodeGroup]) -> list[int]:
     names = [name for group in groups for name in group.nodes[:1]]
-    names += [name for group in groups for name in group.nodes[1:OF_GROUP]]
-    places = (view.snapshot.row_of(name) for name in names[:TRIED])
+    names += [name for group in groups for name in group.nodes[1:NODES_PER_GROUP]]
+    places = (view.snapshot.row_of(name) for name in names[:MAX_NODES])
     return [place for place in places if place is not None]
 
 
-def _ways_on(view: View, place: int) -> Iterator[Fix]:
+def _ways_on(view: PodView, place: int) -> Iterator[Fix]:
     """The ways to make one node fit."""
     node = view.name(place)
     pod = replace(view.pod, spec=replace(view.pod.spec, priority=_TOPMOST, preemption_policy=None))
     task = with_pod(view.task, pod)
-    steps: list[Step] = []
+    steps: list[FixStep] = []
     for _ in range(_ROUNDS):
         examination = Examination(task, view.snapshot, view.settings)
         answer = examination.ask(place)
@@ -95,20 +95,20 @@ def _ways_on(view: View, place: int) -> Iterator[Fix]:
         leaving = _removal(view, examination, place, reasons)
         if leaving is not None:
             yield Fix((*steps, leaving), node, proven=True)
-        mended = mend(view, task, place, reasons)
-        if mended is None or (leaving is not None and mended.task is None):
+        proposal = propose_change(view, task, place, reasons)
+        if proposal is None or (leaving is not None and proposal.task is None):
             return
-        if any(step.kind in {done.kind for done in steps} for step in mended.steps):
+        if any(step.kind in {done.kind for done in steps} for step in proposal.steps):
             return  # the same again: it did not help
-        steps += mended.steps
-        if mended.task is None:
+        steps += proposal.steps
+        if proposal.task is None:
             yield Fix(tuple(steps), node)
             return
-        task = mended.task
+        task = proposal.task
 
 
 def _explained(
-    view: View, task: PodInfo, place: int, reasons: tuple[NodeReason, ...]
+    view: PodView, task: PodInfo, place: int, reasons: tuple[NodeReason, ...]
 ) -> tuple[NodeReason, ...]:
     """The reasons with their numbers: devices are asked again, this time for the tree."""
     if reasons[0].rule is not Rule.DEVICES:
@@ -116,7 +116,9 @@ def _explained(
     return DynamicResourcesFilter(task, view.snapshot, settings=view.settings).filter_node(place) or reasons
 
 
-def _removal(view: View, examination: Examination, place: int, reasons: Sequence[NodeReason]) -> Step | None:
+def _removal(
+    view: PodView, examination: Examination, place: int, reasons: Sequence[NodeReason]
+) -> FixStep | None:
     """The pods without which it fits, if there are such."""
     if not all(reason.resolvable for reason in reasons):
         return None
@@ -131,10 +133,10 @@ def _removal(view: View, examination: Examination, place: int, reasons: Sequence
         "short": _short_text(view, place, reasons),
         "holders": _holders_text(view, place, lack, victims.pods) if lack is not None else "",
     }
-    return Step(Do.REMOVE_PODS, facts, victims.pods, len(victims.pods))
+    return FixStep(FixKind.REMOVE_PODS, facts, victims.pods, len(victims.pods))
 
 
-def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
+def _short_text(view: PodView, place: int, reasons: Sequence[NodeReason]) -> str:
     node = view.name(place)
     lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
     amounts = [_lack_text(view, place, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
@@ -152,16 +154,18 @@ def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
         if isinstance(detail, CapacityShortage) and detail.rule == SHORT:
             return f"{detail.wanted - detail.had} of {detail.name} short on {node}; "
     missing = sum(max(request.wanted, 1) - min(request.left, request.wanted) for request in requests)
-    return f"{number(missing, 'device')} short on {node}; " if missing else f"node {node}: "
+    return f"{pluralize(missing, 'device')} short on {node}; " if missing else f"node {node}: "
 
 
-def _lack_text(view: View, place: int, lack: Reason) -> str:
-    least = lack.wanted == view.task.requests.get(lack.resource, 0) and may_add(view, place, lack.resource)
-    amount = text_of(lack.resource, (lack.wanted or 0) - (lack.had or 0))
+def _lack_text(view: PodView, place: int, lack: Reason) -> str:
+    least = lack.wanted == view.task.requests.get(lack.resource, 0) and may_charge_more(
+        view, place, lack.resource
+    )
+    amount = format_amount(lack.resource, (lack.wanted or 0) - (lack.had or 0))
     return f"{'at least ' if least else ''}{amount} {lack.resource}"
 
 
-def _holders_text(view: View, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
+def _holders_text(view: PodView, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
     """Who holds most of what is short, those who would have to go first."""
     if lack.cause is not Cause.INSUFFICIENT:
         return ""
@@ -172,16 +176,16 @@ def _holders_text(view: View, place: int, lack: Reason, victims: Sequence[Pod]) 
     return f"{', '.join(texts)} there; " if texts else ""
 
 
-def _holder_text(holder: Holder) -> str:
-    amount = text_of(holder.resource, holder.amount)
+def _holder_text(holder: ResourceHolder) -> str:
+    amount = format_amount(holder.resource, holder.amount)
     if holder.claim:
         return f"claim {holder.namespace}/{holder.claim} holds {amount}"
     return f"pod {holder.namespace}/{holder.pod} requests {amount}"
 
 
 def _shrink(
-    view: View, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: Examination
-) -> Step | None:
+    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: Examination
+) -> FixStep | None:
     """A smaller request of the only container that would fit as things are; for plain shortages."""
     lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
     spec = task.pod.spec
@@ -202,15 +206,15 @@ def _shrink(
     if not isinstance(answer, NodeFit):
         return None
     facts = {
-        "had": text_of(name, left),
-        "wanted": text_of(name, own),
+        "had": format_amount(name, left),
+        "wanted": format_amount(name, own),
         "resource": name,
         "node": view.name(place),
     }
-    return Step(Do.SHRINK if lack.resolvable else Do.SHRINK_POD, facts, smaller)
+    return FixStep(FixKind.SHRINK if lack.resolvable else FixKind.SHRINK_POD, facts, smaller)
 
 
-def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
+def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
     """A node with room for all that the pod was ever found to take, and with its devices.
 
     None where more room would not help: what is wrong is in the pod or its claims.
@@ -228,12 +232,12 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
                 unpriced |= lack.wanted == view.task.requests.get(
                     lack.resource, 0
                 )  # claims were not looked at
-    texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
+    texts = tuple(f"{format_amount(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
     if view.task.unallocated_claims:
         texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
-    kind = Do.ADD_NODE if groups and small == len(groups) else Do.ADD_ANOTHER
-    return Fix((Step(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
+    kind = FixKind.ADD_NODE if groups and small == len(groups) else FixKind.ADD_ANOTHER
+    return Fix((FixStep(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
 
 
 def _is_lack(reason: NodeReason) -> bool:

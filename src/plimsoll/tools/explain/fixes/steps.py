@@ -1,8 +1,8 @@
 """The next change that brings a pod nearer to a node, and the pod with that change made.
 
-Owns `mend`: from the reasons of the first rule that a node breaks to one step, and the task as it would be
-then. What cannot be changed in the pod or its claims alone (a driver that publishes nothing) is a step
-without a task.
+Owns `propose_change`: from the reasons of the first rule that a node breaks to one step, and the task as it
+would be then. What cannot be changed in the pod or its claims alone (a driver that publishes nothing) is a
+step without a task.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.topology.affinity_terms import read_terms
 from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
-from plimsoll.tools.explain.fixes.fix import Step
+from plimsoll.tools.explain.claim_users import pods_using
+from plimsoll.tools.explain.fixes.fix import FixStep
 from plimsoll.tools.explain.node_reasons import (
-    had_text,
     hard_taints,
     matches_nothing,
+    node_value_text,
+    requirement_text,
     taint_text,
-    unmet,
-    wish_text,
+    unmet_requirements,
 )
 from plimsoll.tools.explain.pod_reasons import selector_text
-from plimsoll.tools.explain.requests import asked_for
-from plimsoll.tools.explain.text import Do
-from plimsoll.tools.explain.claim_users import pods_using
-from plimsoll.tools.explain.pod_view import View
-from plimsoll.tools.top.nodes import text_of
+from plimsoll.tools.explain.pod_view import PodView
+from plimsoll.tools.explain.requests import find_request_selectors
+from plimsoll.tools.explain.text import FixKind
+from plimsoll.tools.top.nodes import format_amount
 
 #: Taints that say that a node is in trouble: tolerating them helps nobody.
 _TROUBLE = "node.kubernetes.io/"
@@ -63,35 +63,37 @@ _NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class ProposedChange:
     """Some steps, and the task after them; None if nothing in pod or claims would change it."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FixStep, ...]
     task: PodInfo | None = None
 
 
-def mend(view: View, task: PodInfo, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+def propose_change(
+    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason]
+) -> ProposedChange | None:
     """What to change about the first rule that a node breaks; None where nothing comes to mind."""
     rule = reasons[0].rule
     if rule is Rule.UNSCHEDULABLE:
         node = view.name(place)
         open_pod = _tolerating(task.pod, (UNSCHEDULABLE,))
-        return Mended((Step(Do.UNCORDON, {"node": node}, node),), with_pod(task, open_pod))
+        return ProposedChange((FixStep(FixKind.UNCORDON, {"node": node}, node),), with_pod(task, open_pod))
     if rule is Rule.TAINTS:
-        return _mend_taints(view, task, place)
+        return _propose_for_taints(view, task, place)
     if rule is Rule.NODE_AFFINITY:
-        return _mend_labels(view, task, place)
+        return _propose_for_labels(view, task, place)
     if rule is Rule.DEVICES:
-        return _mend_devices(view, task, place, reasons)
+        return _propose_for_devices(view, task, place, reasons)
     if rule is Rule.DECLARED_FEATURES:
         missing = needed_features(task.pod).difference(view.node(place).status.declared_features)
         wanted = {"node": view.name(place), "wanted": tuple(sorted(missing))}
-        return Mended((Step(Do.UPGRADE_NODE, wanted),))
+        return ProposedChange((FixStep(FixKind.UPGRADE_NODE, wanted),))
     if reasons[0].message is ReasonMessage.POD_AFFINITY:
-        return _mend_company(view, task, place)
+        return _propose_for_affinity(view, task, place)
     if reasons[0].message in (ReasonMessage.VOLUME_AFFINITY, ReasonMessage.VOLUME_ZONE):
-        return Mended(
-            (Step(Do.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
+        return ProposedChange(
+            (FixStep(FixKind.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
         )
     return None
 
@@ -115,62 +117,67 @@ def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
     return _with_spec(pod, replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
 
 
-def _mend_taints(view: View, task: PodInfo, place: int) -> Mended:
+def _propose_for_taints(view: PodView, task: PodInfo, place: int) -> ProposedChange:
     node = view.node(place)
     taints = hard_taints(task.pod, node)
     steps = tuple(
-        Step(
-            Do.HEAL_NODE if taint.key.startswith(_TROUBLE) else Do.TOLERATE,
+        FixStep(
+            FixKind.HEAL_NODE if taint.key.startswith(_TROUBLE) else FixKind.TOLERATE,
             {"taint": taint_text(taint), "node": node.metadata.name},
             taint,
         )
         for taint in taints
         if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # goes when it is opened
     )
-    return Mended(steps, with_pod(task, _tolerating(task.pod, taints)))
+    return ProposedChange(steps, with_pod(task, _tolerating(task.pod, taints)))
 
 
-def _mend_labels(view: View, task: PodInfo, place: int) -> Mended:
+def _propose_for_labels(view: PodView, task: PodInfo, place: int) -> ProposedChange:
     node = view.node(place)
-    wishes = unmet(task.pod, node)
+    requirements = unmet_requirements(task.pod, node)
     steps = tuple(
-        Step(
-            Do.GO_ELSEWHERE if wish.key in _NAMES else Do.CHOOSE_LABEL,
-            {"wanted": wish_text(wish), "had": had_text(wish, node), "node": node.metadata.name},
-            wish,
+        FixStep(
+            FixKind.GO_ELSEWHERE if requirement.key in _NAMES else FixKind.CHOOSE_LABEL,
+            {
+                "wanted": requirement_text(requirement),
+                "had": node_value_text(requirement, node),
+                "node": node.metadata.name,
+            },
+            requirement,
         )
-        for wish in wishes
+        for requirement in requirements
     )
     if matches_nothing(task.pod):
-        steps += (Step(Do.DROP_AFFINITY),)
+        steps += (FixStep(FixKind.DROP_AFFINITY),)
     spec = task.pod.spec
     affinity = spec.affinity
     if affinity is not None and affinity.node_affinity is not None:
         affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=None))
-    return Mended(
+    return ProposedChange(
         steps, with_pod(task, _with_spec(task.pod, replace(spec, node_selector={}, affinity=affinity)))
     )
 
 
-def _mend_company(view: View, task: PodInfo, place: int) -> Mended:
+def _propose_for_affinity(view: PodView, task: PodInfo, place: int) -> ProposedChange:
     """The pods that it wants to be near are not."""
     spec, node = task.pod.spec, view.name(place)
     steps = tuple(
-        Step(
-            Do.MEET, {"node": node, "selector": selector_text(term.crowd.selector), "key": term.topology_key}
+        FixStep(
+            FixKind.MEET,
+            {"node": node, "selector": selector_text(term.crowd.selector), "key": term.topology_key},
         )
         for term in read_terms(task.pod).affinity
     )
     affinity = spec.affinity
     assert affinity is not None, "the rule has read it"
     alone = replace(spec, affinity=replace(affinity, pod_affinity=None))
-    return Mended(steps, with_pod(task, _with_spec(task.pod, alone)))
+    return ProposedChange(steps, with_pod(task, _with_spec(task.pod, alone)))
 
 
 # -- books
 
 
-def _mend_charge(view: View, task: PodInfo, place: int, reason: Reason) -> Mended | None:
+def _propose_for_charge(view: PodView, task: PodInfo, place: int, reason: Reason) -> ProposedChange | None:
     name = reason.resource
     match reason.cause:
         case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
@@ -178,17 +185,17 @@ def _mend_charge(view: View, task: PodInfo, place: int, reason: Reason) -> Mende
             facts = {
                 "what": "request" if request else "limit",
                 "resource": name,
-                "capacity": text_of(name, reason.capacity or 0),
-                "wanted": text_of(name, reason.wanted or 0),
+                "capacity": format_amount(name, reason.capacity or 0),
+                "wanted": format_amount(name, reason.wanted or 0),
             }
-            return Mended((Step(Do.RAISE_BUDGET, facts, reason),), _raised(task, reason))
+            return ProposedChange((FixStep(FixKind.RAISE_BUDGET, facts, reason),), _raised(task, reason))
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
             pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
             used: dict[str, object] = {
                 "claim": f"{reason.namespace}/{reason.claim}",
                 "pods": pods or "the other pod",
             }
-            return Mended((Step(Do.FREE_CLAIM, used, reason),))
+            return ProposedChange((FixStep(FixKind.FREE_CLAIM, used, reason),))
     return None
 
 
@@ -209,17 +216,19 @@ def _raised(task: PodInfo, reason: Reason) -> PodInfo | None:
 # -- devices
 
 
-def _mend_devices(view: View, task: PodInfo, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+def _propose_for_devices(
+    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason]
+) -> ProposedChange | None:
     for reason in reasons:
         because = reason.cause
         if isinstance(because, Reason):
-            found = _mend_charge(view, task, place, because)
+            found = _propose_for_charge(view, task, place, because)
         elif isinstance(because, Refusal):
-            found = _mend_refusal(view, task, place, because)
+            found = _propose_for_refusal(view, task, place, because)
         elif isinstance(because, GaveUp):
-            found = Mended((Step(Do.RAISE_STEPS, {"steps": because.steps}),))
+            found = ProposedChange((FixStep(FixKind.RAISE_STEPS, {"steps": because.steps}),))
         elif isinstance(because, Fault):
-            found = Mended((Step(Do.CORRECT, {"text": str(because)}),))
+            found = ProposedChange((FixStep(FixKind.CORRECT, {"text": str(because)}),))
         else:
             found = None
         if found is not None:
@@ -227,17 +236,17 @@ def _mend_devices(view: View, task: PodInfo, place: int, reasons: Sequence[NodeR
     return None
 
 
-def _mend_refusal(view: View, task: PodInfo, place: int, refusal: Refusal) -> Mended | None:
+def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refusal) -> ProposedChange | None:
     unserved = [request for request in refusal.requests if not request.served]
     if unserved and not refusal.together:
         if refusal.pools:
             pool = refusal.pools[0]
             facts = {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
-            return Mended((Step(Do.COMPLETE_POOL, facts, pool),))
+            return ProposedChange((FixStep(FixKind.COMPLETE_POOL, facts, pool),))
         # One alternative of a list is enough.
         head = unserved[0].request.partition("/")[0]
         ways = [
-            _mend_request(view, task, place, request)
+            _propose_for_request(view, task, place, request)
             for request in unserved
             if (request.claim, request.request.partition("/")[0]) == (unserved[0].claim, head)
         ]
@@ -247,27 +256,29 @@ def _mend_refusal(view: View, task: PodInfo, place: int, refusal: Refusal) -> Me
         told: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
         told["had"] = group.had
         loose = _unconstrained(task, group.attribute)
-        return Mended((Step(Do.RELAX_CONSTRAINT, told, loose.claims),), loose)
+        return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, told, loose.claims),), loose)
     if refusal.stuck is not None:
-        return _mend_request(view, task, place, refusal.stuck.request)
+        return _propose_for_request(view, task, place, refusal.stuck.request)
     return None
 
 
-def _mend_request(view: View, task: PodInfo, place: int, request: RequestRefusal) -> Mended:
+def _propose_for_request(view: PodView, task: PodInfo, place: int, request: RequestRefusal) -> ProposedChange:
     if not request.devices and not any(each.spec.devices for each in view.snapshot.all(ResourceSlice)):
-        return Mended((Step(Do.NO_DRIVER, {"request": request.request}),))
+        return ProposedChange((FixStep(FixKind.NO_DRIVER, {"request": request.request}),))
     if not request.devices or not request.removals:
-        return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+        return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
     last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
     if last.rule is DeviceRule.CLASS_SELECTOR and request.left:  # the class fits, there are only too few
-        return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+        return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
     if last.rule is DeviceRule.TAKEN:
         had = {**_lack(view, request, place), "had": request.left + last.count}
-        return Mended((Step(Do.ADD_DEVICES, had, request),))
-    return _mend_removal(view, task, place, request, last)
+        return ProposedChange((FixStep(FixKind.ADD_DEVICES, had, request),))
+    return _propose_for_removal(view, task, place, request, last)
 
 
-def _mend_removal(view: View, task: PodInfo, place: int, request: RequestRefusal, last: Removal) -> Mended:
+def _propose_for_removal(
+    view: PodView, task: PodInfo, place: int, request: RequestRefusal, last: Removal
+) -> ProposedChange:
     name, detail = request.request, last.detail
     facts: dict[str, object] = {"request": name, "device": last.device}
     match detail:
@@ -280,20 +291,20 @@ def _mend_removal(view: View, task: PodInfo, place: int, request: RequestRefusal
             changed = _changed(
                 task, request, lambda body: replace(body, tolerations=(*body.tolerations, toleration))
             )
-            return Mended((Step(Do.TOLERATE_DEVICE, facts, changed.claims),), changed)
+            return ProposedChange((FixStep(FixKind.TOLERATE_DEVICE, facts, changed.claims),), changed)
         case CapacityShortage(rule, capacity, wanted, had) if rule != UNDEFINED:
             facts |= {"name": capacity, "wanted": wanted, "had": had}
             if rule == OFF_STEP:
-                return Mended((Step(Do.STEP_CAPACITY, facts, request),))
+                return ProposedChange((FixStep(FixKind.STEP_CAPACITY, facts, request),))
             if had.nano <= 0:
-                return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+                return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
 
             def shrunk(body: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
                 requests = {**(body.capacity.requests if body.capacity else {}), capacity: had}
                 return replace(body, capacity=CapacityRequirements(requests=requests))
 
             changed = _changed(task, request, shrunk)
-            return Mended((Step(Do.SHRINK_CAPACITY, facts, changed.claims),), changed)
+            return ProposedChange((FixStep(FixKind.SHRINK_CAPACITY, facts, changed.claims),), changed)
         case ConstraintConflict():
             told = {
                 "requests": (name,),
@@ -301,13 +312,13 @@ def _mend_removal(view: View, task: PodInfo, place: int, request: RequestRefusal
                 "had": max(request.largest_group or 1, 1),
             }
             loose = _unconstrained(task, detail.attribute)
-            return Mended((Step(Do.RELAX_CONSTRAINT, told, loose.claims),), loose)
+            return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, told, loose.claims),), loose)
     if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
-        return _mend_selector(view, task, place, request, last)
-    return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+        return _propose_for_selector(view, task, place, request, last)
+    return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
 
 
-def _lack(view: View, request: RequestRefusal, place: int) -> dict[str, object]:
+def _lack(view: PodView, request: RequestRefusal, place: int) -> dict[str, object]:
     return {
         "request": request.request,
         "wanted": request.wanted,
@@ -316,8 +327,10 @@ def _lack(view: View, request: RequestRefusal, place: int) -> dict[str, object]:
     }
 
 
-def _mend_selector(view: View, task: PodInfo, place: int, request: RequestRefusal, last: Removal) -> Mended:
-    asked = asked_for(view, request)
+def _propose_for_selector(
+    view: PodView, task: PodInfo, place: int, request: RequestRefusal, last: Removal
+) -> ProposedChange:
+    asked = find_request_selectors(view, request)
     devices = view.snapshot.inventory.devices_for(view.node(place))
     of_class = last.rule is DeviceRule.CLASS_SELECTOR
     expression = getattr(last.detail, "expression", "")
@@ -329,13 +342,13 @@ def _mend_selector(view: View, task: PodInfo, place: int, request: RequestRefusa
             values = attributes_read(expression, entry.id.driver, entry.device)
             if of_class and values == [(DRIVER, entry.id.driver)]:  # another driver's is no near miss
                 facts = {**_lack(view, request, place), "device_class": asked.device_class}
-                return Mended((Step(Do.RUN_DRIVER, facts, request),))
+                return ProposedChange((FixStep(FixKind.RUN_DRIVER, facts, request),))
             shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
             shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
     facts = {"request": request.request, "device": last.device, "attributes": shown}
     if of_class:
         facts |= {"device_class": asked.device_class, "near": ""}
-        return Mended((Step(Do.RELAX_CLASS, facts, last),))
+        return ProposedChange((FixStep(FixKind.RELAX_CLASS, facts, last),))
     facts |= {"expression": expression, "count": last.count}
     index = getattr(last.detail, "index", 0)
     changed = _changed(
@@ -345,7 +358,7 @@ def _mend_selector(view: View, task: PodInfo, place: int, request: RequestRefusa
             body, selectors=tuple(each for place, each in enumerate(body.selectors) if place != index)
         ),
     )
-    return Mended((Step(Do.RELAX_SELECTOR, facts, changed.claims),), changed)
+    return ProposedChange((FixStep(FixKind.RELAX_SELECTOR, facts, changed.claims),), changed)
 
 
 def _changed(task: PodInfo, request: RequestRefusal, change: object) -> PodInfo:

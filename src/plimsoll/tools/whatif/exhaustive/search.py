@@ -29,9 +29,9 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
-from plimsoll.tools.cluster_state.files import Tick, silent
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
-from plimsoll.tools.whatif.memory_cluster import World
+from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import HOSTNAME
 from plimsoll.tools.whatif.outcome import Name, full_name, name_of
 from plimsoll.tools.whatif.scheduling import devices_of
@@ -43,7 +43,7 @@ STEPS = 20_000
 PODS_MAX = 200
 
 
-class Verdict(Enum):
+class ProofVerdict(Enum):
     """How the search ended."""
 
     ALL = "placed all"
@@ -52,7 +52,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProvenPlacement:
     """Where a pod goes in the placement that was found, and with which devices."""
 
     node: str
@@ -63,65 +63,67 @@ class Found:
 class Proof:
     """What is known about all placements of a batch."""
 
-    verdict: Verdict
+    verdict: ProofVerdict
     pods: int
     greedy: int  #: how many the scheduler places, one after the other
     most: int  #: how many the best placement that was found places
     settled: bool  #: whether no placement places more than `most`
     steps: int
-    placement: Mapping[Name, Found] = field(default_factory=dict)  #: the best one, if it is better
+    placement: Mapping[Name, ProvenPlacement] = field(default_factory=dict)  #: the best one, if it is better
     why: str = ""  #: where one pod alone settles it
 
 
-def prove(world: World, greedy: int, steps: int, tick: Tick = silent) -> Proof:
+def prove(cluster: MemoryCluster, greedy: int, steps: int, tick: ProgressCallback = no_progress) -> Proof:
     """Search all placements of the pods that wait; the world is in the end as it was."""
-    pods = sorted(world.cluster_state.waiting, key=world.order)
-    mark = world.mark()
+    pods = sorted(cluster.cluster_state.pending, key=cluster.order)
+    mark = cluster.mark()
     try:
-        return _Proving(world, pods, greedy, steps, tick).run()
+        return _PlacementSearch(cluster, pods, greedy, steps, tick).run()
     finally:
-        world.undo(mark)
+        cluster.undo(mark)
 
 
-class _Proving:
+class _PlacementSearch:
     """One search."""
 
-    def __init__(self, world: World, pods: Sequence[Pod], greedy: int, steps: int, tick: Tick) -> None:
-        self._world = world
-        self._snapshot = world.cluster_state.snapshot
+    def __init__(
+        self, cluster: MemoryCluster, pods: Sequence[Pod], greedy: int, steps: int, tick: ProgressCallback
+    ) -> None:
+        self._cluster = cluster
+        self._snapshot = cluster.cluster_state.snapshot
         self._pods = pods
         self._greedy = greedy
         self._limit = steps
         self._tick = tick
         self._steps = 0
         self._failed: set[object] = set()
-        self._placed: dict[Name, Found] = {}
-        self._best: dict[Name, Found] = {}
+        self._placed: dict[Name, ProvenPlacement] = {}
+        self._best: dict[Name, ProvenPlacement] = {}
         self._unsure = False  #: whether something could not be looked at
         self._over = False  #: whether there are no steps left
-        self._hopeless = ""
+        self._infeasible_reason = ""
         self._touched: dict[int, int] = {}
 
     def run(self) -> Proof:
         pods = len(self._pods)
         if not pods:
-            return Proof(Verdict.ALL, 0, 0, 0, True, 0)
+            return Proof(ProofVerdict.ALL, 0, 0, 0, True, 0)
         kinds = self._read()
         if pods > PODS_MAX:
             why = f"{pods} pods are more than the {PODS_MAX} that are searched"
-            return Proof(Verdict.GAVE_UP, pods, self._greedy, self._greedy, False, 0, why=why)
-        verdict, settled = Verdict.IMPOSSIBLE, False
-        if not self._hopeless and self._go(kinds, 0):
-            verdict, settled = Verdict.ALL, True
+            return Proof(ProofVerdict.GAVE_UP, pods, self._greedy, self._greedy, False, 0, why=why)
+        verdict, settled = ProofVerdict.IMPOSSIBLE, False
+        if not self._infeasible_reason and self._search(kinds, 0):
+            verdict, settled = ProofVerdict.ALL, True
             self._best = dict(self._placed)
         elif self._over or self._unsure:
-            verdict = Verdict.GAVE_UP
+            verdict = ProofVerdict.GAVE_UP
         else:
             self._improve(kinds)
             settled = not (self._unsure or self._over)
         most = max(self._greedy, len(self._best))
         better = self._best if len(self._best) > self._greedy else {}
-        return Proof(verdict, pods, self._greedy, most, settled, self._steps, better, self._hopeless)
+        return Proof(verdict, pods, self._greedy, most, settled, self._steps, better, self._infeasible_reason)
 
     # -- what is to be placed
 
@@ -135,18 +137,18 @@ class _Proving:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             if isinstance(task, NodeReason) or gates:
                 why = f"scheduling gates: {gates}" if gates else render(task)  # type: ignore[arg-type]
-                self._hopeless = self._hopeless or f"{full_name(name_of(pod))}: {why}"
+                self._infeasible_reason = self._infeasible_reason or f"{full_name(name_of(pod))}: {why}"
                 self._stuck.append(pod)
                 continue
             waiting |= {claim.metadata.uid: claim for claim in task.unallocated_claims}
             groups.setdefault(pod_signature(task), []).append(pod)
         self._batch = list(waiting.values())
         placeable = [pod for group in groups.values() for pod in group]
-        everybody = [*placeable, *self._world.bound()]
+        everybody = [*placeable, *self._cluster.bound()]
         #: Whether who is where already matters to others, beyond what is on the books.
-        self._delicate = any(_is_delicate(pod) for pod in everybody)
+        self._has_interactions = any(_affects_others(pod) for pod in everybody)
         #: Whether a pod may fit only once another is placed.
-        self._in_turns = any(_heeds_others(pod) for pod in placeable)
+        self._in_turns = any(_depends_on_others(pod) for pod in placeable)
         self._by_name = any(_names_nodes(pod) for pod in placeable)
         #: Whether it matters which claim has which devices, because several pods may use it.
         self._sharing = any(
@@ -162,13 +164,13 @@ class _Proving:
         best = self._greedy
         while best < total:
             skips = total - best - 1
-            if skips < 0 or (skips == 0 and not self._hopeless):
+            if skips < 0 or (skips == 0 and not self._infeasible_reason):
                 return  # all of them is what was found impossible
             self._failed.clear()
             self._placed.clear()
-            mark = self._world.mark()
-            found = self._go(kinds, skips)
-            self._world.undo(mark)
+            mark = self._cluster.mark()
+            found = self._search(kinds, skips)
+            self._cluster.undo(mark)
             self._touched.clear()
             if not found:
                 return
@@ -177,7 +179,7 @@ class _Proving:
 
     # -- searching
 
-    def _go(self, kinds: Sequence[Sequence[Pod]], skips: int) -> bool:
+    def _search(self, kinds: Sequence[Sequence[Pod]], skips: int) -> bool:
         return self._place(tuple(tuple(kind) for kind in kinds), skips, 0)
 
     def _place(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> bool:
@@ -188,7 +190,7 @@ class _Proving:
         if self._over:
             return False
         state = self._state(kinds, skips, first)
-        if state in self._failed or self._too_much(kinds, skips):
+        if state in self._failed or self._exceeds_capacity(kinds, skips):
             return False
         for number in left if self._in_turns else left[:1]:
             kind = kinds[number]
@@ -208,11 +210,11 @@ class _Proving:
         self, pod: Pod, rest: tuple[tuple[Pod, ...], ...], skips: int, first: int, *, alike: bool
     ) -> bool:
         """Place one pod wherever it fits, and the rest behind it."""
-        world, snapshot = self._world, self._snapshot
+        cluster, snapshot = self._cluster, self._snapshot
         task = read_pod_info(pod, snapshot)
         if isinstance(task, NodeReason):
             return False
-        rules = build_filters(task, snapshot, world.settings, world.changes.new_id)
+        rules = build_filters(task, snapshot, cluster.settings, cluster.changes.new_id)
         if isinstance(rules, NodeReason):
             return False
         mask: Mask = snapshot.alive.copy()
@@ -226,15 +228,15 @@ class _Proving:
         for place in np.flatnonzero(mask).tolist():
             if place < first and not self._in_turns:
                 continue
-            kin = self._kin(place)
-            if kin in seen:
+            signature = self._node_signature(place)
+            if signature in seen:
                 continue
-            seen.add(kin)
-            if self._on(task, place, devices, rest, skips, place if alike else 0):
+            seen.add(signature)
+            if self._try_node(task, place, devices, rest, skips, place if alike else 0):
                 return True
         return False
 
-    def _on(
+    def _try_node(
         self,
         task: PodInfo,
         place: int,
@@ -243,7 +245,7 @@ class _Proving:
         skips: int,
         first: int,
     ) -> bool:
-        world, name = self._world, name_of(task.pod)
+        cluster, name = self._cluster, name_of(task.pod)
         if self._step():
             return False
         if devices is not None and self._is_refused(devices, place):
@@ -253,21 +255,21 @@ class _Proving:
             return False
         node = self._snapshot.node(place).metadata.name
         fits: list[NodeFit] = []
-        for fit in fits_on(task, place, self._snapshot, self._batch, world.changes.new_id):
+        for fit in fits_on(task, place, self._snapshot, self._batch, cluster.changes.new_id):
             fits.append(fit)
             if self._step():
                 return False
         for fit in fits:
-            mark = world.mark()
+            mark = cluster.mark()
             placement = Placement(task, place, node, fit.allocations, fit.bills)
-            world.place(placement)
+            cluster.place(placement)
             self._touched[place] = self._touched.get(place, 0) + 1
-            self._placed[name] = Found(node, devices_of(placement))
+            self._placed[name] = ProvenPlacement(node, devices_of(placement))
             if self._place(rest, skips, first):
                 return True
             del self._placed[name]
             self._touched[place] -= 1
-            world.undo(mark)
+            cluster.undo(mark)
         return False
 
     def _is_refused(self, devices: DynamicResourcesFilter, place: int) -> bool:
@@ -290,7 +292,7 @@ class _Proving:
 
     # -- what makes no difference
 
-    def _too_much(self, kinds: tuple[tuple[Pod, ...], ...], skips: int) -> bool:
+    def _exceeds_capacity(self, kinds: tuple[tuple[Pod, ...], ...], skips: int) -> bool:
         """Whether the pods that are left request more than all nodes have left, claims apart."""
         if skips or self._draws:
             return False
@@ -309,13 +311,13 @@ class _Proving:
     def _state(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> object:
         """Equal for states from which the same can be reached."""
         touched = sorted(place for place, count in self._touched.items() if count)
-        nodes = tuple((place, self._condition(place)) for place in touched)
+        nodes = tuple((place, self._node_state(place)) for place in touched)
         where: object = None
-        if self._delicate or self._in_turns or self._sharing:
+        if self._has_interactions or self._in_turns or self._sharing:
             where = tuple(sorted((name, found.node) for name, found in self._placed.items()))
         return tuple(map(len, kinds)), skips, first, nodes, where
 
-    def _kin(self, place: int) -> object:
+    def _node_signature(self, place: int) -> object:
         """Equal for nodes that pods of the batch cannot tell apart, now."""
         node = self._snapshot.node(place)
         if self._by_name:
@@ -323,11 +325,11 @@ class _Proving:
         labels = {k: v for k, v in node.metadata.labels.items() if k != HOSTNAME}
         fixed = encode((labels, node.metadata.annotations, node.spec, node.status.declared_features))
         pods: object = None
-        if self._delicate:
+        if self._has_interactions:
             pods = tuple(sorted(map(_footprint, self._snapshot.pods_at(place))))
-        return fixed, self._condition(place), pods
+        return fixed, self._node_state(place), pods
 
-    def _condition(self, place: int) -> object:
+    def _node_state(self, place: int) -> object:
         """The books and the devices of a node."""
         snapshot = self._snapshot
         ledger = snapshot.ledger(place)
@@ -343,7 +345,7 @@ class _Proving:
         return line, tuple(sorted(ledger.requested.items())), len(ledger), held, claims
 
 
-def _is_delicate(pod: Pod) -> bool:
+def _affects_others(pod: Pod) -> bool:
     """Whether a pod is in others' way, or they in its, for more than resources and devices."""
     spec = pod.spec
     ports = any(port.host_port for c in spec.containers for port in c.ports)
@@ -354,7 +356,7 @@ def _is_delicate(pod: Pod) -> bool:
     return ports or others or bool(spec.topology_spread_constraints) or bool(spec.volumes)
 
 
-def _heeds_others(pod: Pod) -> bool:
+def _depends_on_others(pod: Pod) -> bool:
     affinity = pod.spec.affinity
     together = affinity is not None and affinity.pod_affinity is not None
     return together or bool(pod.spec.topology_spread_constraints)

@@ -22,7 +22,7 @@ from plimsoll.drivers.fake.process import FakeDriverProcess, find_places, find_p
 from plimsoll.drivers.plugin import AllocatedClaim, DevicePool, Driver, InjectedDevice, Prepared
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.tools.device_file_check import refuse_unusable
+from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.local_cluster import LocalCluster
 
 Tree = dict[str, Any]
@@ -85,7 +85,7 @@ def started(cluster: LocalCluster, tree: Tree, **more: Any) -> Started:
         parse_drivers(tree),
         [NodePaths("n", cluster.node_root("n"))],
         client_for=lambda name: server.client(driver_user(name)),
-        validate=refuse_unusable,
+        validate=require_valid_plan,
         **more,
     )
     return Started(cluster, process)
@@ -331,7 +331,7 @@ def test_a_root_that_cannot_be_used(root: str, told: str) -> None:
     with LocalCluster(nodes=["n"]) as cluster:
         places = [NodePaths("n", Path(root))]
         process = FakeDriverProcess(
-            cluster._running().client(), parse_drivers(small()), places, validate=refuse_unusable
+            cluster._running().client(), parse_drivers(small()), places, validate=require_valid_plan
         )
         with pytest.raises(ConfigError, match=told):
             cluster._wait(process.start())

@@ -15,10 +15,10 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain import Verdict, explain_pod
+from plimsoll.tools.explain import ExplainVerdict, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
-from plimsoll.tools.explain.fixes.fix import COSTS, Fix, Step
-from plimsoll.tools.explain.text import Do
+from plimsoll.tools.explain.fixes.fix import COSTS, Fix, FixStep
+from plimsoll.tools.explain.text import FixKind
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 from tests.unit.tools.explain.worlds import worlds
 
@@ -60,10 +60,12 @@ def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     pod = cluster_state.pod(SUBJECT)
     told = explain_pod(cluster_state, pod)
-    assert (told.verdict is Verdict.FITS) == isinstance(place(make_cluster_state(things), pod), Placement)
-    assert told.fixes or told.verdict is Verdict.FITS
+    assert (told.verdict is ExplainVerdict.FITS) == isinstance(
+        place(make_cluster_state(things), pod), Placement
+    )
+    assert told.fixes or told.verdict is ExplainVerdict.FITS
     for fix in told.fixes:
-        new = fix.steps[0].kind in (Do.ADD_NODE, Do.ADD_ANOTHER) and not pod.spec.resource_claims
+        new = fix.steps[0].kind in (FixKind.ADD_NODE, FixKind.ADD_ANOTHER) and not pod.spec.resource_claims
         if not fix.proven and not new:
             continue
         copy, changed = apply_fix(make_cluster_state(things), pod, fix)
@@ -123,9 +125,9 @@ def test_a_fix_for_others_cannot_be_carried_out() -> None:
 
 
 def test_every_change_has_a_cost() -> None:
-    assert {*COSTS} == {*Do}
+    assert {*COSTS} == {*FixKind}
 
 
 def test_what_was_tried_comes_before_what_was_not() -> None:
-    step = Step(Do.UNCORDON, {"node": "n1"})
+    step = FixStep(FixKind.UNCORDON, {"node": "n1"})
     assert Fix((step,), proven=True).cost < Fix((step,)).cost
