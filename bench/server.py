@@ -193,7 +193,7 @@ def fill(path: Path, first: int, last: int) -> None:
             tree = make_pod(f"s{number}")
             store.create(ObjectKey("pods", "default", f"s{number}"), tree)
             if number % 2000 == 0:
-                await store.settled(store.revision)
+                await store.wait_durable(store.revision)
         await store.close()
 
     asyncio.run(write())

@@ -52,7 +52,7 @@ async def time_writes(store: Store, writers: int, each: int) -> tuple[float, flo
         for number in range(each):
             start = time.perf_counter()
             stored = store.create(pod_key(writer * each + number), make_pod(writer * each + number))
-            await store.settled(stored.revision)
+            await store.wait_durable(stored.revision)
             delays.append(time.perf_counter() - start)
 
     start, busy = time.perf_counter(), time.process_time()
@@ -81,7 +81,7 @@ async def time_fan_out(store: Store, feeds: int, events: int, burst: int) -> tup
     for number in range(0, events, burst):
         for one in range(number, number + burst):
             stored = store.create(pod_key(base + one), make_pod(base + one))
-        await store.settled(stored.revision)
+        await store.wait_durable(stored.revision)
     await asyncio.gather(*followers)
     taken, used = time.perf_counter() - start, time.process_time() - busy
     return feeds * events / taken, feeds * events / used
@@ -104,8 +104,8 @@ async def fill(store: Store, objects: int) -> None:
     for number in range(objects):
         stored = store.create(pod_key(number), make_pod(number))
         if number % 500 == 499:
-            await store.settled(stored.revision)
-    await store.settled(store.revision)
+            await store.wait_durable(stored.revision)
+    await store.wait_durable(store.revision)
 
 
 async def churn(store: Store, objects: int, rounds: int) -> float:
@@ -118,8 +118,8 @@ async def churn(store: Store, objects: int, rounds: int) -> float:
             assert stored is not None
             stored = store.update(key, make_pod(number), stored.revision)
             if number % 250 == 249:
-                await store.settled(stored.revision)
-    await store.settled(store.revision)
+                await store.wait_durable(stored.revision)
+    await store.wait_durable(store.revision)
     return objects * rounds / (time.perf_counter() - start)
 
 
@@ -187,7 +187,7 @@ async def show_lists(store: Store) -> None:
         stored = store.get(key)
         assert stored is not None
         store.update(key, make_pod(number), stored.revision)
-    await store.settled(store.revision)
+    await store.wait_durable(store.revision)
     for text, at in (("now", None), ("1,000 events ago", past)):
         page = partial(store.list, "pods", limit=500, at=at)
         wall, _ = timed(page)

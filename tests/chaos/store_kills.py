@@ -96,7 +96,7 @@ class Child:
             else:
                 kind, after = "MODIFIED", self.store.update(key, tree, stored.revision)
             self.tell("I", after.revision, kind, key, after.raw)
-            await self.store.settled(after.revision)
+            await self.store.wait_durable(after.revision)
             self.tell("A", after.revision, kind, key, after.raw)
 
     async def follow(self, feed: WatchCursor) -> None:

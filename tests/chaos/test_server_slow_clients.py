@@ -161,10 +161,10 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
             await wire.send(head.encode())
             wire.stop_reading()
             async with running.client() as client, asyncio.timeout(20):
-                while running._http._watches.open == 0:
+                while running._http._watch_limiter.open == 0:
                     await asyncio.sleep(0.01)
                 number = 0
-                while running._http._watches.open:
+                while running._http._watch_limiter.open:
                     number += 1
                     await rounds(client, 1, 500_000)
                     await asyncio.sleep(0.02)

@@ -24,10 +24,10 @@ from tests.fuzz.trees import NUMBERS, WORDS, Grower
 USERS = (
     *(User("root", groups=(MASTERS,)),) * 40,
     *(ADMIN, CONTROLLERS, SCHEDULER),
-    User("system:node:n", groups=(NODES,)).authenticated(),
-    User("driver", groups=("plimsoll:drivers",)).authenticated(),
+    User("system:node:n", groups=(NODES,)).as_authenticated(),
+    User("driver", groups=("plimsoll:drivers",)).as_authenticated(),
     User("system:anonymous", groups=("system:unauthenticated",)),
-    User("somebody").authenticated(),
+    User("somebody").as_authenticated(),
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 ODD_METHODS = ("OPTIONS", "get", "PROPFIND", "")

@@ -425,4 +425,4 @@ def test_watchers_come_and_go(target: Target) -> None:
             await exchange(target.port, [target.create("seen")])
 
     asyncio.run(story())
-    assert target.plain._watches.open < 150
+    assert target.plain._watch_limiter.open < 150

@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.store = Store.open(None, history_events=500)
-        self.api = Api(ApiContext.over(self.store))
+        self.api = Api(ApiContext.for_store(self.store))
         self.caller = Caller(Random(seed), self.store)
         self.answers: dict[int, int] = {}
 

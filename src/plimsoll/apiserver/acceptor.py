@@ -28,13 +28,13 @@ _log = logging.getLogger("plimsoll.server")
 
 _BACKLOG = 1024
 #: Errors of accept that concern one client only; others concern the server, such as too many open files.
-_PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO}
-_ACCEPT_PAUSE = 1.0
+_CLIENT_ERRORS = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO}
+_ACCEPT_RETRY_SECONDS = 1.0
 #: What a TLS connection costs: asyncio's read buffer and OpenSSL's state.
-_TLS_COST = 300 << 10
+_TLS_BYTES = 300 << 10
 
 
-class _Entrance:
+class _AcceptedConnection:
     """A client's way in: a socket without a byte yet, then one that waits, then TLS, then HTTP."""
 
     def __init__(self, acceptor: ConnectionAcceptor, client: socket.socket, address: object) -> None:
@@ -46,8 +46,8 @@ class _Entrance:
         self._socket = client
         self._serving: asyncio.Task[None] | None = None
         self._connection: ServerConnection | None = None
-        self._handed_over = False  # the socket belongs to a transport
-        self._expiry = self.loop.call_at(self.deadline, self.drop)
+        self._owned_by_transport = False  # the socket belongs to a transport
+        self._expiry = self.loop.call_at(self.deadline, self.abort)
         self.loop.add_reader(client, self._on_first_byte)
         acceptor.peers.connect(self)
 
@@ -59,9 +59,9 @@ class _Entrance:
             first = b""
         if first:
             self._acceptor.peers.arrive(self)
-            self._acceptor.plan_tick()
+            self._acceptor.schedule_tick()
         else:
-            self.drop()
+            self.abort()
 
     def serve(self) -> None:
         self._connection = self._acceptor.connect(self)
@@ -69,7 +69,7 @@ class _Entrance:
 
     async def _serve(self, connection: ServerConnection) -> None:
         tls = self._acceptor.tls
-        self._handed_over = True
+        self._owned_by_transport = True
         try:
             if tls is None:
                 await self.loop.connect_accepted_socket(lambda: connection, self._socket)
@@ -85,35 +85,35 @@ class _Entrance:
         except asyncio.CancelledError:  # dropped
             self.end()
         else:
-            if connection.wire is None:  # the client went away during the handshake
+            if connection.raw_transport is None:  # the client went away during the handshake
                 self.end()
         finally:
             self._serving = None
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Close at once, in whatever state."""
         if self.ended:
             return
-        if not self._handed_over:
+        if not self._owned_by_transport:
             self.loop.remove_reader(self._socket)
             self._socket.close()
         if self._serving is not None:
             self._serving.cancel()
-        if self._connection is not None and self._connection.wire is not None:
-            self._connection.wire.abort()
+        if self._connection is not None and self._connection.raw_transport is not None:
+            self._connection.raw_transport.abort()
         self.end()
 
-    def hold(self, size: int) -> None:
-        self._acceptor.peers.hold(self, size)
+    def record_buffered(self, size: int) -> None:
+        self._acceptor.peers.record_buffered(self, size)
 
-    def connected(self) -> None:
+    def on_connected(self) -> None:
         """TLS is done, and the HTTP connection has its own deadline."""
         self._expiry.cancel()
 
     def leave(self) -> None:
         """The client has authenticated."""
         self._acceptor.peers.leave(self)
-        self._acceptor.plan_tick()
+        self._acceptor.schedule_tick()
 
     def end(self) -> None:
         """The connection is closed, or about to be."""
@@ -122,7 +122,7 @@ class _Entrance:
         self.ended = True
         self._expiry.cancel()
         if self._connection is not None:
-            self._acceptor.heap.freed(_TLS_COST + 2 * self._connection.held)
+            self._acceptor.heap.record_freed(_TLS_BYTES + 2 * self._connection.buffered)
             self._connection = None  # no cycle: the buffers must not wait for the garbage collector
         self.leave()
 
@@ -138,7 +138,7 @@ class ConnectionAcceptor:
         **settings: Any,
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.limits = _within_open_files(limits)
+        self.limits = _cap_to_open_files(limits)
         self.tls = tls
         self.heap = HeapTrimmer()
         self.peers = UnauthenticatedConnections(limits, self.loop.time)
@@ -158,12 +158,12 @@ class ConnectionAcceptor:
             try:
                 client, address = await self.loop.sock_accept(listener)
             except OSError as error:
-                if error.errno in _PASSING:
+                if error.errno in _CLIENT_ERRORS:
                     continue
                 _log.error("cannot accept connections: %s; trying again", error)
-                await asyncio.sleep(_ACCEPT_PAUSE)
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            _Entrance(self, client, address)
+            _AcceptedConnection(self, client, address)
             await asyncio.sleep(0)  # one in turn: a flood of connections does not hold up requests
 
     async def stop(self, seconds: float) -> None:
@@ -181,10 +181,10 @@ class ConnectionAcceptor:
         await self._server.shutdown(seconds)
         self.heap.close()
 
-    def connect(self, entrance: _Entrance) -> ServerConnection:
-        return ServerConnection(self._server, entrance, self.limits, **self._settings)
+    def connect(self, owner: _AcceptedConnection) -> ServerConnection:
+        return ServerConnection(self._server, owner, self.limits, **self._settings)
 
-    def plan_tick(self) -> None:
+    def schedule_tick(self) -> None:
         """Have the accounting look again when a waiting connection can get the place of another."""
         if self._tick is None and (when := self.peers.wake_at) is not None:
             self._tick = self.loop.call_at(when, self._on_tick, when)
@@ -192,10 +192,10 @@ class ConnectionAcceptor:
     def _on_tick(self, planned: float) -> None:
         self._tick = None
         self.peers.tick(max(self.loop.time() - planned, 0.0))
-        self.plan_tick()
+        self.schedule_tick()
 
 
-def _within_open_files(limits: ServerLimits) -> ServerLimits:
+def _cap_to_open_files(limits: ServerLimits) -> ServerLimits:
     """Lower the limits so that clients without credentials leave file descriptors for the others."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = limits.unauthenticated_waiting if soft == resource.RLIM_INFINITY else max(soft // 4, 1)

@@ -77,84 +77,86 @@ class Api:
     ) -> None:
         self.context = context
         self._store = context.store
-        self._trouble = ""
-        self.turns = EventLoopShare()
-        sights = SelectableFieldCache()
+        self._last_write_error = ""
+        self.loop_share = EventLoopShare()
+        field_cache = SelectableFieldCache()
         self.admission = admission or AdmissionChain(context)
         self._delegation = WorkerDispatcher(context, self.admission, workers) if workers is not None else None
-        self._reading = ReadHandler(context.store, sights)
-        self._watching = WatchHandler(context.store, sights)
-        self._writing = WriteHandler(context, self.admission)
-        self._deleting = DeleteHandler(context)
-        self._eviction = EvictionHandler(context, self._deleting)
+        self._reader = ReadHandler(context.store, field_cache)
+        self._watcher = WatchHandler(context.store, field_cache)
+        self._writer = WriteHandler(context, self.admission)
+        self._deleter = DeleteHandler(context)
+        self._eviction = EvictionHandler(context, self._deleter)
         self._binding = BindingHandler(context)
-        self._documents = ResponseBuilder(context)
-        self._public = NonResourceHandler(context)
+        self._responses = ResponseBuilder(context)
+        self._nonresource = NonResourceHandler(context)
         self._reviews = ReviewHandler(context.authorizer, context.authenticator)
-        context.store.observe(lambda key, tree: sights.forget(key) if tree is None else None)
+        context.store.observe(lambda key, tree: field_cache.forget(key) if tree is None else None)
         context.store.observe(context.authorizer.observe)
 
-    async def handle(self, call: ApiRequest) -> ApiResponse:
+    async def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer a request, whatever it is."""
-        return await self._answer(call, self._handle)
+        return await self._answer(request, self._handle)
 
-    async def handle_authorized(self, call: ApiRequest) -> ApiResponse:
+    async def handle_authorized(self, request: ApiRequest) -> ApiResponse:
         """Answer a request whose sender is known to be allowed to make it, here and not in a worker."""
-        return await self._answer(call, self._handle_authorized)
+        return await self._answer(request, self._handle_authorized)
 
     async def _answer(
-        self, call: ApiRequest, handle: Callable[[ApiRequest], Awaitable[ApiResponse]]
+        self, request: ApiRequest, handle: Callable[[ApiRequest], Awaitable[ApiResponse]]
     ) -> ApiResponse:
         try:
-            return await handle(call)
+            return await handle(request)
         except ApiError as error:
-            return await self._refuse(error)
+            return await self._error_response(error)
         except StoreError as error:
-            return self._unwritable(error)
+            return self._unavailable(error)
         except PlimsollError as error:
             return _refusal(ApiError(400, "BadRequest", str(error)))
         except RecursionError:
             return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
 
-    def _unwritable(self, error: StoreError) -> ApiResponse:
+    def _unavailable(self, error: StoreError) -> ApiResponse:
         """Nothing was stored and the client may try again; the log is told once, not for every request."""
-        if str(error) != self._trouble:
-            self._trouble = str(error)
+        if str(error) != self._last_write_error:
+            self._last_write_error = str(error)
             _log.error("%s", error)
         return _refusal(service_unavailable(str(error)))
 
-    async def _refuse(self, error: ApiError) -> ApiResponse:
+    async def _error_response(self, error: ApiError) -> ApiResponse:
         """A refusal may rest upon a write that is not durable yet (an object that is gone, or there)."""
         if self._store.durable < self._store.revision:
             try:
-                await self._store.settled(self._store.revision)
+                await self._store.wait_durable(self._store.revision)
             except StoreError as trouble:
-                return self._unwritable(trouble)
+                return self._unavailable(trouble)
         return _refusal(error)
 
-    async def _handle(self, call: ApiRequest) -> ApiResponse:
-        query = first_values(call.query)
-        route = _route(call, query)
-        if route is None:
-            attributes = Attributes(call.user, call.method.lower(), path=call.path)
+    async def _handle(self, request: ApiRequest) -> ApiResponse:
+        query = first_values(request.query)
+        info = _route(request, query)
+        if info is None:
+            attributes = Attributes(request.user, request.method.lower(), path=request.path)
             self._authorize(attributes)
-            return self._public.answer(call, query)
-        self._authorize(self._attributes(route, call, query))
-        if self._delegation is not None and self._delegation.wants(route, call):
-            return await self._delegation.handle(route, call)
-        return await self._dispatch(route, call, query)
+            return self._nonresource.handle(request, query)
+        self._authorize(self._attributes(info, request, query))
+        if self._delegation is not None and self._delegation.should_delegate(info, request):
+            return await self._delegation.handle(info, request)
+        return await self._dispatch(info, request, query)
 
-    async def _handle_authorized(self, call: ApiRequest) -> ApiResponse:
-        query = first_values(call.query)
-        route = _route(call, query)
-        if route is None:
+    async def _handle_authorized(self, request: ApiRequest) -> ApiResponse:
+        query = first_values(request.query)
+        info = _route(request, query)
+        if info is None:
             raise path_not_found()
-        return await self._dispatch(route, call, query)
+        return await self._dispatch(info, request, query)
 
-    async def _dispatch(self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
-        if route.subresource:
-            return await self._subresource(route, call, query)
-        return await self._resource(route, call, query)
+    async def _dispatch(
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]
+    ) -> ApiResponse:
+        if info.subresource:
+            return await self._subresource(info, request, query)
+        return await self._resource(info, request, query)
 
     # -- rights
 
@@ -163,24 +165,24 @@ class Api:
         if not decision.allowed:
             raise forbidden_error(attributes, decision.reason)
 
-    def _attributes(self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]) -> Attributes:
-        name: str = route.name
+    def _attributes(self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]) -> Attributes:
+        name: str = info.name
         fields: tuple[tuple[str, str], ...] = ()
-        if route.verb in ("list", "watch", "deletecollection") and query.get("fieldSelector"):
-            selection = parse_selection(route, parse_list_options(query))
+        if info.verb in ("list", "watch", "deletecollection") and query.get("fieldSelector"):
+            selection = parse_selection(info, parse_list_options(query))
             fields = tuple((path, value) for path, equal, value in selection.fields.conditions if equal)
             name = selection.fields.exact("metadata.name") or ""
-        verb = "watch" if route.verb == "watch" else route.verb
-        namespace = route.namespace
-        if route.plural == "namespaces" and not route.group:
-            namespace = route.name  # rights on a namespace may come from inside it
+        verb = "watch" if info.verb == "watch" else info.verb
+        namespace = info.namespace
+        if info.plural == "namespaces" and not info.group:
+            namespace = info.name  # rights on a namespace may come from inside it
         return Attributes(
-            call.user,
+            request.user,
             verb,
-            route.group,
-            route.version,
-            route.plural,
-            route.subresource,
+            info.group,
+            info.version,
+            info.plural,
+            info.subresource,
             namespace,
             name,
             fields=fields,
@@ -188,200 +190,206 @@ class Api:
 
     # -- resources
 
-    async def _resource(self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
-        accepted = negotiate(call.header("accept"), streams=route.verb == "watch")
-        if route.verb == "get":
-            stored = await self._reading.get(route, parse_list_options(query))
-            return self._documents.answer(route, stored.raw, accepted, query)
-        if route.verb == "list":
-            with self.turns.begin(call.user.name) as turn:
-                listing = await self._reading.list(route, parse_list_options(query), turn)
-                return await self._documents.answer_list(route, listing, accepted, query, turn)
-        if route.verb == "watch":
-            render = self._documents.render_for(route, accepted, query)
-            turn = self.turns.begin(call.user.name)
-            frames = await self._watching.watch(
-                route, parse_list_options({**query, "watch": "true"}), render, turn
+    async def _resource(
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]
+    ) -> ApiResponse:
+        accepted = negotiate(request.header("accept"), streams=info.verb == "watch")
+        if info.verb == "get":
+            stored = await self._reader.get(info, parse_list_options(query))
+            return self._responses.build_response(info, stored.raw, accepted, query)
+        if info.verb == "list":
+            with self.loop_share.start_slice(request.user.name) as time_slice:
+                listing = await self._reader.list(info, parse_list_options(query), time_slice)
+                return await self._responses.build_list_response(info, listing, accepted, query, time_slice)
+        if info.verb == "watch":
+            render = self._responses.make_watch_renderer(info, accepted, query)
+            time_slice = self.loop_share.start_slice(request.user.name)
+            frames = await self._watcher.watch(
+                info, parse_list_options({**query, "watch": "true"}), render, time_slice
             )
             return ApiResponse(200, frames, "application/json")
-        if route.verb == "create" and not route.resource.is_stored:
-            return await self._ask(route, call, query, accepted)
-        if route.verb == "create":
-            body = decode_body(call.body, call.header("content-type"))
-            options = self._write_options(call, query)
-            outcome = self._writing.create(route, body, options, call.user, _text(call, query))
-            return await self._done(route, outcome, accepted, query)
-        if route.verb == "update":
-            body = decode_body(call.body, call.header("content-type"))
-            options = self._write_options(call, query)
-            outcome = self._writing.update(route, body, options, call.user, _text(call, query))
-            return await self._done(route, outcome, accepted, query)
-        if route.verb == "patch":
-            return await self._patch(route, call, query, accepted)
-        if route.verb == "delete":
-            return await self._delete(route, call, query, accepted)
-        return await self._delete_collection(route, call, query, accepted)
+        if info.verb == "create" and not info.resource.is_stored:
+            return await self._create_transient(info, request, query, accepted)
+        if info.verb == "create":
+            body = decode_body(request.body, request.header("content-type"))
+            options = self._write_options(request, query)
+            result = self._writer.create(info, body, options, request.user, _raw_json(request, query))
+            return await self._write_response(info, result, accepted, query)
+        if info.verb == "update":
+            body = decode_body(request.body, request.header("content-type"))
+            options = self._write_options(request, query)
+            result = self._writer.update(info, body, options, request.user, _raw_json(request, query))
+            return await self._write_response(info, result, accepted, query)
+        if info.verb == "patch":
+            return await self._patch(info, request, query, accepted)
+        if info.verb == "delete":
+            return await self._delete(info, request, query, accepted)
+        return await self._delete_collection(info, request, query, accepted)
 
     def _write_options(
-        self, call: ApiRequest, query: Mapping[str, str], *, applies: bool = False
+        self, request: ApiRequest, query: Mapping[str, str], *, applies: bool = False
     ) -> WriteOptions:
-        return parse_write_options(query, user_agent=call.header("user-agent"), applies=applies)
+        return parse_write_options(query, user_agent=request.header("user-agent"), applies=applies)
 
-    async def _done(
-        self, route: RequestInfo, outcome: WriteResult, accepted: AcceptedMediaType, query: Mapping[str, str]
+    async def _write_response(
+        self, info: RequestInfo, result: WriteResult, accepted: AcceptedMediaType, query: Mapping[str, str]
     ) -> ApiResponse:
-        await self._store.settled(outcome.revision)
-        status = 201 if outcome.created else 200
-        answer = self._documents.answer(route, outcome.raw, accepted, query, status)
-        _warn(answer, outcome.warnings)
-        return answer
+        await self._store.wait_durable(result.revision)
+        status = 201 if result.created else 200
+        response = self._responses.build_response(info, result.raw, accepted, query, status)
+        _warn(response, result.warnings)
+        return response
 
     async def _patch(
-        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
     ) -> ApiResponse:
-        kind = PATCH_TYPES.get(parse_media_type(call.header("content-type")))
+        kind = PATCH_TYPES.get(parse_media_type(request.header("content-type")))
         if kind is None:
             raise unsupported_media_type(PATCH_TYPES)
-        body = decode_yaml(call.body) if kind == "apply" else decode_json(call.body)
-        options = self._write_options(call, query, applies=kind == "apply")
-        outcome = self._writing.patch(route, kind, body, options, call.user)
-        return await self._done(route, outcome, accepted, query)
+        body = decode_yaml(request.body) if kind == "apply" else decode_json(request.body)
+        options = self._write_options(request, query, applies=kind == "apply")
+        result = self._writer.patch(info, kind, body, options, request.user)
+        return await self._write_response(info, result, accepted, query)
 
     async def _delete(
-        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
     ) -> ApiResponse:
-        options = parse_delete_options(query, _delete_body(call))
-        stored = get_stored(self._store, route)
-        self.admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
-        deletion = self._deleting.delete(route, stored, options)
-        await self._store.settled(deletion.revision)
+        options = parse_delete_options(query, _delete_body(request))
+        stored = get_stored(self._store, info)
+        self.admission.admit_deletion(info, codec.decode_tree(stored.raw), request.user)
+        deletion = self._deleter.delete(info, stored, options)
+        await self._store.wait_durable(deletion.revision)
         if deletion.tree.get("kind") == "Status":
             return build_tree_response(deletion.tree, accepted)
-        return self._documents.answer(route, codec.encode(deletion.tree), accepted, query)
+        return self._responses.build_response(info, codec.encode(deletion.tree), accepted, query)
 
     async def _delete_collection(
-        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
     ) -> ApiResponse:
-        options = parse_delete_options(query, _delete_body(call))
-        with self.turns.begin(call.user.name) as turn:
-            listing = await self._reading.list(route, parse_list_options(query), turn)
+        options = parse_delete_options(query, _delete_body(request))
+        with self.loop_share.start_slice(request.user.name) as time_slice:
+            listing = await self._reader.list(info, parse_list_options(query), time_slice)
             for stored in listing.items:
-                self.admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
-                await turn.pause()
+                self.admission.admit_deletion(info, codec.decode_tree(stored.raw), request.user)
+                await time_slice.pause()
             last = 0
             for stored in listing.items:
-                last = max(last, self._delete_found(route, stored, options, call.user))
-                await turn.pause()
-            turn.release()
-            await self._store.settled(last)
-            return await self._documents.answer_list(route, listing, accepted, query, turn)
+                last = max(last, self._delete_listed(info, stored, options, request.user))
+                await time_slice.pause()
+            time_slice.release()
+            await self._store.wait_durable(last)
+            return await self._responses.build_list_response(info, listing, accepted, query, time_slice)
 
-    def _delete_found(
-        self, route: RequestInfo, found: StoredObject, options: DeletionOptions, user: User
+    def _delete_listed(
+        self, info: RequestInfo, found: StoredObject, options: DeletionOptions, user: User
     ) -> int:
         """Delete an object of a collection unless it has gone meanwhile; the revision to wait for."""
         current = self._store.get(found.key)
         if current is None or current.created != found.created:
             return 0
         if current.revision != found.revision:
-            self.admission.admit_deletion(route, codec.decode_tree(current.raw), user)
-        return self._deleting.delete(route, current, options).revision
+            self.admission.admit_deletion(info, codec.decode_tree(current.raw), user)
+        return self._deleter.delete(info, current, options).revision
 
     # -- what is asked and forgotten, and what stands beside an object
 
-    async def _ask(
-        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+    async def _create_transient(
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
     ) -> ApiResponse:
-        body = decode_body(call.body, call.header("content-type"))
-        if route.plural == "bindings":
-            return await self._bind(route, call, query, accepted, body)
+        body = decode_body(request.body, request.header("content-type"))
+        if info.plural == "bindings":
+            return await self._bind(info, request, query, accepted, body)
         now = format_datetime(self.context.now())
-        review = self._reviews.answer(route.plural, call.user, body, namespace=route.namespace, now=now)
+        review = self._reviews.review(info.plural, request.user, body, namespace=info.namespace, now=now)
         return build_tree_response(review, accepted, 201)
 
     async def _subresource(
-        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str]
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]
     ) -> ApiResponse:
-        accepted = negotiate(call.header("accept"))
-        if route.subresource == "scale":
-            return await self._scale(route, call, query, accepted)
-        if route.verb == "get":
-            stored = await self._reading.get(route, parse_list_options(query))
-            return self._documents.answer(route, stored.raw, accepted, query)
-        if route.verb == "patch":
-            return await self._patch(route, call, query, accepted)
-        body = decode_body(call.body, call.header("content-type"))
-        if route.subresource == "binding":
-            return await self._bind(route, call, query, accepted, body)
-        if route.subresource == "eviction":
-            self.admission.admit_eviction(route, body, call.user)
-            revision = self._eviction.evict(route, body, self._write_options(call, query))
-            await self._store.settled(revision)
+        accepted = negotiate(request.header("accept"))
+        if info.subresource == "scale":
+            return await self._scale(info, request, query, accepted)
+        if info.verb == "get":
+            stored = await self._reader.get(info, parse_list_options(query))
+            return self._responses.build_response(info, stored.raw, accepted, query)
+        if info.verb == "patch":
+            return await self._patch(info, request, query, accepted)
+        body = decode_body(request.body, request.header("content-type"))
+        if info.subresource == "binding":
+            return await self._bind(info, request, query, accepted, body)
+        if info.subresource == "eviction":
+            self.admission.admit_eviction(info, body, request.user)
+            revision = self._eviction.evict(info, body, self._write_options(request, query))
+            await self._store.wait_durable(revision)
             return build_tree_response(success_status(code=201), accepted, 201)
-        if route.subresource == "token":
-            self.admission.admit_token(route, body, call.user)
-            token = self.context.accounts.request(route.namespace, route.name, body)
+        if info.subresource == "token":
+            self.admission.admit_token(info, body, request.user)
+            token = self.context.service_accounts.create_token(info.namespace, info.name, body)
             return build_tree_response(token, accepted, 201)
-        if route.verb != "update":
+        if info.verb != "update":
             raise path_not_found()
-        options = self._write_options(call, query)
-        return await self._done(route, self._writing.update(route, body, options, call.user), accepted, query)
+        options = self._write_options(request, query)
+        return await self._write_response(
+            info, self._writer.update(info, body, options, request.user), accepted, query
+        )
 
     async def _bind(
         self,
-        route: RequestInfo,
-        call: ApiRequest,
+        info: RequestInfo,
+        request: ApiRequest,
         query: Mapping[str, str],
         accepted: AcceptedMediaType,
         body: Any,
     ) -> ApiResponse:
-        options = self._write_options(call, query)
-        self.admission.admit_namespace(route)
-        revision = self._binding.bind(route, body, options)
-        await self._store.settled(revision)
+        options = self._write_options(request, query)
+        self.admission.admit_namespace(info)
+        revision = self._binding.bind(info, body, options)
+        await self._store.wait_durable(revision)
         return build_tree_response(success_status(code=201), accepted, 201)
 
     async def _scale(
-        self, route: RequestInfo, call: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
+        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
     ) -> ApiResponse:
-        if route.verb == "get":
-            stored = get_stored(self._store, route)
-            await self._store.settled(stored.revision)
+        if info.verb == "get":
+            stored = get_stored(self._store, info)
+            await self._store.wait_durable(stored.revision)
             return build_tree_response(to_scale(codec.decode_tree(stored.raw)), accepted)
-        options = self._write_options(call, query)
-        patches, media = route.verb == "patch", call.header("content-type")
-        sent = decode_json(call.body) if patches else decode_body(call.body, media)
-        stored = get_stored(self._store, route)
+        options = self._write_options(request, query)
+        patches, media = info.verb == "patch", request.header("content-type")
+        sent = decode_json(request.body) if patches else decode_body(request.body, media)
+        stored = get_stored(self._store, info)
         tree = codec.decode_tree(stored.raw)
         if patches:
-            sent = self._writing.patch_document(
+            sent = self._writer.patch_document(
                 PATCH_TYPES.get(parse_media_type(media), ""), to_scale(tree), sent
             )
-        outcome = self._writing.replace(route, stored, apply_scale(tree, sent), options, call.user)
-        await self._store.settled(outcome.revision)
-        return build_tree_response(to_scale(codec.decode_tree(outcome.raw)), accepted)
+        result = self._writer.replace(info, stored, apply_scale(tree, sent), options, request.user)
+        await self._store.wait_durable(result.revision)
+        return build_tree_response(to_scale(codec.decode_tree(result.raw)), accepted)
 
 
-def _route(call: ApiRequest, query: Mapping[str, str]) -> RequestInfo | None:
+def _route(request: ApiRequest, query: Mapping[str, str]) -> RequestInfo | None:
     watches = query.get("watch", "false") not in ("false", "0", "False", "FALSE", "f", "F")
-    return parse_request_info(call.method, call.path, watches=watches)
+    return parse_request_info(request.method, request.path, watches=watches)
 
 
-def _delete_body(call: ApiRequest) -> Any:
-    return decode_body(call.body, call.header("content-type")) if call.body.strip() else None
+def _delete_body(request: ApiRequest) -> Any:
+    return decode_body(request.body, request.header("content-type")) if request.body.strip() else None
 
 
-def _text(call: ApiRequest, query: Mapping[str, str]) -> bytes:
+def _raw_json(request: ApiRequest, query: Mapping[str, str]) -> bytes:
     """The body as text, if it is JSON and the client asks to be told of fields that come twice."""
-    asked = "fieldValidation" in query and parse_media_type(call.header("content-type")) in ("", JSON)
-    return call.body if asked else b""
+    has_field_validation = "fieldValidation" in query and parse_media_type(
+        request.header("content-type")
+    ) in ("", JSON)
+    return request.body if has_field_validation else b""
 
 
 def _refusal(error: ApiError) -> ApiResponse:
     return ApiResponse(error.code, codec.encode(to_status(error)), "application/json", dict(error.headers))
 
 
-def _warn(answer: ApiResponse, warnings: list[str]) -> None:
+def _warn(response: ApiResponse, warnings: list[str]) -> None:
     """Warnings travel in headers: a hundred is plenty, and none may break out of its line."""
     texts = []
     for text in dict.fromkeys(warnings[:100]):
@@ -389,4 +397,4 @@ def _warn(answer: ApiResponse, warnings: list[str]) -> None:
         escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
         texts.append(f'299 - "{escaped}"')
     if texts:
-        answer.headers["Warning"] = ", ".join(texts)
+        response.headers["Warning"] = ", ".join(texts)

@@ -17,12 +17,12 @@ from plimsoll.apiserver.auth.authentication import certificate_user
 from plimsoll.apiserver.limits import ServerLimits
 
 #: Seconds in which a refused client can still read why; closing at once would reset the connection.
-_LINGER = 0.5
+_LINGER_SECONDS = 0.5
 #: Unread answers after which a client without credentials is closed.
-_UNREAD = 64 << 10
+_MAX_UNREAD_BYTES = 64 << 10
 #: Framing a chunked body may have for each byte of data; `1\r\nx\r\n` has five.
-_FRAMING = 8
-_TOO_LARGE = (
+_MAX_FRAMING_RATIO = 8
+_HEADERS_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 35\r\nConnection: close\r\n\r\n"
     b"431 Request Header Fields Too Large"
@@ -36,16 +36,16 @@ class ConnectionOwner(Protocol):
     deadline: float  #: for the headers of the first request
     ended: bool
 
-    def connected(self) -> None:
+    def on_connected(self) -> None:
         """HTTP begins, and watches the deadline itself."""
 
-    def hold(self, size: int) -> None:
+    def record_buffered(self, size: int) -> None:
         """The client is active, and the connection holds so many bytes of headers."""
 
     def leave(self) -> None:
         """The client has authenticated."""
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Close at once."""
 
     def end(self) -> None:
@@ -63,12 +63,12 @@ class ServerConnection(web.RequestHandler):
         self._limits = limits
         self._deadline: asyncio.TimerHandle | None = None
         #: The transport, also after aiohttp has let go of it to close it.
-        self.wire: asyncio.Transport | None = None
+        self.raw_transport: asyncio.Transport | None = None
         self._refused = False
         self._handling = False
         self.authenticated = False
         #: Bytes received that belong to no request being handled: headers, and pipelined requests.
-        self.held = 0
+        self.buffered = 0
         #: The bodies of the request being handled and of the last one whose headers are complete.
         self._body: StreamReader | None = None
         self._last_body: StreamReader | None = None
@@ -82,7 +82,7 @@ class ServerConnection(web.RequestHandler):
         self._stop_timer()
         self._body = body
         if not self._messages:
-            self._hold(0)
+            self._record_buffered(0)
 
     def end(self) -> None:
         """The request has been handled."""
@@ -103,27 +103,27 @@ class ServerConnection(web.RequestHandler):
         if self._owner.ended:  # dropped during the handshake
             transport.abort()
             return
-        self.wire = transport
+        self.raw_transport = transport
         super().connection_made(transport)
-        self._owner.connected()
+        self._owner.on_connected()
         self._start_timer(self._owner.deadline)
         certificate = transport.get_extra_info("peercert")
         if certificate and certificate_user(certificate) is not None:
             self.accept_credentials()
         else:
-            transport.set_write_buffer_limits(high=_UNREAD)
-            self._hold(0)
+            transport.set_write_buffer_limits(high=_MAX_UNREAD_BYTES)
+            self._record_buffered(0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
-        self.wire = None
+        self.raw_transport = None
         self._owner.end()
 
     def pause_writing(self) -> None:
         super().pause_writing()
         if not self.authenticated:  # answers to such clients are small, so this one does not read them
-            self._owner.drop()
+            self._owner.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._refused or self._owner.ended:
@@ -136,11 +136,11 @@ class ServerConnection(web.RequestHandler):
             self._start_timer(self._loop.time() + self._limits.header_timeout)
         requests = self._request_count
         super().data_received(data)
-        self._hold(self.held + len(data))
+        self._record_buffered(self.buffered + len(data))
         if self._request_count != requests and self._messages:
             self._last_body, self._body_received = self._messages[-1][1], 0
         incomplete = self._request_count == requests or len(self._messages) > 1
-        if incomplete and self.held > self._limits.header_bytes:
+        if incomplete and self.buffered > self._limits.header_bytes:
             self._refuse()
 
     # -- limits
@@ -149,33 +149,33 @@ class ServerConnection(web.RequestHandler):
         """Pass on a part of a body, within what its trailers and framing may take."""
         self._body_received += len(data)
         super().data_received(data)
-        extra, most = max(self._body_received - body.total_bytes, 0), self._limits.header_bytes
+        extra, max_extra = max(self._body_received - body.total_bytes, 0), self._limits.header_bytes
         if self.authenticated:
-            most += _FRAMING * body.total_bytes
+            max_extra += _MAX_FRAMING_RATIO * body.total_bytes
         else:  # a body that nobody reads: aiohttp discards it, so that the client gets to the answer
-            self._hold(extra)
+            self._record_buffered(extra)
         # Until the request handler has run, a client with valid credentials is not known as such either.
         unauthenticated = not self.authenticated and body is self._body
-        if extra > most or (unauthenticated and body.total_bytes > self._limits.body):
-            self._owner.drop()
+        if extra > max_extra or (unauthenticated and body.total_bytes > self._limits.body):
+            self._owner.abort()
 
-    def _hold(self, size: int) -> None:
-        self.held = size
+    def _record_buffered(self, size: int) -> None:
+        self.buffered = size
         if not self.authenticated:
-            self._owner.hold(size)
+            self._owner.record_buffered(size)
 
     def _refuse(self) -> None:
         """Answer 431 and close; if an earlier request is not answered yet, only close."""
         self._refused = True
         if self.transport is None or self._handling or self._messages:
-            self._owner.drop()
+            self._owner.abort()
             return
-        self.transport.write(_TOO_LARGE)
+        self.transport.write(_HEADERS_TOO_LARGE)
         self._stop_timer()
-        self._start_timer(self._loop.time() + _LINGER)
+        self._start_timer(self._loop.time() + _LINGER_SECONDS)
 
     def _start_timer(self, when: float) -> None:
-        self._deadline = self._loop.call_at(when, self._owner.drop)
+        self._deadline = self._loop.call_at(when, self._owner.abort)
 
     def _stop_timer(self) -> None:
         if self._deadline is not None:

@@ -31,13 +31,13 @@ class ApiContext:
     store: Store
     authorizer: Authorizer
     authenticator: Authenticator
-    accounts: ServiceAccountTokens
+    service_accounts: ServiceAccountTokens
     gates: Gates = field(default_factory=Gates.all_on)
     now: Callable[[], datetime] = _now
     new_uid: Callable[[], str] = _new_uid
 
     @staticmethod
-    def over(
+    def for_store(
         store: Store,
         *,
         tokens: StaticTokens | None = None,

@@ -16,22 +16,22 @@ from plimsoll.apiserver.validation.timestamps import format_datetime
 
 EVENT_TTL = timedelta(hours=1)
 EXPIRY_INTERVAL_SECONDS = 60.0
-_AT_ONCE = 200
+_BATCH = 200
 
 
-async def expire_events(context: ApiContext, life: timedelta = EVENT_TTL) -> int:
+async def expire_events(context: ApiContext, ttl: timedelta = EVENT_TTL) -> int:
     """Delete the events that nobody has seen for so long; how many there were."""
-    store, before, gone = context.store, format_datetime(context.now() - life), 0
+    store, before, deleted = context.store, format_datetime(context.now() - ttl), 0
     after = None
     while True:
-        page = store.list("events", after=after, limit=_AT_ONCE)
+        page = store.list("events", after=after, limit=_BATCH)
         for stored in page.items:
             tree = codec.decode_tree(stored.raw)
             if last_observed_time(tree) < before and _is_current(context, stored):
                 store.delete(stored.key, tree, stored.revision)
-                gone += 1
+                deleted += 1
         if not page.remaining:
-            return gone
+            return deleted
         after = (page.items[-1].key.namespace, page.items[-1].key.name)
         await asyncio.sleep(0)
 
@@ -46,12 +46,12 @@ async def run_event_expiry(context: ApiContext) -> None:
 def last_observed_time(event: dict[str, Any]) -> str:
     """When an event (as it is stored) was last seen; times in this form compare as texts."""
     series = event.get("series")
-    seen = series.get("lastObservedTime") if isinstance(series, dict) else None
+    observed = series.get("lastObservedTime") if isinstance(series, dict) else None
     times = (
         event["metadata"].get("creationTimestamp"),
         event.get("lastTimestamp"),
         event.get("eventTime"),
-        seen,
+        observed,
     )
     return max((time for time in times if isinstance(time, str)), default="")
 

@@ -16,11 +16,11 @@ from plimsoll.apiserver import status
 class FairQueue:
     """Places for expensive requests, shared fairly between users."""
 
-    def __init__(self, places: int, *, per_user: int, waiting: int, waiting_per_user: int) -> None:
-        self._places = places
-        self._per_user = per_user
-        self._waiting_most = waiting
-        self._waiting_per_user = waiting_per_user
+    def __init__(self, slots: int, *, per_user: int, waiting: int, waiting_per_user: int) -> None:
+        self._slots = slots
+        self._max_per_user = per_user
+        self._max_waiting = waiting
+        self._max_waiting_per_user = waiting_per_user
         self._running: dict[str, int] = {}
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -32,55 +32,55 @@ class FairQueue:
     def waiting(self) -> int:
         return sum(len(queue) for queue in self._waiting.values())
 
-    async def enter(self, user: str, patience: float) -> None:
+    async def acquire(self, user: str, timeout: float) -> None:
         """Take a place, waiting at most `patience` seconds for it; ApiError 429. Give it back by `leave`."""
-        if not self._waiting.get(user) and self._may_run(user):
+        if not self._waiting.get(user) and self._can_run(user):
             self._take(user)
             return
         queue = self._waiting.setdefault(user, deque())
-        if len(queue) >= self._waiting_per_user or self.waiting >= self._waiting_most:
+        if len(queue) >= self._max_waiting_per_user or self.waiting >= self._max_waiting:
             self._drop_empty(user)
             raise status.too_many_requests(
                 "too many expensive requests are waiting, please try again later", 5
             )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(waiter)
         try:
-            async with asyncio.timeout(patience):
-                await turn
+            async with asyncio.timeout(timeout):
+                await waiter
         except BaseException as interruption:
-            if turn in queue:
-                queue.remove(turn)
+            if waiter in queue:
+                queue.remove(waiter)
                 self._drop_empty(user)
-            elif not turn.cancelled():
-                self.leave(user)  # the place came together with the interruption
+            elif not waiter.cancelled():
+                self.release(user)  # the place came together with the interruption
             if isinstance(interruption, TimeoutError):
                 raise status.too_many_requests(
                     "no worker became free in time, please try again later", 5
                 ) from None
             raise
 
-    def leave(self, user: str) -> None:
+    def release(self, user: str) -> None:
         """Give a place back; the next user in turn gets it."""
         self._running[user] -= 1
         if not self._running[user]:
             del self._running[user]
-        self._hand_on()
+        self._start_next()
 
-    def _may_run(self, user: str) -> bool:
-        return self.running < self._places and self._running.get(user, 0) < self._per_user
+    def _can_run(self, user: str) -> bool:
+        return self.running < self._slots and self._running.get(user, 0) < self._max_per_user
 
     def _take(self, user: str) -> None:
         self._running[user] = self._running.get(user, 0) + 1
 
-    def _hand_on(self) -> None:
+    def _start_next(self) -> None:
         for user in list(self._waiting):
             queue = self._waiting[user]
-            while queue and self._may_run(user):
-                turn = queue.popleft()
-                if not turn.done():  # else it was cancelled
+            while queue and self._can_run(user):
+                waiter = queue.popleft()
+                if not waiter.done():  # else it was cancelled
                     self._take(user)
-                    turn.set_result(None)
+                    waiter.set_result(None)
                     self._waiting.move_to_end(user)
                     break
             self._drop_empty(user)

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 
 #: Freed bytes that are worth a trim, and seconds between two trims.
-_WORTH = 16 << 20
-_PAUSE = 5.0
+_MIN_FREED_BYTES = 16 << 20
+_INTERVAL_SECONDS = 5.0
 
 
 def find_malloc_trim() -> Callable[[], None] | None:
@@ -34,21 +34,21 @@ class HeapTrimmer:
     def __init__(self, trim: Callable[[], None] | None = None) -> None:
         self._trim = trim or find_malloc_trim()
         self._freed = 0
-        self._planned: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def freed(self, size: int) -> None:
+    def record_freed(self, size: int) -> None:
         """Note that about so many bytes have been freed."""
         self._freed += size
-        if self._freed >= _WORTH and self._planned is None and self._trim is not None:
-            self._planned = asyncio.get_running_loop().call_later(_PAUSE, self._run)
+        if self._freed >= _MIN_FREED_BYTES and self._timer is None and self._trim is not None:
+            self._timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._run)
 
     def close(self) -> None:
-        if self._planned is not None:
-            self._planned.cancel()
-            self._planned = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _run(self) -> None:
-        self._planned = None
+        self._timer = None
         self._freed = 0
         assert self._trim is not None
         threading.Thread(target=self._trim, name="malloc_trim", daemon=True).start()

@@ -28,17 +28,17 @@ from plimsoll.apiserver.status import bad_request, request_entity_too_large, to_
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.server")
-_wire_log = logging.getLogger("plimsoll.server.http")
+_http_log = logging.getLogger("plimsoll.server.http")
 
 #: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 #: Less than what makes a write wait until the client has read.
-_SMALL = 32 << 10
+_UNBUFFERED_BYTES = 32 << 10
 #: How long requests under way may take when the server stops.
-_STOP_SECONDS = 2.0
+_SHUTDOWN_SECONDS = 2.0
 
 
-class _OurFaults(logging.Filter):
+class _ClientErrorFilter(logging.Filter):
     """Keeps what clients got wrong out of the log: anybody could fill it, and it would tell of tokens."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -46,7 +46,7 @@ class _OurFaults(logging.Filter):
         return not (record.exc_info and isinstance(record.exc_info[1], theirs))
 
 
-_wire_log.addFilter(_OurFaults())
+_http_log.addFilter(_ClientErrorFilter())
 
 
 class HttpServer:
@@ -63,8 +63,8 @@ class HttpServer:
     ) -> None:
         self._api = api
         self._limits = limits or ServerLimits()
-        self._admission = ConcurrencyLimiter(self._limits)
-        self._watches = WatchLimiter(self._limits)
+        self._limiter = ConcurrencyLimiter(self._limits)
+        self._watch_limiter = WatchLimiter(self._limits)
         self._host, self._port, self._tls = host, port, tls
         self._acceptor: ConnectionAcceptor | None = None
         self._streams: set[asyncio.Task[object]] = set()
@@ -80,7 +80,7 @@ class HttpServer:
             max_headers=self._limits.headers,
             keepalive_timeout=float(self._limits.idle_timeout),
             access_log=None,
-            logger=_wire_log,
+            logger=_http_log,
         )
         await self._acceptor.listen(self._host, self._port)
 
@@ -102,7 +102,7 @@ class HttpServer:
         for task in list(self._streams):
             task.cancel()
         if self._acceptor is not None:
-            await self._acceptor.stop(_STOP_SECONDS)
+            await self._acceptor.stop(_SHUTDOWN_SECONDS)
             self._acceptor = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -115,86 +115,86 @@ class HttpServer:
 
     async def _respond(self, request: web.BaseRequest, connection: ServerConnection) -> web.StreamResponse:
         try:
-            call = await self._read(request, connection)
-            with self._admission.enter(call.user, call.method):
-                answer = await self._api.handle(call)
-            if isinstance(answer.body, bytes):
-                return await self._answer(request, answer)
-            if answer.length is not None:
-                return await self._answer_in_pieces(request, answer, answer.length)
-            with self._watches.enter(call.user):
-                return await self._stream(request, answer)
+            api_request = await self._read_request(request, connection)
+            with self._limiter.acquire(api_request.user, api_request.method):
+                api_response = await self._api.handle(api_request)
+            if isinstance(api_response.body, bytes):
+                return await self._send_response(request, api_response)
+            if api_response.length is not None:
+                return await self._send_chunked(request, api_response, api_response.length)
+            with self._watch_limiter.acquire(api_request.user):
+                return await self._stream(request, api_response)
         except ApiError as error:
-            return _response(
+            return _to_web_response(
                 ApiResponse(error.code, codec.encode(to_status(error)), headers=dict(error.headers))
             )
 
-    async def _read(self, request: web.BaseRequest, connection: ServerConnection) -> ApiRequest:
+    async def _read_request(self, request: web.BaseRequest, connection: ServerConnection) -> ApiRequest:
         headers = read_headers(request.headers.items())
         certificate = None
         if self._tls is not None and request.transport is not None:
             certificate = request.transport.get_extra_info("peercert") or None
         user = self._api.context.authenticator.authenticate(headers, certificate)
-        if not user.anonymous:
+        if not user.is_anonymous:
             connection.accept_credentials()
         user = impersonate(user, request.headers.items(), self._api.context.authorizer)
         query = [(name, value) for name, value in request.rel_url.query.items()]
-        call = ApiRequest(request.method, request.path, user, query, headers)
-        if request.can_read_body and not user.anonymous:  # who may not write need not be listened to
-            call.body = await self._read_body(request)
-        return call
+        api_request = ApiRequest(request.method, request.path, user, query, headers)
+        if request.can_read_body and not user.is_anonymous:  # who may not write need not be listened to
+            api_request.body = await self._read_body(request)
+        return api_request
 
     async def _read_body(self, request: web.BaseRequest) -> bytes:
-        most = self._limits.body
-        if request.content_length is not None and request.content_length > most:
-            raise request_entity_too_large(f"Request entity too large: limit is {most}")
-        pieces, size = [], 0
+        max_bytes = self._limits.body
+        if request.content_length is not None and request.content_length > max_bytes:
+            raise request_entity_too_large(f"Request entity too large: limit is {max_bytes}")
+        chunks, size = [], 0
         try:
             async with asyncio.timeout(self._limits.body_timeout):
-                async for piece in request.content.iter_any():
-                    pieces.append(piece)
-                    size += len(piece)
-                    if size > most:
-                        raise request_entity_too_large(f"Request entity too large: limit is {most}")
+                async for chunk in request.content.iter_any():
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > max_bytes:
+                        raise request_entity_too_large(f"Request entity too large: limit is {max_bytes}")
         except TimeoutError:
             raise ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
         except web.RequestPayloadError as error:
             raise ApiError(400, "BadRequest", f"the body cannot be read: {error}") from None
-        return b"".join(pieces)
+        return b"".join(chunks)
 
-    async def _answer(self, request: web.BaseRequest, answer: ApiResponse) -> web.StreamResponse:
-        body = cast(bytes, answer.body)
-        if len(body) <= _SMALL or request.method == "HEAD":
-            return _response(answer)
-        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+    async def _send_response(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
+        body = cast(bytes, api_response.body)
+        if len(body) <= _UNBUFFERED_BYTES or request.method == "HEAD":
+            return _to_web_response(api_response)
+        response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         response.content_length = len(body)
         await response.prepare(request)
         view = memoryview(body)
-        for start in range(0, len(body), _PIECE):
-            await self._write(request, response, view[start : start + _PIECE])
+        for start in range(0, len(body), _CHUNK_BYTES):
+            await self._write(request, response, view[start : start + _CHUNK_BYTES])
         await response.write_eof()
         return response
 
-    async def _answer_in_pieces(
-        self, request: web.BaseRequest, answer: ApiResponse, length: int
+    async def _send_chunked(
+        self, request: web.BaseRequest, api_response: ApiResponse, length: int
     ) -> web.StreamResponse:
         """Send a long response; a client that goes away or does not read ends it."""
-        pieces = cast(AsyncGenerator[bytes, None], answer.body)
-        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+        chunks = cast(AsyncGenerator[bytes, None], api_response.body)
+        response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         response.content_length = length
         try:
             await response.prepare(request)
             if request.method != "HEAD":
-                async for piece in pieces:
-                    await self._write(request, response, piece)
+                async for chunk in chunks:
+                    await self._write(request, response, chunk)
             await response.write_eof()
         finally:
-            await pieces.aclose()
+            await chunks.aclose()
         return response
 
-    async def _stream(self, request: web.BaseRequest, answer: ApiResponse) -> web.StreamResponse:
-        frames = cast(AsyncGenerator[bytes, None], answer.body)
-        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+    async def _stream(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
+        frames = cast(AsyncGenerator[bytes, None], api_response.body)
+        response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()
         else:
@@ -215,16 +215,16 @@ class HttpServer:
         return response
 
     async def _write(
-        self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes | memoryview
+        self, request: web.BaseRequest, response: web.StreamResponse, chunk: bytes | memoryview
     ) -> None:
         """Write a piece; who does not read for too long is cut off, so that nothing waits for it for ever."""
         transport = request.transport
-        if transport is not None and len(piece) < _SMALL and not transport.get_write_buffer_size():
-            await response.write(piece)  # nobody is behind: this does not wait
+        if transport is not None and len(chunk) < _UNBUFFERED_BYTES and not transport.get_write_buffer_size():
+            await response.write(chunk)  # nobody is behind: this does not wait
             return
         try:
             async with asyncio.timeout(self._limits.slow_watch_timeout):
-                await response.write(piece)
+                await response.write(chunk)
         except TimeoutError:
             if transport is not None:
                 transport.abort()
@@ -243,7 +243,7 @@ def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower()
-        if not value.isascii() and not _is_text(value):
+        if not value.isascii() and not _is_utf8(value):
             if key == "authorization":
                 raise unauthorized()
             raise bad_request(f"the header {name} is not UTF-8")
@@ -253,7 +253,7 @@ def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return headers
 
 
-def _is_text(value: str) -> bool:
+def _is_utf8(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:  # bytes that are no UTF-8 are surrogates
@@ -261,9 +261,17 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _headers(answer: ApiResponse) -> dict[str, str]:
-    return {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
+def _response_headers(api_response: ApiResponse) -> dict[str, str]:
+    return {
+        "Content-Type": api_response.content_type,
+        "Cache-Control": "no-cache, private",
+        **api_response.headers,
+    }
 
 
-def _response(answer: ApiResponse) -> web.Response:
-    return web.Response(status=answer.status, body=cast(bytes, answer.body), headers=_headers(answer))
+def _to_web_response(api_response: ApiResponse) -> web.Response:
+    return web.Response(
+        status=api_response.status,
+        body=cast(bytes, api_response.body),
+        headers=_response_headers(api_response),
+    )

@@ -38,28 +38,28 @@ class InProcessTransport:
             request.guard()
         try:
             async with asyncio.timeout(request.timeout):
-                answer = await self._handle(self._call(request))
-                if isinstance(answer.body, bytes):
-                    body = answer.body
+                response = await self._handle(self._to_api_request(request))
+                if isinstance(response.body, bytes):
+                    body = response.body
                 else:
-                    body = b"".join([chunk async for chunk in answer.body])
+                    body = b"".join([chunk async for chunk in response.body])
         except TimeoutError:
             raise UnreachableError(
                 f"{request.method} {request.path}: no answer within {request.timeout:g} s",
                 sent=True,
                 reason="Timeout",
             ) from None
-        return Reply(answer.status, _headers(answer), body)
+        return Reply(response.status, _headers(response), body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        answer = await self._handle(self._call(request))
-        body = answer.body
+        response = await self._handle(self._to_api_request(request))
+        body = response.body
         if isinstance(body, bytes):
-            yield Stream(answer.status, _headers(answer), _once(body))
+            yield Stream(response.status, _headers(response), _once(body))
             return
         try:
-            yield Stream(answer.status, _headers(answer), body)
+            yield Stream(response.status, _headers(response), body)
         finally:
             await body.aclose()
 
@@ -69,16 +69,16 @@ class InProcessTransport:
     async def close(self) -> None:
         return None
 
-    def _call(self, request: Request) -> ApiRequest:
+    def _to_api_request(self, request: Request) -> ApiRequest:
         headers = {name.lower(): value for name, value in request.headers.items()}
         return ApiRequest(
             request.method, request.path, self._user, request.query, headers, request.body or b""
         )
 
 
-def _headers(answer: ApiResponse) -> dict[str, str]:
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    return {"content-type": answer.content_type, **headers}
+def _headers(response: ApiResponse) -> dict[str, str]:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return {"content-type": response.content_type, **headers}
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:

@@ -52,55 +52,55 @@ class ServerLimits:
     slow_watch_timeout: int = 30
 
 
-class _Gate:
+class _SlotCounter:
     """So many places, of which one user may hold so many."""
 
-    __slots__ = ("_held", "_most", "_per_user", "taken")
+    __slots__ = ("_by_user", "_limit", "_per_user", "in_use")
 
     def __init__(self, most: int, per_user: int) -> None:
-        self._most = most
+        self._limit = most
         self._per_user = per_user
-        self._held: dict[str, int] = {}
-        self.taken = 0
+        self._by_user: dict[str, int] = {}
+        self.in_use = 0
 
-    def enter(self, name: str, *, reserve: int = 0, bounded: bool = True) -> bool:
+    def acquire(self, name: str, *, reserve: int = 0, limited: bool = True) -> bool:
         """Take a place, unless only `reserve` are left or (if `bounded`) the user has all it may have."""
-        held = self._held.get(name, 0)
-        if self.taken >= self._most - reserve or (bounded and held >= self._per_user):
+        count = self._by_user.get(name, 0)
+        if self.in_use >= self._limit - reserve or (limited and count >= self._per_user):
             return False
-        self._held[name] = held + 1
-        self.taken += 1
+        self._by_user[name] = count + 1
+        self.in_use += 1
         return True
 
-    def leave(self, name: str) -> None:
-        self.taken -= 1
-        left = self._held[name] - 1
+    def release(self, name: str) -> None:
+        self.in_use -= 1
+        left = self._by_user[name] - 1
         if left:
-            self._held[name] = left
+            self._by_user[name] = left
         else:
-            del self._held[name]
+            del self._by_user[name]
 
 
 class HeldSlot:
     """A place held until the end of a `with` (or `async with`) block."""
 
-    __slots__ = ("_gate", "_name")
+    __slots__ = ("_counter", "_name")
 
-    def __init__(self, gate: _Gate, name: str) -> None:
-        self._gate = gate
+    def __init__(self, counter: _SlotCounter, name: str) -> None:
+        self._counter = counter
         self._name = name
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *problem: object) -> None:
-        self._gate.leave(self._name)
+        self._counter.release(self._name)
 
     async def __aenter__(self) -> None:
         return None
 
     async def __aexit__(self, *problem: object) -> None:
-        self._gate.leave(self._name)
+        self._counter.release(self._name)
 
 
 class ConcurrencyLimiter:
@@ -108,41 +108,41 @@ class ConcurrencyLimiter:
 
     def __init__(self, limits: ServerLimits) -> None:
         reads, writes, share = limits.reads_in_flight, limits.writes_in_flight, limits.share
-        self._reads = _Gate(reads, max(1, reads * share // 100))
-        self._writes = _Gate(writes, max(1, writes * share // 100))
+        self._reads = _SlotCounter(reads, max(1, reads * share // 100))
+        self._writes = _SlotCounter(writes, max(1, writes * share // 100))
         self._reserves = (reads * limits.reserve // 100, writes * limits.reserve // 100)
 
     @property
     def in_flight(self) -> tuple[int, int]:
         """How many requests read and write right now."""
-        return self._reads.taken, self._writes.taken
+        return self._reads.in_use, self._writes.in_use
 
-    def enter(self, user: User, method: str) -> HeldSlot:
+    def acquire(self, user: User, method: str) -> HeldSlot:
         """Take a place for a request, to be held in a `with` block; ApiError 429 if there is none."""
         reads = method in _READ_METHODS
-        gate, reserve = (self._reads if reads else self._writes), self._reserves[not reads]
+        counter, reserve = (self._reads if reads else self._writes), self._reserves[not reads]
         system = is_system_user(user)
-        if not gate.enter(user.name, reserve=0 if system else reserve, bounded=not system):
+        if not counter.acquire(user.name, reserve=0 if system else reserve, limited=not system):
             raise status.too_many_requests("too many requests in flight, please try again later")
-        return HeldSlot(gate, user.name)
+        return HeldSlot(counter, user.name)
 
 
 class WatchLimiter:
     """The gate of open watches."""
 
     def __init__(self, limits: ServerLimits) -> None:
-        self._gate = _Gate(limits.watches, limits.watches_per_user)
+        self._counter = _SlotCounter(limits.watches, limits.watches_per_user)
 
     @property
     def open(self) -> int:
         """How many watches are open."""
-        return self._gate.taken
+        return self._counter.in_use
 
-    def enter(self, user: User) -> HeldSlot:
+    def acquire(self, user: User) -> HeldSlot:
         """Take a place for as long as a watch lasts, in a `with` block; ApiError 429 if there is none."""
-        if not self._gate.enter(user.name):
+        if not self._counter.acquire(user.name):
             raise status.too_many_requests("too many watches, please try again later")
-        return HeldSlot(self._gate, user.name)
+        return HeldSlot(self._counter, user.name)
 
 
 def is_system_user(user: User) -> bool:

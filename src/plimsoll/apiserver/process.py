@@ -48,9 +48,9 @@ from plimsoll.errors import ConfigError
 
 _log = logging.getLogger("plimsoll.server")
 
-_OPEN_FILES = 65536
+_MAX_OPEN_FILES = 65536
 #: New objects after which the collector looks at the young ones.
-_YOUNG_OBJECTS = 20_000
+_GC_THRESHOLD = 20_000
 STORE_FILE = "store.db"
 ACCOUNT_KEY = "service-accounts.key"
 
@@ -108,10 +108,10 @@ class RunningServer:
         """A kubeconfig with the administrator's credentials."""
         write_kubeconfig(path, self.url, authority=self._ca, token=self._token)
 
-    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Have something run for as long as the server does; its failure is told at once."""
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_report)
+        task.add_done_callback(_log_failure)
         self._tasks.append(task)
 
     async def stop(self) -> None:
@@ -126,21 +126,21 @@ class RunningServer:
             cleanup()
 
 
-def _report(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         _log.error("%s stopped: %s", task.get_name(), task.exception(), exc_info=task.exception())
 
 
 async def start_server(settings: ServerSettings) -> RunningServer:
     """Open the store, listen, and start the controllers; ConfigError, StoreError or OSError if that fails."""
-    folder, cleanup = _folder(settings.data)
+    directory, cleanup = _data_dir(settings.data)
     store = Store.open(
-        folder / STORE_FILE if settings.data is not None else None,
+        directory / STORE_FILE if settings.data is not None else None,
         durability=settings.durability,
         start_empty=settings.start_empty,
     )
     try:
-        server = await _assemble(settings, folder, store)
+        server = await _assemble(settings, directory, store)
     except BaseException:
         await store.close()
         cleanup()
@@ -149,37 +149,37 @@ async def start_server(settings: ServerSettings) -> RunningServer:
     return server
 
 
-async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> RunningServer:
-    token = load_or_create_admin_token(folder)
-    context = ApiContext.over(
+async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> RunningServer:
+    token = load_or_create_admin_token(directory)
+    context = ApiContext.for_store(
         store,
         tokens=StaticTokens(settings.token_file, admin=token),
-        key=SigningKey.load_or_create(folder / ACCOUNT_KEY),
+        key=SigningKey.load_or_create(directory / ACCOUNT_KEY),
         gates=settings.gates,
         now=settings.now,
     )
     workers = WorkerPool(settings.workers, settings.gates)
     api = Api(context, workers=workers)
-    tls, ca = _make_tls(settings, folder)
+    tls, ca = _make_tls(settings, directory)
     http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
     server = RunningServer(api, http, store, workers, ca, token)
     await bootstrap(server.client(ADMIN))
     await http.start()
-    server.keep(context.authorizer.warm(), "node relations")
-    server.keep(run_event_expiry(context), "old events")
+    server.run_in_background(context.authorizer.warm_up(), "node relations")
+    server.run_in_background(run_event_expiry(context), "old events")
     if settings.controllers:
-        server.keep(ControllerManager(server.client(CONTROLLERS)).run(), "controllers")
+        server.run_in_background(ControllerManager(server.client(CONTROLLERS)).run(), "controllers")
     return server
 
 
-def _make_tls(settings: ServerSettings, folder: Path) -> tuple[ssl.SSLContext, bytes]:
+def _make_tls(settings: ServerSettings, directory: Path) -> tuple[ssl.SSLContext, bytes]:
     """TLS for the server, and the CA that clients should believe."""
-    authority = CertificateAuthority.load_or_create(folder, settings.now)
+    authority = CertificateAuthority.load_or_create(directory, settings.now)
     clients = [authority.certificate]
     if settings.client_ca is not None:
         clients.append(read_client_ca(settings.client_ca))
     if settings.certificate is None and settings.key is None:
-        certificate, key = authority.server_pair(_names(settings))
+        certificate, key = authority.ensure_server_pair(_names(settings))
         tls = create_ssl_context(certificate, key, client_authorities=clients, now=settings.now)
         return tls, authority.certificate
     if settings.certificate is None or settings.key is None:
@@ -194,7 +194,7 @@ def _names(settings: ServerSettings) -> tuple[str, ...]:
     return (*(() if everywhere else (settings.host,)), *settings.names)
 
 
-def _folder(data: Path | None) -> tuple[Path, Callable[[], None]]:
+def _data_dir(data: Path | None) -> tuple[Path, Callable[[], None]]:
     if data is None:
         temporary = tempfile.TemporaryDirectory(prefix="plimsoll-")
         return Path(temporary.name), temporary.cleanup
@@ -211,10 +211,10 @@ async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    _allow_connections()
+    _raise_open_file_limit()
     server = await start_server(settings)
     try:
-        with _rare_collections():
+        with _reduced_gc():
             ready(server)
             await stopped.wait()
     finally:
@@ -222,7 +222,7 @@ async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def _reduced_gc() -> Iterator[None]:
     """Have Python look for cyclic garbage rarely, and not among what was loaded at the start.
 
     What a request makes is freed by its reference counts; looking for more after every few requests, as is
@@ -231,7 +231,7 @@ def _rare_collections() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
+    gc.set_threshold(_GC_THRESHOLD, *before[1:])
     try:
         yield
     finally:
@@ -239,9 +239,9 @@ def _rare_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _allow_connections() -> None:
+def _raise_open_file_limit() -> None:
     """Every watch holds a connection: take as many open files as the system lets us have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -38,7 +38,7 @@ class LabelRequirement:
             return value is not None
         if self.operator == "absent":
             return value is None
-        number, (bound,) = _whole(value), (int(v) for v in self.values)
+        number, (bound,) = _parse_int(value), (int(v) for v in self.values)
         if number is None:
             return False
         return number > bound if self.operator == "gt" else number < bound
@@ -78,36 +78,36 @@ class FieldSelector:
 
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-_NOTHING = LabelMatcher((LabelRequirement("", "in"),))
+_MATCH_NOTHING = LabelMatcher((LabelRequirement("", "in"),))
 
 
 def parse_label_selector(text: str) -> LabelMatcher:
     """Read a label selector; ApiError 400 says what is wrong with it."""
     tokens = _tokens(text)
     requirements: list[LabelRequirement] = []
-    place = 0
+    position = 0
 
     def fail(what: str) -> Exception:
         return bad_request(f"unable to parse requirement: {what} in label selector {text!r}")
 
     def peek() -> str:
-        return tokens[place] if place < len(tokens) else ""
+        return tokens[position] if position < len(tokens) else ""
 
     def take() -> str:
-        nonlocal place
-        place += 1
-        return tokens[place - 1] if place <= len(tokens) else ""
+        nonlocal position
+        position += 1
+        return tokens[position - 1] if position <= len(tokens) else ""
 
-    while place < len(tokens):
+    while position < len(tokens):
         absent = peek() == "!"
         if absent:
             take()
         key = take()
         if not key or key in "=!=<>(),":
             raise fail(f"found {key!r}, expected a label key")
-        complaints = label_key(key)
-        if complaints:
-            raise fail(f"key {key!r}: {complaints[0]}")
+        errors = label_key(key)
+        if errors:
+            raise fail(f"key {key!r}: {errors[0]}")
         operator = peek()
         if absent or operator in ("", ","):
             requirements.append(LabelRequirement(key, "absent" if absent else "exists"))
@@ -119,7 +119,7 @@ def parse_label_selector(text: str) -> LabelMatcher:
         elif operator in (">", "<"):
             take()
             value = take()
-            if _whole(value) is None:
+            if _parse_int(value) is None:
                 raise fail(f"{value!r} is no integer for {operator!r}")
             requirements.append(LabelRequirement(key, "gt" if operator == ">" else "lt", frozenset([value])))
         elif operator in ("in", "notin"):
@@ -127,20 +127,22 @@ def parse_label_selector(text: str) -> LabelMatcher:
             requirements.append(LabelRequirement(key, operator, _values(take, peek, fail)))
         else:
             raise fail(f"found {operator!r}, expected: in, notin, =, ==, !=, >, <")
-        if place < len(tokens) and take() != ",":
-            raise fail(f"found {tokens[place - 1]!r}, expected: ',' or the end")
-        if place == len(tokens) and tokens[-1] == ",":
+        if position < len(tokens) and take() != ",":
+            raise fail(f"found {tokens[position - 1]!r}, expected: ',' or the end")
+        if position == len(tokens) and tokens[-1] == ",":
             raise fail("found the end, expected a label key")
     return LabelMatcher(tuple(requirements))
 
 
 def read_selector(tree: Any) -> LabelMatcher:
     """A LabelSelector object (matchLabels, matchExpressions); one that is malformed selects nothing."""
-    wanted = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
+    match_labels = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
     expressions = tree.get("matchExpressions") or [] if isinstance(tree, Mapping) else None
-    if not isinstance(wanted, Mapping) or not isinstance(expressions, list):
-        return _NOTHING
-    requirements = [LabelRequirement(key, "in", frozenset([str(value)])) for key, value in wanted.items()]
+    if not isinstance(match_labels, Mapping) or not isinstance(expressions, list):
+        return _MATCH_NOTHING
+    requirements = [
+        LabelRequirement(key, "in", frozenset([str(value)])) for key, value in match_labels.items()
+    ]
     for entry in expressions:
         key, operator, values = (
             (entry.get("key"), _OPERATORS.get(str(entry.get("operator"))), entry.get("values") or [])
@@ -148,23 +150,23 @@ def read_selector(tree: Any) -> LabelMatcher:
             else (None, None, None)
         )
         if not isinstance(key, str) or operator is None or not isinstance(values, list):
-            return _NOTHING
+            return _MATCH_NOTHING
         requirements.append(LabelRequirement(key, operator, frozenset(map(str, values))))
     return LabelMatcher(tuple(requirements))
 
 
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
-    place = 0
+    position = 0
     while True:
-        place = _SPACE.match(text, place).end()  # type: ignore[union-attr]
-        if place == len(text):
+        position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+        if position == len(text):
             return tokens
-        match = _TOKEN.match(text, place)
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise bad_request(f"unable to parse requirement: unexpected {text[place]!r} in label selector")
+            raise bad_request(f"unable to parse requirement: unexpected {text[position]!r} in label selector")
         tokens.append(match.group(1) or match.group(2))
-        place = match.end()
+        position = match.end()
 
 
 def _values(
@@ -186,13 +188,13 @@ def _values(
 
 
 def _value(value: str, fail: Callable[[str], Exception]) -> str:
-    complaints = label_value(value)
-    if complaints:
-        raise fail(f"value {value!r}: {complaints[0]}")
+    errors = label_value(value)
+    if errors:
+        raise fail(f"value {value!r}: {errors[0]}")
     return value
 
 
-def _whole(value: str | None) -> int | None:
+def _parse_int(value: str | None) -> int | None:
     try:
         number = int(value or "")
     except ValueError:

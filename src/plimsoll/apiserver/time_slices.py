@@ -32,7 +32,7 @@ class EventLoopShare:
         #: How often long work gave way; for tests.
         self.pauses = 0
 
-    def begin(self, user: str, seconds: float | None = REQUEST_SECONDS) -> TimeSlice:
+    def start_slice(self, user: str, seconds: float | None = REQUEST_SECONDS) -> TimeSlice:
         """The turn of a request that may take so many seconds in all; None: as long as it likes."""
         return TimeSlice(self, self._queue, self._clock, user, seconds)
 
@@ -40,22 +40,22 @@ class EventLoopShare:
 class TimeSlice:
     """The work of one request; use it in a `with` block, and call `pause` often."""
 
-    __slots__ = ("_clock", "_end", "_held", "_queue", "_seconds", "_slice_end", "_turns", "_user")
+    __slots__ = ("_clock", "_end", "_has_slot", "_queue", "_seconds", "_share", "_slice_end", "_user")
 
     def __init__(
         self,
-        turns: EventLoopShare,
+        share: EventLoopShare,
         queue: FairQueue,
         clock: Callable[[], float],
         user: str,
         seconds: float | None,
     ) -> None:
-        self._turns, self._queue, self._clock = turns, queue, clock
+        self._share, self._queue, self._clock = share, queue, clock
         self._user, self._seconds = user, seconds
         now = clock()
         self._slice_end = now + SLICE_SECONDS
         self._end = None if seconds is None else now + seconds
-        self._held = False
+        self._has_slot = False
 
     def __enter__(self) -> TimeSlice:
         return self
@@ -66,7 +66,7 @@ class TimeSlice:
         self.release()
 
     @property
-    def due(self) -> bool:
+    def is_expired(self) -> bool:
         """Return whether the slice is used up: then `pause` gives way to others."""
         return self._clock() >= self._slice_end
 
@@ -76,19 +76,19 @@ class TimeSlice:
             return
         if self._end is not None and self._clock() > self._end:
             raise timeout(f"request did not complete within {self._seconds:g} seconds; ask for fewer objects")
-        self._turns.pauses += 1
+        self._share.pauses += 1
         self.release()
-        await self._queue.enter(self._user, REQUEST_SECONDS)
-        self._held = True  # while others have a round of the loop: one slice for each of them
+        await self._queue.acquire(self._user, REQUEST_SECONDS)
+        self._has_slot = True  # while others have a round of the loop: one slice for each of them
         await asyncio.sleep(0)
         self._slice_end = self._clock() + SLICE_SECONDS
 
     def release(self) -> None:
         """Let others have the turn: to be called before waiting for anything else, such as a client."""
-        if self._held:
-            self._held = False
-            self._queue.leave(self._user)
+        if self._has_slot:
+            self._has_slot = False
+            self._queue.release(self._user)
 
-    def again(self) -> TimeSlice:
+    def renew(self) -> TimeSlice:
         """Another turn of the same request, with its own time: for sending what was worked out."""
-        return TimeSlice(self._turns, self._queue, self._clock, self._user, None)
+        return TimeSlice(self._share, self._queue, self._clock, self._user, None)

@@ -34,21 +34,21 @@ class UnauthenticatedPeer(Hashable, Protocol):
     def serve(self) -> None:
         """Start TLS and HTTP."""
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Close at once, without an answer."""
 
 
-class _Served:
+class _ServedConnection:
     """A connection being served: since when, its last activity, and the bytes of headers it holds."""
 
-    __slots__ = ("active", "held", "since")
+    __slots__ = ("active", "buffered", "since")
 
     def __init__(self, now: float) -> None:
         self.since = self.active = now
-        self.held = 0
+        self.buffered = 0
 
-    def overdue_at(self, patience: float) -> float:
-        return min(self.active + patience, self.since + MAX_SERVED_SECONDS)
+    def evictable_at(self, idle_timeout: float) -> float:
+        return min(self.active + idle_timeout, self.since + MAX_SERVED_SECONDS)
 
 
 class UnauthenticatedConnections:
@@ -59,9 +59,9 @@ class UnauthenticatedConnections:
         self._clock = clock
         self._quiet: dict[str, dict[UnauthenticatedPeer, None]] = {}
         self._waiting: dict[str, deque[UnauthenticatedPeer]] = {}
-        self._served: dict[UnauthenticatedPeer, _Served] = {}
+        self._served: dict[UnauthenticatedPeer, _ServedConnection] = {}
         self._served_by: Counter[str] = Counter()
-        self.quiet = self.waiting = self.held = self.dropped = 0
+        self.quiet = self.waiting = self.buffered = self.dropped = 0
 
     @property
     def served(self) -> int:
@@ -73,7 +73,7 @@ class UnauthenticatedConnections:
         """When `tick` can evict for a waiting connection; None if nothing waits."""
         if not self.waiting:
             return None
-        return min((entry.overdue_at(IDLE_SECONDS) for entry in self._served.values()), default=None)
+        return min((entry.evictable_at(IDLE_SECONDS) for entry in self._served.values()), default=None)
 
     def connect(self, peer: UnauthenticatedPeer) -> None:
         """Add a new connection; if there are too many, one that is quiet is dropped, at worst this one."""
@@ -92,16 +92,16 @@ class UnauthenticatedConnections:
         self.waiting += 1
         self.tick()
 
-    def hold(self, peer: UnauthenticatedPeer, size: int) -> None:
+    def record_buffered(self, peer: UnauthenticatedPeer, size: int) -> None:
         """Record activity of a served connection, and how many bytes of request headers it holds now; the
         largest connections are dropped if the total exceeds the budget."""
         entry = self._served.get(peer)
         if entry is None:
             return
-        self.held += size - entry.held
-        entry.held, entry.active = size, self._clock()
-        while self.held > self._limits.unauthenticated_bytes:
-            self._evict(max(self._served, key=lambda known: self._served[known].held))
+        self.buffered += size - entry.buffered
+        entry.buffered, entry.active = size, self._clock()
+        while self.buffered > self._limits.unauthenticated_bytes:
+            self._evict(max(self._served, key=lambda known: self._served[known].buffered))
 
     def leave(self, peer: UnauthenticatedPeer) -> None:
         """Forget a connection that has authenticated or ended; unknown ones are ignored."""
@@ -115,14 +115,14 @@ class UnauthenticatedConnections:
             self._waiting[source].remove(peer)
             self._forget_waiting(source)
 
-    def tick(self, lateness: float = 0.0) -> None:
+    def tick(self, lag: float = 0.0) -> None:
         """Serve waiting connections as far as there is room or somebody can be evicted.
 
         `lateness` is how far the server is behind: clients are not blamed for that time.
         """
         while self.waiting:
             if len(self._served) >= self._limits.unauthenticated:
-                victim = self._overdue(IDLE_SECONDS + 2 * lateness)
+                victim = self._find_evictable(IDLE_SECONDS + 2 * lag)
                 if victim is None:
                     return
                 self._evict(victim)
@@ -130,7 +130,7 @@ class UnauthenticatedConnections:
             source = min(self._waiting, key=lambda known: self._served_by[known])
             peer = self._waiting[source].popleft()
             self._forget_waiting(source)
-            self._served[peer] = _Served(self._clock())
+            self._served[peer] = _ServedConnection(self._clock())
             self._served_by[source] += 1
             peer.serve()
 
@@ -139,34 +139,34 @@ class UnauthenticatedConnections:
         everyone = [peer for peers in (*self._quiet.values(), *self._waiting.values()) for peer in peers]
         for peer in [*everyone, *self._served]:
             self.dropped += 1
-            peer.drop()
+            peer.abort()
         self._quiet, self._waiting, self._served = {}, {}, {}
         self._served_by.clear()
-        self.quiet = self.waiting = self.held = 0
+        self.quiet = self.waiting = self.buffered = 0
 
     def _count(self, source: str) -> int:
         waiting = len(self._quiet.get(source, ())) + len(self._waiting.get(source, ()))
         return waiting + self._served_by[source]
 
-    def _overdue(self, patience: float) -> UnauthenticatedPeer | None:
+    def _find_evictable(self, idle_timeout: float) -> UnauthenticatedPeer | None:
         """The connection to evict: past its time, of the address with the most, the oldest of those."""
         now = self._clock()
-        overdue = [peer for peer, entry in self._served.items() if entry.overdue_at(patience) <= now]
+        overdue = [peer for peer, entry in self._served.items() if entry.evictable_at(idle_timeout) <= now]
         return max(overdue, key=lambda peer: self._served_by[peer.source], default=None)
 
     def _evict(self, peer: UnauthenticatedPeer) -> None:
         self._forget_served(peer)
         self.dropped += 1
-        peer.drop()
+        peer.abort()
 
     def _drop_quiet(self, source: str) -> None:
         peer = next(iter(self._quiet[source]))
         self._forget_quiet(peer)
         self.dropped += 1
-        peer.drop()
+        peer.abort()
 
     def _forget_served(self, peer: UnauthenticatedPeer) -> None:
-        self.held -= self._served.pop(peer).held
+        self.buffered -= self._served.pop(peer).buffered
         self._served_by[peer.source] -= 1
         if not self._served_by[peer.source]:
             del self._served_by[peer.source]

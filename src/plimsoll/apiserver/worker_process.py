@@ -48,8 +48,8 @@ from plimsoll.errors import ApiError
 #: up on a patch after as many conflicts.
 MAX_ATTEMPTS = 6
 #: A worker that has grown beyond this is replaced after the job.
-_RETIRE_KIB = 256 << 10
-_TOO_MUCH_MEMORY = "the request needs more memory than a request may use; send a smaller object"
+_MAX_REUSE_KIB = 256 << 10
+_MEMORY_LIMIT_MESSAGE = "the request needs more memory than a request may use; send a smaller object"
 #: Below the server, so that it always gets the CPU first.
 _NICENESS = 5
 
@@ -71,8 +71,8 @@ class WorkerChannel:
             raise SystemExit(0)
         return decode_to_worker(self._source.read(int.from_bytes(header, "big")))
 
-    def ask(self, question: WorkerQuery) -> ServerReply:
-        self.send(question)
+    def query(self, query: WorkerQuery) -> ServerReply:
+        self.send(query)
         reply = self.receive()
         assert not isinstance(reply, WorkerSetup | WorkerJob)
         return reply
@@ -82,12 +82,12 @@ class Worker:
     """Handles jobs over one channel."""
 
     def __init__(self, channel: WorkerChannel, gates: Gates) -> None:
-        self._store = RemoteStore(channel.ask)
+        self._store = RemoteStore(channel.query)
         self._job: WorkerJob | None = None
-        context = ApiContext.over(
+        context = ApiContext.for_store(
             self._store, gates=gates, now=lambda: self._current.now, new_uid=self._new_uid
         )
-        context = replace(context, authorizer=RemoteAuthorizer(channel.ask))
+        context = replace(context, authorizer=RemoteAuthorizer(channel.query))
         self._api = Api(context, admission=RemoteAdmission(context, self._store))
 
     def handle(self, job: WorkerJob) -> JobResult:
@@ -99,17 +99,19 @@ class Worker:
             except ObjectChangedError:
                 continue
             except MemoryError:
-                return _refusal(ApiError(413, "RequestEntityTooLarge", _TOO_MUCH_MEMORY), retire=True)
-        return _refusal(ApiError(409, "Conflict", OPTIMISTIC_LOCK_MESSAGE))
+                return _error_result(
+                    ApiError(413, "RequestEntityTooLarge", _MEMORY_LIMIT_MESSAGE), retire=True
+                )
+        return _error_result(ApiError(409, "Conflict", OPTIMISTIC_LOCK_MESSAGE))
 
     def _attempt(self, job: WorkerJob) -> JobResult:
         store = self._store
         store.reset()
-        answer = _complete(self._api.handle_authorized(job.call()))
-        assert isinstance(answer.body, bytes)
-        retire = peak_memory_kib() > _RETIRE_KIB
+        response = _run_to_completion(self._api.handle_authorized(job.request()))
+        assert isinstance(response.body, bytes)
+        retire = peak_memory_kib() > _MAX_REUSE_KIB
         return JobResult(
-            answer.status, answer.body, answer.content_type, answer.headers, store.awaited, retire
+            response.status, response.body, response.content_type, response.headers, store.awaited, retire
         )
 
     @property
@@ -121,13 +123,13 @@ class Worker:
         return self._current.uid
 
 
-def _complete(work: Coroutine[Any, Any, ApiResponse]) -> ApiResponse:
+def _run_to_completion(work: Coroutine[Any, Any, ApiResponse]) -> ApiResponse:
     """Run a coroutine that never has to wait: the store of a worker answers at once."""
     try:
         work.send(None)
     except StopIteration as end:
-        answer: ApiResponse = end.value
-        return answer
+        response: ApiResponse = end.value
+        return response
     raise RuntimeError("a request in a worker waited for something")
 
 
@@ -144,7 +146,7 @@ def peak_memory_kib() -> int:
         return 0
 
 
-def _refusal(error: ApiError, *, retire: bool = False) -> JobResult:
+def _error_result(error: ApiError, *, retire: bool = False) -> JobResult:
     return JobResult(error.code, codec.encode(to_status(error)), "application/json", {}, 0, retire)
 
 

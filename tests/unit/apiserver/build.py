@@ -31,7 +31,7 @@ class Bench:
         self.store = Store.open(None)
         self.now = NOW
         numbers = itertools.count(1)
-        self.context = ApiContext.over(
+        self.context = ApiContext.for_store(
             self.store,
             gates=gates,
             now=lambda: self.now,
@@ -40,7 +40,7 @@ class Bench:
         self.api = Api(self.context)
         self.client = connect_in_process(self.api.handle, ADMIN)
 
-    async def call(
+    async def request(
         self,
         method: str,
         path: str,

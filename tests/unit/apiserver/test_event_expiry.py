@@ -19,15 +19,15 @@ def event(name: str, **more: Any) -> dict[str, Any]:
 def test_old_events_go_and_those_seen_again_stay() -> None:
     async def story(bench: Bench) -> None:
         for number in range(450):
-            assert (await bench.call("POST", EVENTS, event(f"old-{number}")))[0] == 201
+            assert (await bench.request("POST", EVENTS, event(f"old-{number}")))[0] == 201
         seen = (bench.now + timedelta(minutes=50)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await bench.call("POST", EVENTS, event("seen-again", lastTimestamp=seen))
+        await bench.request("POST", EVENTS, event("seen-again", lastTimestamp=seen))
         bench.now += timedelta(minutes=59)
-        await bench.call("POST", EVENTS, event("new"))
+        await bench.request("POST", EVENTS, event("new"))
         assert await expire_events(bench.context) == 0
         bench.now += timedelta(minutes=2)
         assert await expire_events(bench.context) == 450
-        _, left = await bench.call("GET", EVENTS)
+        _, left = await bench.request("GET", EVENTS)
         assert [item["metadata"]["name"] for item in left["items"]] == ["new", "seen-again"]
 
     run(story)

@@ -11,10 +11,10 @@ MERGE = "application/merge-patch+json"
 
 
 async def running_pod(bench: Bench, *, ready: bool = True) -> None:
-    assert (await bench.call("POST", PODS, pod(nodeName="n")))[0] == 201
+    assert (await bench.request("POST", PODS, pod(nodeName="n")))[0] == 201
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     status = {"status": {"phase": "Running", "conditions": conditions}}
-    assert (await bench.call("PATCH", f"{PODS}/p/status", status, content_type=MERGE))[0] == 200
+    assert (await bench.request("PATCH", f"{PODS}/p/status", status, content_type=MERGE))[0] == 200
 
 
 async def budget(bench: Bench, name: str = "b", spec: dict[str, Any] | None = None, **status: int) -> None:
@@ -22,18 +22,18 @@ async def budget(bench: Bench, name: str = "b", spec: dict[str, Any] | None = No
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": {"app": "p"}}, "minAvailable": 1, **(spec or {})},
     }
-    code, made = await bench.call("POST", BUDGETS, tree)
+    code, made = await bench.request("POST", BUDGETS, tree)
     assert code == 201, made
     observed = {"observedGeneration": made["metadata"].get("generation", 0), **status}
     patch = {"status": observed}
-    assert (await bench.call("PATCH", f"{BUDGETS}/{name}/status", patch, content_type=MERGE))[0] == 200
+    assert (await bench.request("PATCH", f"{BUDGETS}/{name}/status", patch, content_type=MERGE))[0] == 200
 
 
 async def evict(bench: Bench, **options: Any) -> tuple[int, Any]:
     tree = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     if options:
         tree["deleteOptions"] = options
-    return await bench.call("POST", f"{PODS}/p/eviction", tree)
+    return await bench.request("POST", f"{PODS}/p/eviction", tree)
 
 
 def test_an_evicted_pod_says_why_it_goes() -> None:
@@ -41,12 +41,12 @@ def test_an_evicted_pod_says_why_it_goes() -> None:
         await running_pod(bench)
         code, status = await evict(bench)
         assert (code, status["status"]) == (201, "Success")
-        left = (await bench.call("GET", f"{PODS}/p"))[1]
+        left = (await bench.request("GET", f"{PODS}/p"))[1]
         assert left["metadata"]["deletionGracePeriodSeconds"] == 30
         (condition,) = [c for c in left["status"]["conditions"] if c["type"] == "DisruptionTarget"]
         assert (condition["status"], condition["reason"]) == ("True", "EvictionByEvictionAPI")
         assert (await evict(bench, gracePeriodSeconds=0))[0] == 201
-        assert (await bench.call("GET", f"{PODS}/p"))[0] == 404
+        assert (await bench.request("GET", f"{PODS}/p"))[0] == 404
 
     run(story)
 
@@ -56,9 +56,9 @@ def test_a_budget_is_charged_once_and_then_refuses() -> None:
         await running_pod(bench)
         await budget(bench, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1)
         assert (await evict(bench, dryRun=["All"]))[0] == 201
-        assert (await bench.call("GET", f"{BUDGETS}/b"))[1]["status"]["disruptionsAllowed"] == 1
+        assert (await bench.request("GET", f"{BUDGETS}/b"))[1]["status"]["disruptionsAllowed"] == 1
         assert (await evict(bench, gracePeriodSeconds=0))[0] == 201
-        status = (await bench.call("GET", f"{BUDGETS}/b"))[1]["status"]
+        status = (await bench.request("GET", f"{BUDGETS}/b"))[1]["status"]
         assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["p"])
         await running_pod(bench)
         code, refusal = await evict(bench)
@@ -92,7 +92,7 @@ def test_pods_that_do_no_work_may_go() -> None:
 def test_preconditions_of_an_eviction() -> None:
     async def story(bench: Bench) -> None:
         await running_pod(bench)
-        version = (await bench.call("GET", f"{PODS}/p"))[1]["metadata"]["resourceVersion"]
+        version = (await bench.request("GET", f"{PODS}/p"))[1]["metadata"]["resourceVersion"]
         assert (await evict(bench, preconditions={"uid": "other"}))[0] == 409
         assert (await evict(bench, preconditions={"resourceVersion": "1"}))[0] == 409
         good = {"resourceVersion": version}

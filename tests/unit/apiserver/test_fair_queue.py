@@ -27,12 +27,12 @@ async def step() -> None:
 def test_one_user_leaves_places_for_others() -> None:
     async def story() -> None:
         queue = FairQueue(4, per_user=2, waiting=10, waiting_per_user=3)
-        greedy = [asyncio.create_task(queue.enter("greedy", 10)) for _ in range(4)]
+        greedy = [asyncio.create_task(queue.acquire("greedy", 10)) for _ in range(4)]
         await step()
         assert [task.done() for task in greedy] == [True, True, False, False]
-        await queue.enter("other", 10)
+        await queue.acquire("other", 10)
         assert (queue.running, queue.waiting) == (3, 2)
-        queue.leave("greedy")
+        queue.release("greedy")
         await step()
         assert [task.done() for task in greedy] == [True, True, True, False]
         greedy[3].cancel()
@@ -46,15 +46,15 @@ def test_users_take_turns() -> None:
         order: list[str] = []
 
         async def work(user: str) -> None:
-            await queue.enter(user, 10)
+            await queue.acquire(user, 10)
             order.append(user)
             await step()
-            queue.leave(user)
+            queue.release(user)
 
-        await queue.enter("a", 10)
+        await queue.acquire("a", 10)
         tasks = [asyncio.create_task(work(user)) for user in ("a", "a", "a", "b", "c", "b")]
         await step()
-        queue.leave("a")
+        queue.release("a")
         await asyncio.gather(*tasks)
         assert order == ["a", "b", "c", "a", "b", "a"]
         assert (queue.running, queue.waiting) == (0, 0)
@@ -65,22 +65,22 @@ def test_users_take_turns() -> None:
 def test_too_many_are_refused_with_retry_after() -> None:
     async def story() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
-        await queue.enter("a", 10)
-        tasks = [asyncio.create_task(queue.enter("a", 10)) for _ in range(2)]
+        await queue.acquire("a", 10)
+        tasks = [asyncio.create_task(queue.acquire("a", 10)) for _ in range(2)]
         await step()
         with pytest.raises(ApiError) as refusal:
-            await queue.enter("a", 10)
+            await queue.acquire("a", 10)
         assert refusal.value.code == 429
         assert "Retry-After" in refusal.value.headers
-        tasks.append(asyncio.create_task(queue.enter("b", 10)))
+        tasks.append(asyncio.create_task(queue.acquire("b", 10)))
         await step()
         with pytest.raises(ApiError):
-            await queue.enter("c", 10)
+            await queue.acquire("c", 10)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert queue.waiting == 0
-        queue.leave("a")
+        queue.release("a")
         assert queue.running == 0
 
     play(story)
@@ -89,9 +89,9 @@ def test_too_many_are_refused_with_retry_after() -> None:
 def test_nobody_waits_for_ever() -> None:
     async def story() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
-        await queue.enter("a", 10)
+        await queue.acquire("a", 10)
         with pytest.raises(ApiError) as refusal:
-            await queue.enter("b", 0.01)
+            await queue.acquire("b", 0.01)
         assert refusal.value.code == 429
         assert (queue.running, queue.waiting) == (1, 0)
 
@@ -101,13 +101,13 @@ def test_nobody_waits_for_ever() -> None:
 def test_a_place_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
     async def story() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
-        await queue.enter("a", 10)
-        task = asyncio.create_task(queue.enter("b", 10))
+        await queue.acquire("a", 10)
+        task = asyncio.create_task(queue.acquire("b", 10))
         await step()
-        queue.leave("a")  # the place is b's now, which has not noticed yet
+        queue.release("a")  # the place is b's now, which has not noticed yet
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await queue.enter("c", 10)
+        await queue.acquire("c", 10)
         assert queue.running == 1
 
     play(story)

@@ -11,7 +11,7 @@ from plimsoll.apiserver.heap import HeapTrimmer, find_malloc_trim
 
 
 def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heap, "_PAUSE", 0.0)
+    monkeypatch.setattr(heap, "_INTERVAL_SECONDS", 0.0)
 
     async def story() -> None:
         trims: list[int] = []
@@ -23,16 +23,16 @@ def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.Monk
             loop.call_soon_threadsafe(done.set)
 
         trimmer = HeapTrimmer(trim)
-        trimmer.freed(heap._WORTH - 1)
-        assert trimmer._planned is None
-        trimmer.freed(1)
-        trimmer.freed(heap._WORTH)  # once for both
+        trimmer.record_freed(heap._MIN_FREED_BYTES - 1)
+        assert trimmer._timer is None
+        trimmer.record_freed(1)
+        trimmer.record_freed(heap._MIN_FREED_BYTES)  # once for both
         async with asyncio.timeout(10):
             await done.wait()
-        assert (trims, trimmer._planned) == ([1], None)
-        trimmer.freed(heap._WORTH)
+        assert (trims, trimmer._timer) == ([1], None)
+        trimmer.record_freed(heap._MIN_FREED_BYTES)
         trimmer.close()
-        assert trimmer._planned is None
+        assert trimmer._timer is None
 
     asyncio.run(story())
 

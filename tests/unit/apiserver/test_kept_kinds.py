@@ -20,13 +20,13 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
             "extra": {"a": ["b"]},
         }
         tree = {"metadata": {"name": "r"}, "spec": spec, "status": {"certificate": "eA=="}}
-        code, made = await bench.call("POST", _REQUESTS, tree)
+        code, made = await bench.request("POST", _REQUESTS, tree)
         assert (code, made["status"]) == (201, {})
         assert made["spec"]["username"] == ADMIN.name
         assert made["spec"]["groups"] == list(ADMIN.groups)
         assert not made["spec"].keys() & {"uid", "extra"}
         made["spec"]["username"] = "somebody else"
-        code, after = await bench.call("PUT", f"{_REQUESTS}/r", made)
+        code, after = await bench.request("PUT", f"{_REQUESTS}/r", made)
         assert (code, after["spec"]["username"]) == (200, ADMIN.name)
 
     run(story)
@@ -35,9 +35,9 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
 def test_nothing_is_made_in_an_ending_namespace_and_controllers_are_told_why() -> None:
     async def story(bench: Bench) -> None:
         held = {"metadata": {"name": "going", "finalizers": ["example.com/hold"]}}
-        assert (await bench.call("POST", "/api/v1/namespaces", held))[0] == 201
-        assert (await bench.call("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
-        code, status = await bench.call(
+        assert (await bench.request("POST", "/api/v1/namespaces", held))[0] == 201
+        assert (await bench.request("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
+        code, status = await bench.request(
             "POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "c"}}
         )
         assert code == 403
@@ -57,13 +57,13 @@ def test_a_workload_is_scaled_and_keeps_its_defaults() -> None:
         labels = {"app": "web"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"selector": {"matchLabels": labels}, "template": template}
-        code, made = await bench.call("POST", _DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
+        code, made = await bench.request("POST", _DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
         assert (code, made["spec"]["replicas"]) == (201, 1)
-        code, scale = await bench.call("GET", f"{_DEPLOYMENTS}/web/scale")
+        code, scale = await bench.request("GET", f"{_DEPLOYMENTS}/web/scale")
         assert (code, scale["spec"], scale["status"]["selector"]) == (200, {"replicas": 1}, "app=web")
         scale["spec"]["replicas"] = 4
-        assert (await bench.call("PUT", f"{_DEPLOYMENTS}/web/scale", scale))[0] == 200
-        code, after = await bench.call("GET", f"{_DEPLOYMENTS}/web")
+        assert (await bench.request("PUT", f"{_DEPLOYMENTS}/web/scale", scale))[0] == 200
+        code, after = await bench.request("GET", f"{_DEPLOYMENTS}/web")
         assert after["spec"] == {**made["spec"], "replicas": 4}
         assert after["metadata"]["generation"] == 2
 

@@ -21,7 +21,7 @@ def enter(admission: ConcurrencyLimiter, stack: ExitStack, user: User, method: s
     """Take places until there is none; how many were had."""
     for number in range(times):
         try:
-            stack.enter_context(admission.enter(user, method))
+            stack.enter_context(admission.acquire(user, method))
         except ApiError as error:
             if error.code != 429:
                 raise
@@ -47,13 +47,13 @@ def test_one_user_takes_its_share_and_the_system_always_gets_in() -> None:
         assert enter(admission, stack, BOB, "GET", 20) == 10
         assert admission.in_flight == (10, 10)
     assert admission.in_flight == (0, 0)
-    assert not admission._writes._held
+    assert not admission._writes._by_user
 
 
 def test_the_refusal_says_when_to_come_back() -> None:
     admission = ConcurrencyLimiter(ServerLimits(writes_in_flight=1, reserve=0))
-    with admission.enter(BOB, "POST"), pytest.raises(ApiError) as caught:
-        admission.enter(EVE, "POST")
+    with admission.acquire(BOB, "POST"), pytest.raises(ApiError) as caught:
+        admission.acquire(EVE, "POST")
     assert caught.value.code == 429
     assert caught.value.headers == {"Retry-After": "1"}
 
@@ -62,7 +62,7 @@ def test_places_are_given_back_when_things_go_wrong() -> None:
     admission = ConcurrencyLimiter(ServerLimits())
 
     async def work() -> None:
-        async with admission.enter(BOB, "POST"):
+        async with admission.acquire(BOB, "POST"):
             assert admission.in_flight == (0, 1)
             raise TimeoutError
 
@@ -75,13 +75,13 @@ def test_watches_are_bounded_for_each_and_for_all() -> None:
     watches = WatchLimiter(ServerLimits(watches=5, watches_per_user=3))
     with ExitStack() as stack:
         for _ in range(3):
-            stack.enter_context(watches.enter(BOB))
+            stack.enter_context(watches.acquire(BOB))
         with pytest.raises(ApiError):
-            watches.enter(BOB)
+            watches.acquire(BOB)
         for _ in range(2):
-            stack.enter_context(watches.enter(EVE))
+            stack.enter_context(watches.acquire(EVE))
         with pytest.raises(ApiError):
-            watches.enter(EVE)
+            watches.acquire(EVE)
         assert watches.open == 5
     assert watches.open == 0
 

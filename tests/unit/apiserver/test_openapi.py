@@ -23,8 +23,8 @@ PATHS = [f"apis/{g}/{v}" if g else f"api/{v}" for g, versions in group_versions(
 
 def ask(path: str, accept: str = "", query: str = "", **headers: str) -> ApiResponse:
     pairs = [tuple(part.split("=", 1)) for part in query.split("&") if part]
-    call = ApiRequest("GET", path, User("u"), [(k, v) for k, v in pairs], {"accept": accept, **headers})
-    return openapi.respond(call, [part for part in path.split("/") if part])
+    request = ApiRequest("GET", path, User("u"), [(k, v) for k, v in pairs], {"accept": accept, **headers})
+    return openapi.respond(request, [part for part in path.split("/") if part])
 
 
 def tree(path: str) -> Any:

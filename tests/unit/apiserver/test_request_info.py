@@ -34,9 +34,9 @@ from tests.unit.apiserver.build import refused
     ],
 )
 def test_routes(method: str, path: str, expected: tuple[str, ...]) -> None:
-    route = parse_request_info(method, path)
-    assert route is not None
-    assert (route.plural, route.verb, route.namespace, route.name, route.subresource) == expected
+    info = parse_request_info(method, path)
+    assert info is not None
+    assert (info.plural, info.verb, info.namespace, info.name, info.subresource) == expected
 
 
 @pytest.mark.parametrize("path", ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz"])

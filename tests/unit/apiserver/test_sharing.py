@@ -38,7 +38,7 @@ def test_the_stored_object_is_not_changed_on_the_way(
     monkeypatch: pytest.MonkeyPatch, form: str, path: str, tree: Any, subresource: str, patch: Any
 ) -> None:
     seen: list[tuple[bytes, Any]] = []
-    attribute = WriteHandler._attribute
+    attribute = WriteHandler._track_managed_fields
 
     def look(self: WriteHandler, job: Any, old: Any, new: Any) -> Any:
         made = attribute(self, job, old, new)
@@ -47,10 +47,10 @@ def test_the_stored_object_is_not_changed_on_the_way(
             seen.append((stored[0].raw, old))
         return made
 
-    monkeypatch.setattr(WriteHandler, "_attribute", look)
+    monkeypatch.setattr(WriteHandler, "_track_managed_fields", look)
 
     async def story(bench: Bench) -> None:
-        code, made = await bench.call("POST", path, tree)
+        code, made = await bench.request("POST", path, tree)
         assert code == 201
         query: tuple[tuple[str, str], ...] = ()
         body = patch
@@ -59,7 +59,7 @@ def test_the_stored_object_is_not_changed_on_the_way(
             body = {**head, **patch, "metadata": {**patch.get("metadata", {}), "name": "x"}}
             query = (("fieldManager", "m"), ("force", "1"))
         target = f"{path}/x{subresource}"
-        code, answer = await bench.call("PATCH", target, body, query=query, content_type=TYPES[form])
+        code, answer = await bench.request("PATCH", target, body, query=query, content_type=TYPES[form])
         assert code == 200, answer
         (raw, old), *_ = seen
         assert old == codec.decode_tree(raw)

@@ -37,7 +37,7 @@ class Clock:
 def test_work_gives_way_after_each_slice() -> None:
     async def story() -> None:
         clock = Clock(0.0)
-        turns = EventLoopShare(clock)
+        loop_share = EventLoopShare(clock)
         seen: list[str] = []
 
         async def others() -> None:
@@ -46,16 +46,16 @@ def test_work_gives_way_after_each_slice() -> None:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(others())
-        with turns.begin("u") as turn:
+        with loop_share.start_slice("u") as turn:
             await turn.pause()
             assert seen == []  # the slice is not used up
             for _ in range(3):
                 clock.now += SLICE_SECONDS
-                assert turn.due
+                assert turn.is_expired
                 await turn.pause()
                 seen.append("work")
         await task
-        assert turns.pauses == 3
+        assert loop_share.pauses == 3
         assert seen == ["other", "work"] * 3
 
     asyncio.run(story())
@@ -64,11 +64,11 @@ def test_work_gives_way_after_each_slice() -> None:
 def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
     async def story() -> None:
         clock = Clock(0.0)
-        turns = EventLoopShare(clock)
+        loop_share = EventLoopShare(clock)
         order: list[str] = []
 
         async def work(user: str) -> None:
-            with turns.begin(user) as turn:
+            with loop_share.start_slice(user) as turn:
                 for _ in range(4):
                     clock.now += SLICE_SECONDS
                     await turn.pause()
@@ -95,7 +95,7 @@ def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
 def test_a_read_that_takes_too_long_is_a_timeout() -> None:
     async def story() -> None:
         clock = Clock(0.0)
-        with EventLoopShare(clock).begin("u") as turn:
+        with EventLoopShare(clock).start_slice("u") as turn:
             clock.now += REQUEST_SECONDS + 1
             with pytest.raises(ApiError) as refusal:
                 await turn.pause()
@@ -118,7 +118,7 @@ async def ask(bench: Bench, path: str, accept: str, *query: tuple[str, str]) -> 
 
 def with_pods(story: Callable[[Bench], Awaitable[None]], count: int = 40) -> None:
     async def play(bench: Bench) -> None:
-        bench.api.turns = EventLoopShare(Clock())
+        bench.api.loop_share = EventLoopShare(Clock())
         for number in range(count):
             tree = pod(f"p{number}")
             tree["metadata"]["annotations"] = {"a": "x" * 2000}
@@ -132,7 +132,7 @@ def test_long_reads_give_way_to_others() -> None:
     """Each of these asks the clock at least once for every object, so ten slices at least are used up."""
 
     async def story(bench: Bench) -> None:
-        turns = bench.api.turns
+        loop_share = bench.api.loop_share
         watch: tuple[tuple[str, str], ...] = (("watch", "1"), ("timeoutSeconds", "1"))
         for accept, query in (
             (PARTIAL, ()),
@@ -142,15 +142,15 @@ def test_long_reads_give_way_to_others() -> None:
             (TABLE, watch),
             ("application/json", (*watch, ("labelSelector", "app=nobody"))),
         ):
-            before = turns.pauses
+            before = loop_share.pauses
             answer = await ask(bench, PODS, accept, *query)
             assert answer.status == 200
             await drain(answer)
-            assert turns.pauses >= before + 8, (accept, query)
-        before = turns.pauses
+            assert loop_share.pauses >= before + 8, (accept, query)
+        before = loop_share.pauses
         answer = await bench.api.handle(ApiRequest("DELETE", PODS, ADMIN))
         assert answer.status == 200
-        assert turns.pauses >= before + 16
+        assert loop_share.pauses >= before + 16
         assert bench.store.counts()["pods"][0] == 0
 
     with_pods(story)
@@ -168,7 +168,7 @@ def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPat
         short = await ask(bench, PODS, accept)
         assert isinstance(short.body, bytes)
         monkeypatch.setattr(pieces, "WHOLE_BYTES", 100)
-        monkeypatch.setattr(pieces, "_PIECE", 1000)
+        monkeypatch.setattr(pieces, "_CHUNK_BYTES", 1000)
         long = await ask(bench, PODS, accept)
         assert not isinstance(long.body, bytes)
         body = await whole(long)
@@ -196,15 +196,15 @@ def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> Non
     async def story(bench: Bench) -> None:
         names = [f"m{number}" for number in range(20)]
         for name in names:
-            await bench.call("POST", MAPS, config_map(name))
-        bench.api.turns = EventLoopShare(Clock(SLICE_SECONDS))
-        deleting = asyncio.create_task(bench.call("DELETE", MAPS))
+            await bench.request("POST", MAPS, config_map(name))
+        bench.api.loop_share = EventLoopShare(Clock(SLICE_SECONDS))
+        deleting = asyncio.create_task(bench.request("DELETE", MAPS))
         while bench.store.counts()["configmaps"][0] > 15:
             await asyncio.sleep(0)
-        assert (await bench.call("DELETE", f"{MAPS}/m9"))[0] == 200
-        assert (await bench.call("POST", MAPS, config_map("m9")))[0] == 201
+        assert (await bench.request("DELETE", f"{MAPS}/m9"))[0] == 200
+        assert (await bench.request("POST", MAPS, config_map("m9")))[0] == 201
         assert (await deleting)[0] == 200
-        _, left = await bench.call("GET", MAPS)
+        _, left = await bench.request("GET", MAPS)
         assert [item["metadata"]["name"] for item in left["items"] if item["metadata"]["name"] in names] == [
             "m9"
         ]
@@ -221,7 +221,7 @@ def test_a_watch_ends_in_time_although_events_never_stop() -> None:
 
         async def write() -> None:
             while True:
-                await bench.call("POST", MAPS, config_map(f"w{next(numbers)}"))
+                await bench.request("POST", MAPS, config_map(f"w{next(numbers)}"))
                 await asyncio.sleep(0)
 
         writing = asyncio.create_task(write())

@@ -28,7 +28,7 @@ class Peer:
     def serve(self) -> None:
         self.served += 1
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         self.dropped += 1
 
 
@@ -78,7 +78,7 @@ def test_who_stays_idle_is_evicted_for_who_waits() -> None:
     peers, clock = start()
     idle, busy = enter(peers), enter(peers)
     clock.now += IDLE_SECONDS
-    peers.hold(busy, 10)
+    peers.record_buffered(busy, 10)
     assert peers.wake_at is None
     waiting = enter(peers)
     assert (idle.dropped, busy.dropped, waiting.served) == (1, 0, 1)
@@ -98,7 +98,7 @@ def test_who_keeps_sending_is_evicted_in_the_end() -> None:
     began = clock.now
     while clock.now < began + MAX_SERVED_SECONDS - 0.1:
         clock.now += 0.1
-        peers.hold(dripping, 1)
+        peers.record_buffered(dripping, 1)
         peers.tick()
         assert not dripping.dropped
     assert peers.wake_at == began + MAX_SERVED_SECONDS
@@ -111,10 +111,10 @@ def test_clients_are_not_blamed_for_a_server_that_is_late() -> None:
     peers, clock = start(limits(served=1))
     served, waiting = enter(peers), enter(peers)
     clock.now += 2 * IDLE_SECONDS
-    peers.tick(lateness=IDLE_SECONDS)
+    peers.tick(lag=IDLE_SECONDS)
     assert (served.dropped, waiting.served) == (0, 0)
     clock.now += IDLE_SECONDS
-    peers.tick(lateness=IDLE_SECONDS)
+    peers.tick(lag=IDLE_SECONDS)
     assert (served.dropped, waiting.served) == (1, 1)
 
 
@@ -158,15 +158,15 @@ def test_one_address_has_a_bound_of_its_own() -> None:
 def test_the_largest_are_dropped_when_the_budget_is_exceeded() -> None:
     peers, _ = start(limits(served=3, size=1000))
     small, large, middle = (enter(peers) for _ in range(3))
-    peers.hold(small, 100)
-    peers.hold(large, 600)
-    peers.hold(middle, 299)
-    assert peers.held == 999
-    peers.hold(small, 102)
+    peers.record_buffered(small, 100)
+    peers.record_buffered(large, 600)
+    peers.record_buffered(middle, 299)
+    assert peers.buffered == 999
+    peers.record_buffered(small, 102)
     assert [peer.dropped for peer in (small, large, middle)] == [0, 1, 0]
-    assert peers.held == 401
-    peers.hold(large, 10_000)  # gone by now
-    assert peers.held == 401
+    assert peers.buffered == 401
+    peers.record_buffered(large, 10_000)  # gone by now
+    assert peers.buffered == 401
 
 
 def test_everybody_is_dropped_at_the_end() -> None:
@@ -176,7 +176,7 @@ def test_everybody_is_dropped_at_the_end() -> None:
     peers.connect(quiet)
     peers.drop_all()
     assert [peer.dropped for peer in (*all_of_them, quiet)] == [1] * 5
-    assert (peers.quiet, peers.waiting, peers.served, peers.held) == (0, 0, 0, 0)
+    assert (peers.quiet, peers.waiting, peers.served, peers.buffered) == (0, 0, 0, 0)
 
 
 class Model:

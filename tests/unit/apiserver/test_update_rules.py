@@ -126,16 +126,16 @@ def example(row: Resource) -> dict[str, Any]:
 def test_an_update_without_a_version(row: Resource) -> None:
     async def story(bench: Bench) -> None:
         path = f"{collection(row)}/x"
-        code, status = await bench.call("PUT", path, example(row))
+        code, status = await bench.request("PUT", path, example(row))
         assert code == (201 if row.key in CREATED_BY_PUT else 404), status
         if code == 404:
-            code, status = await bench.call("POST", collection(row), example(row))
+            code, status = await bench.request("POST", collection(row), example(row))
             assert code == 201, status
         for version in ({}, {"resourceVersion": ""}, {"resourceVersion": "0"}):
-            _, made = await bench.call("GET", path)
+            _, made = await bench.request("GET", path)
             metadata = {name: value for name, value in made["metadata"].items() if name != "resourceVersion"}
             changed = {**made, "metadata": {**metadata, **version, "annotations": {"a": "b"}}}
-            code, answer = await bench.call("PUT", path, changed)
+            code, answer = await bench.request("PUT", path, changed)
             if row.key not in CONDITIONAL:
                 assert code == 200, answer
                 assert answer["metadata"]["annotations"]["a"] == "b"
@@ -143,9 +143,9 @@ def test_an_update_without_a_version(row: Resource) -> None:
             assert (code, answer["reason"]) == (422, "Invalid"), answer
             assert answer["message"] == f'{row.key} "x" is invalid: {REFUSED}'
             assert answer["details"]["kind"] == row.plural
-        _, made = await bench.call("GET", path)
+        _, made = await bench.request("GET", path)
         made["metadata"]["annotations"] = {"a": "c"}
-        code, answer = await bench.call("PUT", path, made)
+        code, answer = await bench.request("PUT", path, made)
         assert code == 200, answer
         assert answer["metadata"]["annotations"]["a"] == "c"
 
@@ -158,10 +158,10 @@ def test_an_update_without_a_version(row: Resource) -> None:
 def test_an_update_of_the_status_without_a_version(row: Resource) -> None:
     async def story(bench: Bench) -> None:
         path = f"{collection(row)}/x"
-        code, made = await bench.call("POST", collection(row), example(row))
+        code, made = await bench.request("POST", collection(row), example(row))
         assert code == 201, made
         del made["metadata"]["resourceVersion"]
-        code, answer = await bench.call("PUT", f"{path}/status", made)
+        code, answer = await bench.request("PUT", f"{path}/status", made)
         assert code == (422 if row.key in CONDITIONAL else 200), answer
 
     run(story)
@@ -174,7 +174,7 @@ def test_patches_carry_the_version_unless_they_remove_it() -> None:
 
         async def patch(body: Any, media: str = merge) -> int:
             query = [("fieldManager", "m")]
-            code, _ = await bench.call("PATCH", f"{LEASES}/x", body, query=query, content_type=media)
+            code, _ = await bench.request("PATCH", f"{LEASES}/x", body, query=query, content_type=media)
             return code
 
         apply = "application/apply-patch+yaml"
@@ -191,6 +191,6 @@ def test_patches_carry_the_version_unless_they_remove_it() -> None:
 
 def test_a_create_with_version_zero() -> None:
     async def story(bench: Bench) -> None:
-        assert (await bench.call("POST", MAPS, config_map(resourceVersion="0")))[0] == 201
+        assert (await bench.request("POST", MAPS, config_map(resourceVersion="0")))[0] == 201
 
     run(story)

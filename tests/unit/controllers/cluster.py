@@ -118,7 +118,7 @@ class Cluster:
         self.clock = ManualClock()
         self.store = Store.open(None)
         numbers = itertools.count(1)
-        context = ApiContext.over(
+        context = ApiContext.for_store(
             self.store,
             now=lambda: datetime.fromtimestamp(self.clock.now(), UTC),
             new_uid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",

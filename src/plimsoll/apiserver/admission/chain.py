@@ -31,7 +31,7 @@ Tree = dict[str, Any]
 _DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
 _CLASSES = "priorityclasses.scheduling.k8s.io"
 _RUNTIMES = "runtimeclasses.node.k8s.io"
-_KNOWN = 1024
+_MAX_DECODED = 1024
 
 
 class AdmissionChain:
@@ -40,66 +40,66 @@ class AdmissionChain:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._store = context.store
-        self._known: dict[ObjectKey, tuple[int, Tree]] = {}
+        self._decoded: dict[ObjectKey, tuple[int, Tree]] = {}
 
-    def admit_namespace(self, route: RequestInfo) -> None:
+    def admit_namespace(self, info: RequestInfo) -> None:
         """New objects need a namespace that exists and is not on its way out; ApiError 404 or 403."""
-        if not route.resource.namespaced or not route.resource.is_stored:
+        if not info.resource.namespaced or not info.resource.is_stored:
             return
-        refusal = check_namespace(route.namespace, self._find("namespaces", "", route.namespace))
+        refusal = check_namespace(info.namespace, self._find("namespaces", "", info.namespace))
         if refusal is not None:
             code, why = refusal
             if code == 404:
-                raise not_found("", "namespaces", route.namespace)
-            raise _ending(forbidden(route.group, route.plural, "", why), route.namespace)
+                raise not_found("", "namespaces", info.namespace)
+            raise _with_terminating_cause(forbidden(info.group, info.plural, "", why), info.namespace)
 
-    def admit(self, operation: str, route: RequestInfo, tree: Tree, old: Tree | None, user: User) -> Tree:
+    def admit(self, operation: str, info: RequestInfo, tree: Tree, old: Tree | None, user: User) -> Tree:
         """Ask the rules about a write before it is prepared; the object as it goes on, or ApiError 403."""
-        self._restrict(user, operation, route, tree, old)
+        self._check_restrictions(user, operation, info, tree, old)
         name = tree["metadata"].get("name", "")
         check_escalation(
             user,
-            route.resource.key,
+            info.resource.key,
             tree,
             old,
             self._context.authorizer,
-            namespace=route.namespace,
+            namespace=info.namespace,
             name=name,
         )
-        key = route.resource.key
-        if key == "pods" and not route.subresource:
-            return self._admit_pod(route, tree, old)
+        key = info.resource.key
+        if key == "pods" and not info.subresource:
+            return self._admit_pod(info, tree, old)
         if key == _CLASSES and (why := check_single_default(tree, old, self._list(_CLASSES))):
-            raise forbidden(route.group, route.plural, name, why)
+            raise forbidden(info.group, info.plural, name, why)
         return tree
 
-    def charge(self, route: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
+    def charge(self, info: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
         """Charge a prepared write to the quotas of its namespace; ApiError 403 if one would be exceeded.
 
         The quotas' new usage goes into the store right before the object, in the same group.
         """
-        if not route.namespace:
+        if not info.namespace:
             return
-        quotas = self._list("resourcequotas", route.namespace)
+        quotas = self._list("resourcequotas", info.namespace)
         if not quotas:
             return
         charged = charge_quotas(
             quotas,
-            route.resource.key,
+            info.resource.key,
             tree,
             old,
-            self._surroundings(route),
-            subresource=route.subresource,
+            self._surroundings(info),
+            subresource=info.subresource,
         )
         if charged.refusal:
-            raise forbidden(route.group, route.plural, tree["metadata"].get("name", ""), charged.refusal)
+            raise forbidden(info.group, info.plural, tree["metadata"].get("name", ""), charged.refusal)
         for quota in () if dry_run else charged.quotas:
-            key = ObjectKey("resourcequotas", route.namespace, quota["metadata"]["name"])
+            key = ObjectKey("resourcequotas", info.namespace, quota["metadata"]["name"])
             stored = self._store.get(key)
             if stored is not None:
                 self._store.update(key, quota, stored.revision)
 
-    def _admit_pod(self, route: RequestInfo, tree: Tree, old: Tree | None) -> Tree:
+    def _admit_pod(self, info: RequestInfo, tree: Tree, old: Tree | None) -> Tree:
         spec = tree.get("spec")
         runtime = spec.get("runtimeClassName") if isinstance(spec, dict) else None
         runtime_class = self._find(_RUNTIMES, "", runtime) if isinstance(runtime, str) else None
@@ -108,18 +108,18 @@ class AdmissionChain:
             raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
         return admitted.tree
 
-    def _surroundings(self, route: RequestInfo) -> Surroundings:
+    def _surroundings(self, info: RequestInfo) -> Surroundings:
         """What the usage of an object depends on beside itself; only that of claims on other objects."""
         now, gates = self._context.now(), self._context.gates
-        if route.resource.key != CLAIMS:
+        if info.resource.key != CLAIMS:
             return Surroundings(now, gates)
 
         def find_pod(name: str) -> Pod | None:
-            stored = self._store.get(ObjectKey(PODS, route.namespace, name))
+            stored = self._store.get(ObjectKey(PODS, info.namespace, name))
             return None if stored is None else codec.decode(stored.raw, Pod)
 
         def find_claims(uid: str) -> Iterator[ResourceClaim]:
-            for stored in self._store.list(CLAIMS, route.namespace).items:
+            for stored in self._store.list(CLAIMS, info.namespace).items:
                 claim = codec.decode(stored.raw, ResourceClaim)
                 owner = asking_pod(claim)
                 if owner is not None and owner.uid == uid:
@@ -137,46 +137,46 @@ class AdmissionChain:
 
     def _read(self, stored: StoredObject) -> Tree:
         """A stored object as a tree to look at; the few that every write asks for are decoded once."""
-        known = self._known.get(stored.key)
+        known = self._decoded.get(stored.key)
         if known is None or known[0] != stored.revision:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            known = self._known[stored.key] = (stored.revision, codec.decode_tree(stored.raw))
+            if len(self._decoded) >= _MAX_DECODED:
+                self._decoded.clear()
+            known = self._decoded[stored.key] = (stored.revision, codec.decode_tree(stored.raw))
         return known[1]
 
-    def admit_deletion(self, route: RequestInfo, tree: Tree, user: User) -> None:
+    def admit_deletion(self, info: RequestInfo, tree: Tree, user: User) -> None:
         """Ask the rules about a deletion; raises ApiError."""
-        self._restrict(user, "delete", route, None, tree)
+        self._check_restrictions(user, "delete", info, None, tree)
         name = tree["metadata"]["name"]
-        if route.resource.key == _CLASSES and name in SYSTEM_CLASSES:
+        if info.resource.key == _CLASSES and name in SYSTEM_CLASSES:
             why = "this is a system priority class and cannot be deleted"
-            raise forbidden(route.group, route.plural, name, why)
+            raise forbidden(info.group, info.plural, name, why)
 
-    def admit_eviction(self, route: RequestInfo, eviction: Any, user: User) -> None:
+    def admit_eviction(self, info: RequestInfo, eviction: Any, user: User) -> None:
         """Nodes evict their own pods only; raises ApiError."""
-        self._restrict(user, "create", route, eviction, None)
+        self._check_restrictions(user, "create", info, eviction, None)
 
-    def admit_token(self, route: RequestInfo, request: Any, user: User) -> None:
+    def admit_token(self, info: RequestInfo, request: Any, user: User) -> None:
         """Nodes ask for tokens of their own pods only; raises ApiError."""
-        self._restrict(user, "create", route, request, None)
+        self._check_restrictions(user, "create", info, request, None)
 
-    def _restrict(self, user: User, verb: str, route: RequestInfo, tree: Any, old: Any) -> None:
+    def _check_restrictions(self, user: User, verb: str, info: RequestInfo, tree: Any, old: Any) -> None:
         restrict_node(
             user,
             verb,
-            route.resource.key,
-            route.subresource,
+            info.resource.key,
+            info.subresource,
             tree,
             old,
             self._store,
-            namespace=route.namespace,
-            name=route.name,
+            namespace=info.namespace,
+            name=info.name,
             allows=self._context.authorizer.allows,
         )
-        restrict_driver(user, route.resource.key, tree, old)
+        restrict_driver(user, info.resource.key, tree, old)
 
 
-def _ending(refusal: ApiError, namespace: str) -> ApiError:
+def _with_terminating_cause(refusal: ApiError, namespace: str) -> ApiError:
     """A refusal with the cause by which controllers know that trying again is of no use."""
     cause = {
         "reason": "NamespaceTerminating",

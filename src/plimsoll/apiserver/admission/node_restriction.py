@@ -51,7 +51,7 @@ _NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-
 _CLAIM_FIELDS = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
 
-def _nothing(asked: Attributes) -> bool:
+def _deny_all(attributes: Attributes) -> bool:
     return False
 
 
@@ -66,7 +66,7 @@ def restrict_node(
     *,
     namespace: str = "",
     name: str = "",
-    allows: Callable[[Attributes], bool] = _nothing,
+    allows: Callable[[Attributes], bool] = _deny_all,
 ) -> None:
     """Refuse what a node may not write; let everybody else pass.
 
@@ -195,7 +195,7 @@ def _check_account(write: NodeWrite) -> None:
         raise write.refusal("node requested token not bound to a pod")
     if not uid:
         raise write.refusal("node requested token with a pod binding without a uid")
-    pod = write.demand("pods", write.namespace, name)
+    pod = write.require("pods", write.namespace, name)
     if uid != mapping(pod.get("metadata")).get("uid"):
         why = "does not match the UID in record. The object might have been deleted and then recreated"
         raise write.refusal(f"the UID in the bound object reference ({uid}) {why}")
@@ -210,7 +210,7 @@ def _check_audience(write: NodeWrite, audiences: Any, pod: Mapping[str, Any]) ->
     audience = text(audiences[0])
     if audience in _audiences_of(write, pod):
         return
-    asked = Attributes(
+    attributes = Attributes(
         write.user,
         "request-serviceaccounts-token-audience",
         version="v1",
@@ -218,7 +218,7 @@ def _check_audience(write: NodeWrite, audiences: Any, pod: Mapping[str, Any]) ->
         namespace=write.namespace,
         name=write.name,
     )
-    if not write.allows(asked):
+    if not write.allows(attributes):
         who = f"{write.user.name} is not authorized to request tokens for this audience"
         raise write.refusal(f'audience "{audience}" not found in pod spec volume, {who}')
 
@@ -288,7 +288,7 @@ def _check_pod_certificate(write: NodeWrite) -> None:
             f'PodCertificateRequest.Spec.NodeName="{text(spec.get("nodeName"))}", which is not the requesting'
         )
         raise write.refusal(f'{why} node "{write.node}"')
-    pod = write.demand("pods", write.namespace, text(spec.get("podName")))
+    pod = write.require("pods", write.namespace, text(spec.get("podName")))
     account = text(mapping(pod.get("spec")).get("serviceAccountName"))
     if mapping(pod.get("spec")).get("nodeName") != write.node:
         raise write.refusal(f'the pod of the request is not running on node "{write.node}"')
@@ -297,9 +297,9 @@ def _check_pod_certificate(write: NodeWrite) -> None:
     if text(spec.get("serviceAccountName")) != account:
         raise write.refusal("the service account of the request differs from that of the pod")
     objects = (
-        ("nodeUID", write.demand("nodes", "", write.node)),
+        ("nodeUID", write.require("nodes", "", write.node)),
         ("podUID", pod),
-        ("serviceAccountUID", write.demand("serviceaccounts", write.namespace, account)),
+        ("serviceAccountUID", write.require("serviceaccounts", write.namespace, account)),
     )
     for field, tree in objects:
         if spec.get(field) != mapping(tree.get("metadata")).get("uid"):

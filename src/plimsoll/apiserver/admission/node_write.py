@@ -44,7 +44,7 @@ class NodeWrite(NamedTuple):
         stored = self.reader.get(ObjectKey(resource, namespace, name))
         return mapping(decode_tree(stored.raw)) if stored is not None else None
 
-    def demand(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
+    def require(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
         """An object of the store that has to be there."""
         tree = self.find(resource, namespace, name)
         if tree is None:

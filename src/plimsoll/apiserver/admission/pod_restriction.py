@@ -78,7 +78,7 @@ def check_pod(write: NodeWrite) -> None:
 def _check_itself(write: NodeWrite) -> None:
     node = write.node
     if write.operation == "delete":
-        if not _is_bound(write.old or write.demand("pods", write.namespace, write.name), node):
+        if not _is_bound(write.old or write.require("pods", write.namespace, write.name), node):
             raise write.refusal(f'node "{node}" can only delete pods with spec.nodeName set to itself')
     elif write.operation == "create":
         _check_mirror(write)
@@ -112,7 +112,7 @@ def _check_owner(write: NodeWrite, owner: Mapping[str, Any]) -> None:
         raise write.refusal(why)
     if owner.get("blockOwnerDeletion"):
         raise write.refusal(f'node "{node}" must not set blockOwnerDeletion on an owner reference')
-    uid = text(mapping(write.demand("nodes", "", node).get("metadata")).get("uid"))
+    uid = text(mapping(write.require("nodes", "", node).get("metadata")).get("uid"))
     if owner.get("uid") != uid:
         raise write.refusal(f"node {node} UID mismatch: expected {text(owner.get('uid'))} got {uid}")
 
@@ -137,7 +137,7 @@ def _check_eviction(write: NodeWrite) -> None:
         raise write.unexpected()
     if not write.name:
         raise write.refusal("could not determine pod from request data")
-    if not _is_bound(write.demand("pods", write.namespace, write.name), write.node):
+    if not _is_bound(write.require("pods", write.namespace, write.name), write.node):
         raise write.refusal(f"node {write.node} can only evict pods with spec.nodeName set to itself")
 
 

@@ -28,7 +28,7 @@ from plimsoll.ledger.quota_scopes import (
 from plimsoll.ledger.quota_usage import MEASURED, PODS, VOLUME_CLAIMS, Surroundings, usage_of
 from plimsoll.ledger.requests import pod_level_resources_set
 
-_MUST_BE_SAID = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+_REQUIRED_RESOURCES = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def charge_quotas(
     resource: str,
     tree: Tree,
     old: Tree | None,
-    around: Surroundings,
+    surroundings: Surroundings,
     *,
     subresource: str = "",
 ) -> QuotaCharge:
@@ -54,43 +54,43 @@ def charge_quotas(
     """
     if not quotas or resource in UNCOUNTED:
         return QuotaCharge()
-    item, before = _see(resource, tree), None if old is None else _see(resource, old)
+    item, before = _measured_view(resource, tree), None if old is None else _measured_view(resource, old)
     if not _is_charged(resource, item, before, subresource):
         return QuotaCharge()
     views = ((quota, decode_view(quota, ResourceQuota)) for quota in quotas)
-    found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, around)]
+    found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, surroundings)]
     for _, quota in found:
-        refusal = _refuse_unknown(quota, resource, item, around)
+        refusal = _check_chargeable(quota, resource, item, surroundings)
         if refusal:
             return QuotaCharge((), refusal)
-    usage = usage_of(resource, item, around)
+    usage = usage_of(resource, item, surroundings)
     negative = sorted(name for name, amount in usage.items() if amount.sign() < 0)
     if negative:
         return QuotaCharge((), f"quota usage is negative for resource(s): {','.join(negative)}")
-    last = {} if before is None else usage_of(resource, before, around)
+    last = {} if before is None else usage_of(resource, before, surroundings)
     growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
     charged = []
     for stored, quota in found:
-        is_known = before is not None and _applies(quota, resource, before, around)
+        is_known = before is not None and _applies(quota, resource, before, surroundings)
         hard, used = quota.status.hard or {}, quota.status.used or {}
         amounts = booked(growth if is_known else usage, hard)
-        asked = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
-        over = [name for name in asked if used.get(name, ZERO) + asked[name] > hard[name]]
+        requested = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
+        over = [name for name in requested if used.get(name, ZERO) + requested[name] > hard[name]]
         if over and subresource != "status":  # which tells what is so, and cannot be refused
             text = (
-                f"exceeded quota: {quota.metadata.name}, requested: {_list(asked, over)}, "
+                f"exceeded quota: {quota.metadata.name}, requested: {_list(requested, over)}, "
                 f"used: {_list(used, over)}, limited: {_list(hard, over)}"
             )
             return QuotaCharge((), text)
-        if asked:
+        if requested:
             total = dict(used)
-            add_to(total, asked)
+            add_to(total, requested)
             texts = {name: str(amount) for name, amount in total.items()}
             charged.append({**stored, "status": {**subtree(stored, "status"), "used": texts}})
     return QuotaCharge(tuple(charged))
 
 
-def _see(resource: str, tree: Tree) -> Wire:
+def _measured_view(resource: str, tree: Tree) -> Wire:
     """What counts of an object; of most kinds, that it is there."""
     view = MEASURED.get(resource)
     return Object() if view is None else decode_view(tree, view)
@@ -107,16 +107,16 @@ def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str
     return resource in MEASURED
 
 
-def _applies(quota: ResourceQuota, resource: str, item: Wire, around: Surroundings) -> bool:
-    if not concerned(resource, quota.status.hard or (), around):
+def _applies(quota: ResourceQuota, resource: str, item: Wire, surroundings: Surroundings) -> bool:
+    if not concerned(resource, quota.status.hard or (), surroundings):
         return False
-    return in_scopes(item, requirements_of(quota.spec), around.gates)
+    return in_scopes(item, requirements_of(quota.spec), surroundings.gates)
 
 
-def _refuse_unknown(quota: ResourceQuota, resource: str, item: Wire, around: Surroundings) -> str:
+def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, surroundings: Surroundings) -> str:
     """Why a quota cannot be charged: the object, or the quota, does not say enough."""
-    names = concerned(resource, quota.status.hard or (), around)
-    missing = _find_unsaid(names, item, around.gates)
+    names = concerned(resource, quota.status.hard or (), surroundings)
+    missing = _find_unspecified(names, item, surroundings.gates)
     if missing:
         return f"failed quota: {quota.metadata.name}: must specify {missing}"
     if any(name not in (quota.status.used or {}) for name in names):
@@ -124,13 +124,13 @@ def _refuse_unknown(quota: ResourceQuota, resource: str, item: Wire, around: Sur
     return ""
 
 
-def _find_unsaid(names: Iterable[str], pod: Wire, gates: Gates) -> str:
+def _find_unspecified(names: Iterable[str], pod: Wire, gates: Gates) -> str:
     """What a quota limits every container must say, or the pod as a whole."""
     if not isinstance(pod, CountedPod):
         return ""
     if gates.enabled("PodLevelResources") and pod_level_resources_set(pod):
         return ""
-    wanted = sorted(set(names) & set(_MUST_BE_SAID))
+    wanted = sorted(set(names) & set(_REQUIRED_RESOURCES))
     missing: dict[str, set[str]] = {}
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for name in wanted:

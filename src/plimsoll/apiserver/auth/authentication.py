@@ -21,7 +21,7 @@ _UID = "1.3.6.1.4.1.57683.2"
 #: itself must never take a request for two different users.
 SINGLE_HEADERS = frozenset({"authorization", "impersonate-user", "impersonate-uid"})
 #: Longer tokens are not looked at.
-_LONGEST = 16 * 1024
+_MAX_TOKEN_LENGTH = 16 * 1024
 
 
 class Authenticator:
@@ -53,14 +53,16 @@ class Authenticator:
     def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
         """The same, with those of the audiences (if none are given, of the server's) that it is for.
         Tokens known beforehand are for the server only."""
-        if len(token) > _LONGEST:
+        if len(token) > _MAX_TOKEN_LENGTH:
             return None
         user = self._tokens.find(token)
         if user is None:
             return self._accounts.review(token, audiences) if self._accounts is not None else None
-        ours = self._accounts.audiences if self._accounts is not None else ()
-        meant = tuple(audience for audience in audiences or ours if audience in ours)
-        return (user, meant) if meant or not audiences else None
+        server_audiences = self._accounts.audiences if self._accounts is not None else ()
+        matching = tuple(
+            audience for audience in audiences or server_audiences if audience in server_audiences
+        )
+        return (user, matching) if matching or not audiences else None
 
 
 def bearer_token(header: str) -> str:
@@ -80,4 +82,4 @@ def certificate_user(certificate: Mapping[str, Any]) -> User | None:
                 groups.append(value)
             elif key == _UID:
                 uid = value
-    return User(name, uid, tuple(groups)).authenticated() if name else None
+    return User(name, uid, tuple(groups)).as_authenticated() if name else None

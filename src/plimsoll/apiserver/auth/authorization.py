@@ -20,31 +20,31 @@ from plimsoll.apiserver.storage.records import ObjectKey
 #: Users whose grants are kept ready at most.
 _USERS = 4096
 
-_MASTER = Decision(True, "")
+_ALLOWED = Decision(True, "")
 _DENIED = Decision(False, "")
 _RBAC = frozenset(RESOURCES)
 
 
-class _Rights:
+class _UserGrants:
     """The grants of one user: everywhere, and by namespace."""
 
     __slots__ = ("everywhere", "local", "missing")
 
-    def __init__(self, policy: RoleIndex, user: User) -> None:
+    def __init__(self, roles: RoleIndex, user: User) -> None:
         everywhere: list[RoleGrant] = []
         local: dict[str, list[RoleGrant]] = {}
-        for namespace, grant in policy.grants_of(user):
+        for namespace, grant in roles.grants_of(user):
             (local.setdefault(namespace, []) if namespace else everywhere).append(grant)
         self.everywhere = GrantIndex(everywhere)
         self.local = {namespace: GrantIndex(grants) for namespace, grants in local.items()}
-        self.missing = tuple(policy.missing_roles_of(user))
+        self.missing = tuple(roles.missing_roles_of(user))
 
     def explain_denial(self, namespace: str, reason: str) -> Decision:
         """A denial that names the roles that should have been there."""
         texts = dict.fromkeys(text for where, text in self.missing if where in ("", namespace))
         if texts:
-            told = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
-            reason = f"{reason}\nRBAC: {told}" if reason else f"RBAC: {told}"
+            listed = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
+            reason = f"{reason}\nRBAC: {listed}" if reason else f"RBAC: {listed}"
         return Decision(False, reason)
 
 
@@ -52,62 +52,62 @@ class Authorizer:
     """Answers whether a request is allowed."""
 
     def __init__(self, reader: ObjectReader) -> None:
-        self.policy = RoleIndex(reader)
+        self.roles = RoleIndex(reader)
         self.nodes = NodeAuthorizer(reader)
-        self._rights: dict[tuple[str, tuple[str, ...]], _Rights] = {}
+        self._grants_by_user: dict[tuple[str, tuple[str, ...]], _UserGrants] = {}
 
-    def authorize(self, asked: Attributes) -> Decision:
+    def authorize(self, attributes: Attributes) -> Decision:
         """Whether a request is allowed, and by what."""
-        user = asked.user
+        user = attributes.user
         if MASTERS in user.groups:
-            return _MASTER
+            return _ALLOWED
         decision = _DENIED
         node = node_name_of(user)
         if node is not None:
-            decision = self.nodes.authorize(node, asked)
+            decision = self.nodes.authorize(node, attributes)
             if decision.allowed:
                 return decision
-        rights = self._rights.get((user.name, user.groups)) or self._prepare(user)
-        found = rights.everywhere.find(asked)
-        if found is None and asked.namespace:
-            local = rights.local.get(asked.namespace)
-            found = local.find(asked) if local is not None else None
-        if found is None and rights.missing:
-            return rights.explain_denial(asked.namespace, decision.reason)
+        grants_of_user = self._grants_by_user.get((user.name, user.groups)) or self._prepare(user)
+        found = grants_of_user.everywhere.find(attributes)
+        if found is None and attributes.namespace:
+            local = grants_of_user.local.get(attributes.namespace)
+            found = local.find(attributes) if local is not None else None
+        if found is None and grants_of_user.missing:
+            return grants_of_user.explain_denial(attributes.namespace, decision.reason)
         return found or decision
 
-    def allows(self, asked: Attributes) -> bool:
+    def allows(self, attributes: Attributes) -> bool:
         """Whether a request is allowed."""
-        return self.authorize(asked).allowed
+        return self.authorize(attributes).allowed
 
-    def demand(self, asked: Attributes) -> None:
+    def require(self, attributes: Attributes) -> None:
         """Let a request pass, or refuse it with ApiError 403 in Kubernetes' words."""
-        decision = self.authorize(asked)
+        decision = self.authorize(attributes)
         if not decision.allowed:
-            raise forbidden_error(asked, decision.reason)
+            raise forbidden_error(attributes, decision.reason)
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
         """Take note of a write: the object as stored, or None if it is gone."""
         if key.resource in _RBAC:
-            self.policy.stale = True
-            self._rights.clear()
+            self.roles.stale = True
+            self._grants_by_user.clear()
         else:
             self.nodes.observe(key, tree)
 
-    async def warm(self) -> None:
+    async def warm_up(self) -> None:
         """Prepare for the questions of nodes bit by bit; without it, the first of them waits until all pods
         have been looked at."""
-        await self.nodes.relations.warm()
+        await self.nodes.graph.warm_up()
 
     def rules_for(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
         """All rules of a user that count in a namespace (or, if empty, everywhere)."""
-        rights = self._rights.get((user.name, user.groups)) or self._prepare(user)
-        local = rights.local.get(namespace)
-        grants = rights.everywhere.grants + (local.grants if local is not None else ())
+        grants_of_user = self._grants_by_user.get((user.name, user.groups)) or self._prepare(user)
+        local = grants_of_user.local.get(namespace)
+        grants = grants_of_user.everywhere.grants + (local.grants if local is not None else ())
         return tuple(grant.rule for grant in grants)
 
-    def _prepare(self, user: User) -> _Rights:
-        if len(self._rights) >= _USERS:
-            self._rights.clear()
-        rights = self._rights[user.name, user.groups] = _Rights(self.policy, user)
-        return rights
+    def _prepare(self, user: User) -> _UserGrants:
+        if len(self._grants_by_user) >= _USERS:
+            self._grants_by_user.clear()
+        grants_of_user = self._grants_by_user[user.name, user.groups] = _UserGrants(self.roles, user)
+        return grants_of_user

@@ -29,7 +29,7 @@ from plimsoll.errors import ConfigError
 
 CA_DAYS, SERVER_DAYS, CLIENT_DAYS = 3650, 397, 365
 #: A certificate of the server is made again when less than this is left of it.
-_RENEW = datetime.timedelta(days=30)
+_RENEW_BEFORE = datetime.timedelta(days=30)
 #: Certificates begin this long before they are made: clocks of clients may be behind, and ours may step back.
 _BACKDATE = datetime.timedelta(hours=1)
 #: Names by which pods and tools of this machine reach the server.
@@ -42,7 +42,7 @@ DEFAULT_NAMES = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-_LONGEST_NAME = 64  # characters of a common name, as X.509 has it
+_MAX_NAME_LENGTH = 64  # characters of a common name, as X.509 has it
 
 _UTC = datetime.UTC
 _log = logging.getLogger("plimsoll.server")
@@ -66,45 +66,45 @@ class CertificateAuthority:
     def __init__(
         self,
         pair: CertificatePair,
-        folder: Path,
+        directory: Path,
         source: str = "the CA",
         now: Callable[[], datetime.datetime] = utc_now,
     ) -> None:
         self._now = now
         self._certificate = _parse_certificates(pair.certificate, source)[0]
         self._key = _issuer_key(pair.key, source)
-        self._folder = folder
+        self._directory = directory
         self.certificate = pair.certificate
-        if not _belong_together(self._certificate, self._key):
+        if not _is_key_of(self._certificate, self._key):
             raise ConfigError(f"{source}: certificate and key do not belong together")
 
     @classmethod
     def load_or_create(
-        cls, folder: Path, now: Callable[[], datetime.datetime] = utc_now
+        cls, directory: Path, now: Callable[[], datetime.datetime] = utc_now
     ) -> CertificateAuthority:
         """The CA of a folder, made if there is none yet, and made again with the same key if it is not valid
         yet because the clock has stepped back."""
-        certificate, key = folder / "ca.crt", folder / "ca.key"
+        certificate, key = directory / "ca.crt", directory / "ca.key"
         if certificate.exists() and key.exists():
             pair = CertificatePair(read_file(certificate, "the CA"), read_private(key, "the key of the CA"))
-            authority = cls(pair, folder, str(certificate), now)
+            authority = cls(pair, directory, str(certificate), now)
             left = authority._certificate.not_valid_after_utc - now()
-            if left < _RENEW:
+            if left < _RENEW_BEFORE:
                 ends = authority._certificate.not_valid_after_utc.date()
                 raise ConfigError(
                     f"{certificate} ends on {ends}: delete it and {key}, and hand out new kubeconfigs"
                 )
             if authority._certificate.not_valid_before_utc <= now():
                 return authority
-            return authority._backdated(certificate, key)
+            return authority._reissue_backdated(certificate, key)
         made = ec.generate_private_key(ec.SECP256R1())
         ends = now() + datetime.timedelta(days=CA_DAYS)
         pair = CertificatePair(_make_ca(made, now() - _BACKDATE, ends), _key_pem(made))
         write_private(key, pair.key)
         _write_public(certificate, pair.certificate)
-        return cls(pair, folder, now=now)
+        return cls(pair, directory, now=now)
 
-    def _backdated(self, certificate: Path, key: Path) -> CertificateAuthority:
+    def _reissue_backdated(self, certificate: Path, key: Path) -> CertificateAuthority:
         """Replace a CA certificate that is not valid yet. Key, name and end stay the same, so certificates
         issued before and after are good for holders of either."""
         _log.warning(
@@ -118,14 +118,14 @@ class CertificateAuthority:
         pem = _make_ca(self._key, self._now() - _BACKDATE, self._certificate.not_valid_after_utc)
         _write_public(certificate, pem)
         return CertificateAuthority(
-            CertificatePair(pem, read_private(key, "the key of the CA")), self._folder, now=self._now
+            CertificatePair(pem, read_private(key, "the key of the CA")), self._directory, now=self._now
         )
 
-    def server_pair(self, names: Iterable[str] = ()) -> tuple[Path, Path]:
+    def ensure_server_pair(self, names: Iterable[str] = ()) -> tuple[Path, Path]:
         """Files with the server's certificate for the usual names and these, and with its key."""
-        certificate, key = self._folder / "server.crt", self._folder / "server.key"
+        certificate, key = self._directory / "server.crt", self._directory / "server.key"
         wanted = tuple(dict.fromkeys((*DEFAULT_NAMES, *names)))
-        if not self._still_good(certificate, key, wanted):
+        if not self._is_reusable(certificate, key, wanted):
             pair = self.issue_server(wanted)
             write_private(key, pair.key)
             write_private(certificate, pair.certificate)
@@ -133,7 +133,7 @@ class CertificateAuthority:
 
     def issue_server(self, names: Sequence[str], days: int = SERVER_DAYS) -> CertificatePair:
         """A new certificate of a server."""
-        alternatives = x509.SubjectAlternativeName([_alternative(name) for name in names])
+        alternatives = x509.SubjectAlternativeName([_subject_alternative_name(name) for name in names])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plimsoll-server")])
         return self._issue(subject, days, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
@@ -141,8 +141,8 @@ class CertificateAuthority:
         """A new certificate of a client: the user's name is its common name, the groups are its
         organizations."""
         groups = [group for group in user.groups if group != ALL_AUTHENTICATED]
-        if not 0 < len(user.name) <= _LONGEST_NAME or not all(groups):
-            wanted = f"names in certificates have 1 to {_LONGEST_NAME} characters"
+        if not 0 < len(user.name) <= _MAX_NAME_LENGTH or not all(groups):
+            wanted = f"names in certificates have 1 to {_MAX_NAME_LENGTH} characters"
             raise ConfigError(f"{user.name!r}: {wanted}; use a token instead")
         subject = x509.Name(
             [
@@ -176,7 +176,7 @@ class CertificateAuthority:
             builder = builder.add_extension(alternatives, critical=False)
         return CertificatePair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
 
-    def _still_good(self, certificate: Path, key: Path, wanted: tuple[str, ...]) -> bool:
+    def _is_reusable(self, certificate: Path, key: Path, wanted: tuple[str, ...]) -> bool:
         """Whether the server's certificate is ours, has all names and time left."""
         if not certificate.exists() or not key.exists():
             return False
@@ -187,12 +187,12 @@ class CertificateAuthority:
             found = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (ConfigError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
             return False
-        names = {_alternative(name) for name in wanted}
+        names = {_subject_alternative_name(name) for name in wanted}
         return (
-            _belong_together(known, private)
+            _is_key_of(known, private)
             and set(found) == names
             and known.not_valid_before_utc <= self._now()
-            and known.not_valid_after_utc - self._now() > _RENEW
+            and known.not_valid_after_utc - self._now() > _RENEW_BEFORE
         )
 
 
@@ -234,7 +234,7 @@ def check_server_certificate(
     chain = _parse_certificates(read_file(certificate, "the certificate"), str(certificate))
     private = _private_key(read_file(key, "the private key"), str(key))
     leaf, today = chain[0], now()
-    if not _belong_together(leaf, private):
+    if not _is_key_of(leaf, private):
         raise ConfigError(f"{key} is not the key of {certificate}")
     if leaf.not_valid_after_utc <= today:
         raise ConfigError(f"{certificate} ended on {leaf.not_valid_after_utc.date()}: give a newer one")
@@ -291,7 +291,7 @@ def _issuer_key(pem: bytes, source: str) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _belong_together(certificate: x509.Certificate, key: object) -> bool:
+def _is_key_of(certificate: x509.Certificate, key: object) -> bool:
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     public = getattr(key, "public_key", None)
     if public is None:
@@ -353,7 +353,7 @@ def _authority_id(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _subject_alternative_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

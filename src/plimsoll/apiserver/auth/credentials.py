@@ -23,14 +23,14 @@ from plimsoll.apiserver.auth.users import (
 )
 from plimsoll.errors import ConfigError
 
-_ALONE = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLERS}
-_WANTED = "admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME"
+_COMPONENTS = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLERS}
+_VALID_NAMES = "admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME"
 
 
 def parse_component_user(text: str) -> User:
     """The user that `admin`, `node:worker-1` and the like stand for."""
-    if text in _ALONE:
-        return _ALONE[text]
+    if text in _COMPONENTS:
+        return _COMPONENTS[text]
     kind, _, name = text.partition(":")
     if kind == "viewer" and name and not name.startswith("system:"):
         return User(name, groups=(VIEWERS, ALL_AUTHENTICATED))
@@ -38,16 +38,18 @@ def parse_component_user(text: str) -> User:
         if dns_subdomain(name):
             raise ConfigError(f"{name!r} is no name of a {kind}: write it as in its objects, in lower case")
         return node_user(name) if kind == "node" else driver_user(name)
-    raise ConfigError(f"{text!r} is nobody; write {_WANTED}")
+    raise ConfigError(f"{text!r} is nobody; write {_VALID_NAMES}")
 
 
-def issue_kubeconfig(folder: Path, user: User, path: Path, server: str, *, days: int = CLIENT_DAYS) -> None:
+def issue_kubeconfig(
+    directory: Path, user: User, path: Path, server: str, *, days: int = CLIENT_DAYS
+) -> None:
     """Write a kubeconfig for a user, with a certificate of the CA of a data folder.
 
     ConfigError if the folder holds no CA: a new one would be believed by nobody.
     """
-    if not (folder / "ca.crt").exists():
-        raise ConfigError(f"{folder} is no data folder of a server: it holds no ca.crt")
-    authority = CertificateAuthority.load_or_create(folder)
+    if not (directory / "ca.crt").exists():
+        raise ConfigError(f"{directory} is no data folder of a server: it holds no ca.crt")
+    authority = CertificateAuthority.load_or_create(directory)
     client = authority.issue_client(user, days)
     write_kubeconfig(path, server, authority=authority.certificate, client=client, user=user.name)

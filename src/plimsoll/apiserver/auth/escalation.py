@@ -29,10 +29,10 @@ from plimsoll.errors import ApiError
 RBAC = "rbac.authorization.k8s.io"
 #: Single rights of a role that are looked at, one by one, at most. DIFF: Kubernetes takes any number, and as
 #: long as it takes; see test_a_huge_role_costs_little.
-_MOST = 10_000
+_MAX_RIGHTS = 10_000
 _EVERYTHING = (PolicyRule((ALL,), (ALL,), (ALL,)), PolicyRule((ALL,), paths=(ALL,)))
 #: What garbage collection changes; such a write grants nothing.
-_HOUSEKEEPING = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
+_GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
 
 def check_escalation(
@@ -49,7 +49,7 @@ def check_escalation(
     passes. `old` is the object there is, None on creation; namespace and name are those of the path."""
     if resource_key not in _CHECKED or MASTERS in user.groups:
         return
-    if old is not None and _grants_the_same(mapping(tree), mapping(old)):
+    if old is not None and _is_only_gc_change(mapping(tree), mapping(old)):
         return
     metadata = mapping(mapping(tree).get("metadata"))
     place = namespace or text(metadata.get("namespace"))
@@ -69,7 +69,7 @@ def _check_role(
     plural = resource.partition(".")[0]
     if authorizer.allows(Attributes(user, "escalate", RBAC, "*", plural, "", namespace, name)):
         return
-    _confirm(user, plural, name, read_rules(tree), authorizer, namespace)
+    _confirm_no_escalation(user, plural, name, read_rules(tree), authorizer, namespace)
     # An aggregating role may come to hold anything.
     aggregates = resource == CLUSTER_ROLES and (_aggregates(tree) or _aggregates(old))
     if aggregates and any(uncovered(authorizer.rules_for(user, ""), _EVERYTHING)):
@@ -84,27 +84,29 @@ def _check_binding(
     plural = {"ClusterRole": "clusterroles", "Role": "roles"}.get(kind, "")
     if plural and authorizer.allows(Attributes(user, "bind", RBAC, "*", plural, "", namespace, role)):
         return
-    if not authorizer.policy.has_role(kind, role, namespace):
+    if not authorizer.roles.has_role(kind, role, namespace):
         # It would grant whatever a role of that name came to hold later.
         raise status.not_found(RBAC, resource.partition(".")[0], role)
-    rules = authorizer.policy.rules_of(kind, role, namespace)
-    _confirm(user, resource.partition(".")[0], name, rules, authorizer, namespace)
+    rules = authorizer.roles.rules_of(kind, role, namespace)
+    _confirm_no_escalation(user, resource.partition(".")[0], name, rules, authorizer, namespace)
 
 
-def _confirm(
+def _confirm_no_escalation(
     user: User, plural: str, name: str, rules: Sequence[PolicyRule], authorizer: Authorizer, namespace: str
 ) -> None:
-    if sum(_parts(rule) for rule in rules) > _MOST:
+    if sum(_count_rights(rule) for rule in rules) > _MAX_RIGHTS:
         owned = authorizer.rules_for(user, namespace)
         if not all(any(_covers(own, rule) for own in owned) for rule in rules):
-            raise status.forbidden(RBAC, plural, name, f"the role holds more than {_MOST} rights; split it")
+            raise status.forbidden(
+                RBAC, plural, name, f"the role holds more than {_MAX_RIGHTS} rights; split it"
+            )
         return
     missing = list(uncovered(authorizer.rules_for(user, namespace), rules))
     if missing:
-        raise _escalation(user, plural, name, missing)
+        raise _escalation_error(user, plural, name, missing)
 
 
-def _escalation(user: User, plural: str, name: str, missing: Sequence[PolicyRule]) -> ApiError:
+def _escalation_error(user: User, plural: str, name: str, missing: Sequence[PolicyRule]) -> ApiError:
     """The refusal; rights that differ in their verb only are told in one line."""
     verbs: dict[PolicyRule, list[str]] = {}
     for part in missing:
@@ -138,7 +140,7 @@ def break_down(rule: PolicyRule) -> Iterator[PolicyRule]:
         yield PolicyRule((verb,), paths=(path,))
 
 
-def _parts(rule: PolicyRule) -> int:
+def _count_rights(rule: PolicyRule) -> int:
     return len(rule.verbs) * (
         len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.paths)
     )
@@ -150,14 +152,14 @@ def _covers(own: PolicyRule, part: PolicyRule) -> bool:
         return False
     if ALL not in own.groups and not set(part.groups) <= set(own.groups):
         return False
-    if ALL not in own.resources and not all(_holds(own, resource) for resource in part.resources):
+    if ALL not in own.resources and not all(_has_resource(own, resource) for resource in part.resources):
         return False
     if own.names and (not part.names or not set(part.names) <= set(own.names)):
         return False
     return all(any(path == mine or _within(mine, path) for mine in own.paths) for path in part.paths)
 
 
-def _holds(own: PolicyRule, resource: str) -> bool:
+def _has_resource(own: PolicyRule, resource: str) -> bool:
     _, slash, subresource = resource.partition("/")
     return resource in own.resources or (bool(slash) and f"*/{subresource}" in own.resources)
 
@@ -170,11 +172,11 @@ def _aggregates(tree: Any) -> bool:
     return bool(mapping(mapping(tree).get("aggregationRule")).get("clusterRoleSelectors"))
 
 
-def _grants_the_same(tree: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def _is_only_gc_change(tree: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Whether nothing but what garbage collection needs is changed."""
 
     def rest(of: Mapping[str, Any]) -> dict[str, Any]:
         metadata = mapping(of.get("metadata"))
-        return {**of, "metadata": {k: v for k, v in metadata.items() if k not in _HOUSEKEEPING}}
+        return {**of, "metadata": {k: v for k, v in metadata.items() if k not in _GC_FIELDS}}
 
     return rest(tree) == rest(old)

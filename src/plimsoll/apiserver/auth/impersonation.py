@@ -44,7 +44,7 @@ def impersonate(user: User, headers: Iterable[tuple[str, str]], authorizer: Auth
             raise status.bad_request("requested groups, a uid or extra fields without impersonating a user")
         return user
     account = split_service_account(name)
-    asked = [
+    required = [
         Attributes(user, "impersonate", resource="serviceaccounts", namespace=account[0], name=account[1])
         if account
         else Attributes(user, "impersonate", resource="users", name=name),
@@ -56,14 +56,14 @@ def impersonate(user: User, headers: Iterable[tuple[str, str]], authorizer: Auth
         ),
     ]
     if uid:
-        asked.append(Attributes(user, "impersonate", _GROUP, "v1", "uids", name=uid))
-    for attributes in asked:
-        authorizer.demand(attributes)
+        required.append(Attributes(user, "impersonate", _GROUP, "v1", "uids", name=uid))
+    for attributes in required:
+        authorizer.require(attributes)
     if account and not groups:
         groups = [ALL_SERVICE_ACCOUNTS, f"{ALL_SERVICE_ACCOUNTS}:{account[0]}"]
     found = User(name, uid, tuple(groups), {key: tuple(values) for key, values in extra.items()})
-    if not found.anonymous:
-        return found.authenticated()
+    if not found.is_anonymous:
+        return found.as_authenticated()
     if ALL_UNAUTHENTICATED in groups:
         return found
     return User(name, uid, (*groups, ALL_UNAUTHENTICATED), found.extra)

@@ -78,7 +78,7 @@ class SigningKey:
         message = f"{self._header}.{encode_part(encode(claims))}"
         return f"{message}.{encode_part(self._signature(message.encode()))}"
 
-    def open(self, token: str) -> Mapping[str, Any] | None:
+    def verify(self, token: str) -> Mapping[str, Any] | None:
         """The claims of a token that this key signed."""
         parts = token.split(".")
         if len(parts) != 3:
@@ -90,7 +90,7 @@ class SigningKey:
         if fields is None or fields.get("alg") != self.algorithm or fields.get("kid", self.id) != self.id:
             return None
         message = token[: token.rindex(".")].encode("ascii")
-        return _object(claims) if self._verifies(message, signature) else None
+        return _object(claims) if self._is_valid_signature(message, signature) else None
 
     def jwks(self) -> dict[str, Any]:
         """The public key, for others to verify tokens with."""
@@ -113,7 +113,7 @@ class SigningKey:
         r, s = decode_dss_signature(self._key.sign(message, ec.ECDSA(hashes.SHA256())))
         return r.to_bytes(_HALF, "big") + s.to_bytes(_HALF, "big")
 
-    def _verifies(self, message: bytes, signature: bytes) -> bool:
+    def _is_valid_signature(self, message: bytes, signature: bytes) -> bool:
         try:
             if isinstance(self._public, rsa.RSAPublicKey):
                 self._public.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())

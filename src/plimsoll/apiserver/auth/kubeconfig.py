@@ -27,9 +27,9 @@ def build_kubeconfig(
     namespace: str = "",
 ) -> dict[str, Any]:
     """A kubeconfig: where the server is, the CA that signed its certificate, and who to be there."""
-    place: dict[str, Any] = {"server": server}
+    cluster_entry: dict[str, Any] = {"server": server}
     if authority:
-        place["certificate-authority-data"] = _data(authority)
+        cluster_entry["certificate-authority-data"] = _data(authority)
     credentials: dict[str, Any] = {}
     if token:
         credentials["token"] = token
@@ -42,7 +42,7 @@ def build_kubeconfig(
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": place}],
+        "clusters": [{"name": cluster, "cluster": cluster_entry}],
         "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": cluster, "context": context}],
         "current-context": cluster,

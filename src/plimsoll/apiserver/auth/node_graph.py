@@ -41,9 +41,9 @@ CERTIFICATE_REQUESTS = "podcertificaterequests.certificates.k8s.io"
 _DIRECT = (ATTACHMENTS, SLICES, CERTIFICATE_REQUESTS)
 SOURCES = (PODS, VOLUMES, *_DIRECT)
 #: Objects read at a time while others wait.
-_BIT = 50
+_BATCH = 50
 
-_Place = tuple[str, str]
+_NamespacedName = tuple[str, str]
 
 
 class NodeGraph:
@@ -51,16 +51,16 @@ class NodeGraph:
 
     def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
-        self._unread: Iterator[ObjectKey] | None = None
+        self._pending: Iterator[ObjectKey] | None = None
         self._loaded = False
-        self._pods: dict[_Place, tuple[str, tuple[PodReference, ...]]] = {}
+        self._pods: dict[_NamespacedName, tuple[str, tuple[PodReference, ...]]] = {}
         #: For each object that pods name: how many pods of each node do.
         self._named: dict[PodReference, dict[str, int]] = {}
         self._volumes: dict[str, tuple[PodReference, tuple[PodReference, ...]]] = {}
         self._secret_volumes: dict[PodReference, set[str]] = {}
-        self._direct: dict[str, dict[_Place, str]] = {resource: {} for resource in _DIRECT}
+        self._direct: dict[str, dict[_NamespacedName, str]] = {resource: {} for resource in _DIRECT}
 
-    def concerns(self, node: str, resource: str, namespace: str, name: str) -> bool:
+    def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether an object is one that a node has to do with."""
         self.load()
         if resource == PODS:
@@ -84,48 +84,48 @@ class NodeGraph:
         if not self._loaded:
             self._read(None)
 
-    async def warm(self) -> None:
+    async def warm_up(self) -> None:
         """Read the store bit by bit, so that others get their turn meanwhile."""
         while not self._loaded:
-            self._read(_BIT)
+            self._read(_BATCH)
             await asyncio.sleep(0)
 
     def _read(self, most: int | None) -> None:
         """Read some of the objects that were there at the beginning, as they are now. From then on writes
         are followed, so that it does not matter which of the two comes to an object first."""
-        if self._unread is None:
-            self._unread = iter([stored.key for r in SOURCES for stored in self._reader.list(r).items])
+        if self._pending is None:
+            self._pending = iter([stored.key for r in SOURCES for stored in self._reader.list(r).items])
         done = 0
-        for key in islice(self._unread, most):
+        for key in islice(self._pending, most):
             done += 1
             stored = self._reader.get(key)
             if stored is not None:
                 with contextlib.suppress(DecodeError):
-                    self._note(key, decode_tree(stored.raw))
+                    self._index(key, decode_tree(stored.raw))
         self._loaded = most is None or done < most
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
         """Take note of an object that was written (None: removed)."""
-        if key.resource in SOURCES and self._unread is not None:
-            self._note(key, tree)
+        if key.resource in SOURCES and self._pending is not None:
+            self._index(key, tree)
 
-    def _note(self, key: ObjectKey, tree: Any) -> None:
+    def _index(self, key: ObjectKey, tree: Any) -> None:
         if key.resource == PODS:
-            self._note_pod((key.namespace, key.name), mapping(tree))
+            self._index_pod((key.namespace, key.name), mapping(tree))
         elif key.resource == VOLUMES:
-            self._note_volume(key.name, mapping(tree))
+            self._index_volume(key.name, mapping(tree))
         else:
-            place, direct = (key.namespace, key.name), self._direct[key.resource]
+            qualified, direct = (key.namespace, key.name), self._direct[key.resource]
             node = text(mapping(mapping(tree).get("spec")).get("nodeName"))
             if node:
-                direct[place] = node
+                direct[qualified] = node
             else:
-                direct.pop(place, None)
+                direct.pop(qualified, None)
 
-    def _note_pod(self, place: _Place, pod: Mapping[str, Any]) -> None:
+    def _index_pod(self, qualified: _NamespacedName, pod: Mapping[str, Any]) -> None:
         node = text(mapping(pod.get("spec")).get("nodeName"))
         after = (node, tuple(dict.fromkeys(pod_references(pod)))) if node else None
-        before = self._pods.get(place)
+        before = self._pods.get(qualified)
         if after == before:
             return
         if before is not None:
@@ -136,14 +136,14 @@ class NodeGraph:
                     del nodes[before[0]]
                 if not nodes:
                     del self._named[reference]
-            del self._pods[place]
+            del self._pods[qualified]
         if after is not None:
             for reference in after[1]:
                 nodes = self._named.setdefault(reference, {})
                 nodes[node] = nodes.get(node, 0) + 1
-            self._pods[place] = after
+            self._pods[qualified] = after
 
-    def _note_volume(self, name: str, volume: Mapping[str, Any]) -> None:
+    def _index_volume(self, name: str, volume: Mapping[str, Any]) -> None:
         before = self._volumes.pop(name, None)
         for secret in before[1] if before is not None else ():
             volumes = self._secret_volumes[secret]

@@ -144,12 +144,12 @@ def volume_claim(volume: Mapping[str, Any]) -> PodReference | None:
 def volume_secrets(volume: Mapping[str, Any]) -> Iterator[PodReference]:
     """The secrets of a persistent volume that a node reads to mount it."""
     spec = mapping(volume.get("spec"))
-    home = text(mapping(spec.get("claimRef")).get("namespace"))
+    claim_namespace = text(mapping(spec.get("claimRef")).get("namespace"))
     azure = mapping(spec.get("azureFile"))
-    found = [(text(azure.get("secretNamespace")) or home, text(azure.get("secretName")))]
+    found = [(text(azure.get("secretNamespace")) or claim_namespace, text(azure.get("secretName")))]
     for kind, field, inherits in _PERSISTENT_SECRETS:
         reference = mapping(mapping(spec.get(kind)).get(field))
-        namespace = text(reference.get("namespace")) or (home if inherits else "")
+        namespace = text(reference.get("namespace")) or (claim_namespace if inherits else "")
         found.append((namespace, text(reference.get("name"))))
     for namespace, name in found:
         if name:

@@ -15,7 +15,7 @@ from plimsoll.apiserver.auth.attributes import Attributes, Decision
 
 ALL = "*"
 #: Answers a user's index remembers at most; hostile requests must not make it grow.
-_REMEMBERED = 2048
+_MAX_CACHED = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class PolicyRule:
         values = (self.verbs, self.groups, self.resources, self.names, self.paths)
         return {key: list(value) for key, value in zip(_FIELDS, values, strict=True) if value}
 
-    def allows(self, asked: Attributes) -> bool:
+    def allows(self, attributes: Attributes) -> bool:
         """Whether this rule alone allows a request: the plain reading, in the order of the fields."""
-        if ALL not in self.verbs and asked.verb not in self.verbs:
+        if ALL not in self.verbs and attributes.verb not in self.verbs:
             return False
-        if asked.path:
-            return any(path_matches(pattern, asked.path) for pattern in self.paths)
-        if ALL not in self.groups and asked.group not in self.groups:
+        if attributes.path:
+            return any(path_matches(pattern, attributes.path) for pattern in self.paths)
+        if ALL not in self.groups and attributes.group not in self.groups:
             return False
-        if self.names and asked.name not in self.names:
+        if self.names and attributes.name not in self.names:
             return False
-        wanted = resource_patterns(asked.resource, asked.subresource)
+        wanted = resource_patterns(attributes.resource, attributes.subresource)
         return any(pattern in wanted for pattern in self.resources)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class RoleGrant(NamedTuple):
     source: str = ""
 
 
-class _Entry(NamedTuple):
+class _IndexedGrant(NamedTuple):
     """A grant made ready: sets instead of lists."""
 
     verbs: frozenset[str]
@@ -112,7 +112,7 @@ class _Entry(NamedTuple):
     decision: Decision
 
 
-class _Found(NamedTuple):
+class _MatchingGrants(NamedTuple):
     """What is allowed for one verb, group and resource: any name, or these."""
 
     anything: Decision | None
@@ -126,15 +126,15 @@ class GrantIndex:
     resource, so that a request costs a look-up or two.
     """
 
-    __slots__ = ("_by_resource", "_paths", "_remembered", "grants")
+    __slots__ = ("_by_resource", "_cache", "_paths", "grants")
 
     def __init__(self, grants: Iterable[RoleGrant]) -> None:
         self.grants = tuple(grants)
-        self._by_resource: dict[str, list[_Entry]] = {}
-        self._paths: list[_Entry] = []
-        self._remembered: dict[tuple[str, str, str, str], _Found] = {}
+        self._by_resource: dict[str, list[_IndexedGrant]] = {}
+        self._paths: list[_IndexedGrant] = []
+        self._cache: dict[tuple[str, str, str, str], _MatchingGrants] = {}
         for rule, source in self.grants:
-            entry = _Entry(frozenset(rule.verbs), frozenset(rule.groups), rule, Decision(True, source))
+            entry = _IndexedGrant(frozenset(rule.verbs), frozenset(rule.groups), rule, Decision(True, source))
             for resource in dict.fromkeys(rule.resources):
                 self._by_resource.setdefault(resource, []).append(entry)
             if rule.paths:
@@ -143,19 +143,19 @@ class GrantIndex:
     def __bool__(self) -> bool:
         return bool(self.grants)
 
-    def find(self, asked: Attributes) -> Decision | None:
+    def find(self, attributes: Attributes) -> Decision | None:
         """The decision of the first grant that allows a request, None if none does."""
-        if asked.path:
-            return self._find_path(asked.verb, asked.path)
-        key = (asked.verb, asked.group, asked.resource, asked.subresource)
-        found = self._remembered.get(key)
+        if attributes.path:
+            return self._find_path(attributes.verb, attributes.path)
+        key = (attributes.verb, attributes.group, attributes.resource, attributes.subresource)
+        found = self._cache.get(key)
         if found is None:
-            if len(self._remembered) >= _REMEMBERED:
-                self._remembered.clear()
-            found = self._remembered[key] = self._find_resource(*key)
-        return found.anything or found.named.get(asked.name)
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            found = self._cache[key] = self._find_resource(*key)
+        return found.anything or found.named.get(attributes.name)
 
-    def _find_resource(self, verb: str, group: str, resource: str, subresource: str) -> _Found:
+    def _find_resource(self, verb: str, group: str, resource: str, subresource: str) -> _MatchingGrants:
         anything: Decision | None = None
         named: dict[str, Decision] = {}
         for pattern in resource_patterns(resource, subresource):
@@ -168,7 +168,7 @@ class GrantIndex:
                     anything = anything or entry.decision
                 for name in entry.rule.names:
                     named.setdefault(name, entry.decision)
-        return _Found(anything, named)
+        return _MatchingGrants(anything, named)
 
     def _find_path(self, verb: str, path: str) -> Decision | None:
         for entry in self._paths:
@@ -179,6 +179,6 @@ class GrantIndex:
         return None
 
 
-def is_allowed_naive(grants: Iterable[RoleGrant], asked: Attributes) -> bool:
+def is_allowed_naive(grants: Iterable[RoleGrant], attributes: Attributes) -> bool:
     """The twin of `GrantIndex.find`: every rule in turn."""
-    return any(grant.rule.allows(asked) for grant in grants)
+    return any(grant.rule.allows(attributes) for grant in grants)

@@ -30,7 +30,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "tokenreviews": (AUTHENTICATION, "TokenReview"),
 }
 _SPEC, _RESOURCE, _PATH = FieldPath("spec"), "resourceAttributes", "nonResourceAttributes"
-_TEXTS = {
+_STRING_FIELDS = {
     _RESOURCE: ("namespace", "verb", "group", "version", "resource", "subresource", "name"),
     _PATH: ("path", "verb"),
 }
@@ -43,7 +43,7 @@ class ReviewHandler:
         self._authorizer = authorizer
         self._authenticator = authenticator
 
-    def answer(
+    def review(
         self, plural: str, user: User, tree: Any, *, namespace: str = "", now: str = ""
     ) -> dict[str, Any]:
         """The review that was posted, with its status filled in.
@@ -55,18 +55,18 @@ class ReviewHandler:
         spec = review.get("spec")
         if spec is not None and not isinstance(spec, dict):
             raise status.bad_request(f"{kind}: spec must be an object")
-        result = _ANSWERS[kind](self, user, mapping(spec), namespace)
+        result = _REVIEWERS[kind](self, user, mapping(spec), namespace)
         metadata = {key: value for key, value in mapping(review.get("metadata")).items() if value is not None}
         if kind == "SelfSubjectReview" and now:
             metadata = {"creationTimestamp": now}
-        answer: dict[str, Any] = {
+        response: dict[str, Any] = {
             "kind": kind,
             "apiVersion": text(review.get("apiVersion")) or f"{group}/v1",
             "metadata": metadata,
         }
         if kind != "SelfSubjectReview":
-            answer["spec"] = spec or {}
-        return {**answer, "status": result}
+            response["spec"] = spec or {}
+        return {**response, "status": result}
 
     def _access_of_self(self, user: User, spec: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         return self._decide(user, spec)
@@ -78,18 +78,18 @@ class ReviewHandler:
         if spec.get(_PATH) is not None:
             problem = invalid(_SPEC.child(_PATH), "", "disallowed on this kind of request")
             raise _invalid([problem])
-        said = mapping(spec.get(_RESOURCE)).get("namespace")
-        if said != namespace:
+        requested = mapping(spec.get(_RESOURCE)).get("namespace")
+        if requested != namespace:
             place = _SPEC.child(_RESOURCE).child("namespace")
-            raise _invalid([invalid(place, text(said), "must match metadata.namespace")])
+            raise _invalid([invalid(place, text(requested), "must match metadata.namespace")])
         return self._decide(_subject(spec), spec)
 
     def _decide(self, user: User, spec: Mapping[str, Any]) -> dict[str, Any]:
-        decision = self._authorizer.authorize(_question(user, spec))
-        answer: dict[str, Any] = {"allowed": decision.allowed}
+        decision = self._authorizer.authorize(_read_attributes(user, spec))
+        response: dict[str, Any] = {"allowed": decision.allowed}
         if decision.reason:
-            answer["reason"] = decision.reason
-        return answer
+            response["reason"] = decision.reason
+        return response
 
     def _rules_of_self(self, user: User, spec: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         wanted = spec.get("namespace")
@@ -98,7 +98,7 @@ class ReviewHandler:
         rules = self._authorizer.rules_for(user, wanted)
         trees = [rule.to_tree() for rule in rules]
         # What a node may do depends on the pods bound to it: no list of rules says it.
-        answer: dict[str, Any] = {
+        response: dict[str, Any] = {
             "resourceRules": [_part(tree, "nonResourceURLs") for tree in trees if tree.get("resources")],
             "nonResourceRules": [
                 {"verbs": tree.get("verbs", []), "nonResourceURLs": tree["nonResourceURLs"]}
@@ -107,9 +107,9 @@ class ReviewHandler:
             ],
             "incomplete": node_name_of(user) is not None,
         }
-        if answer["incomplete"]:
-            answer["evaluationError"] = "node authorizer does not support user rule resolution"
-        return answer
+        if response["incomplete"]:
+            response["evaluationError"] = "node authorizer does not support user rule resolution"
+        return response
 
     def _self(self, user: User, spec: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         return {"userInfo": user_tree(user)}
@@ -127,7 +127,7 @@ class ReviewHandler:
         return {"authenticated": True, "user": user_tree(owner), "audiences": list(meant)}
 
 
-_ANSWERS = {
+_REVIEWERS = {
     "SelfSubjectAccessReview": ReviewHandler._access_of_self,
     "SubjectAccessReview": ReviewHandler._access,
     "LocalSubjectAccessReview": ReviewHandler._local_access,
@@ -153,7 +153,7 @@ def _part(tree: Mapping[str, Any], without: str) -> dict[str, Any]:
     return {key: value for key, value in tree.items() if key != without}
 
 
-def _question(user: User, spec: Mapping[str, Any]) -> Attributes:
+def _read_attributes(user: User, spec: Mapping[str, Any]) -> Attributes:
     """What a review asks."""
     resource, path = spec.get(_RESOURCE), spec.get(_PATH)
     if resource is not None and path is not None:
@@ -165,13 +165,13 @@ def _question(user: User, spec: Mapping[str, Any]) -> Attributes:
     kind, fields = (_RESOURCE, resource) if resource is not None else (_PATH, path)
     if not isinstance(fields, dict):
         raise status.bad_request(f"spec.{kind} must be an object")
-    for name in _TEXTS[kind]:
+    for name in _STRING_FIELDS[kind]:
         if fields.get(name) is not None and not isinstance(fields[name], str):
             raise status.bad_request(f"spec.{kind}.{name} must be a string")
-    said = {name: text(fields.get(name)) for name in _TEXTS[kind]}
+    requested = {name: text(fields.get(name)) for name in _STRING_FIELDS[kind]}
     if kind == _PATH:
-        return Attributes(user, said["verb"], path=said["path"] or "/")
-    return Attributes(user, **said, fields=tuple(_exact_fields(fields.get("fieldSelector"))))
+        return Attributes(user, requested["verb"], path=requested["path"] or "/")
+    return Attributes(user, **requested, fields=tuple(_exact_fields(fields.get("fieldSelector"))))
 
 
 def _exact_fields(selector: Any) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,7 @@ class _Role(NamedTuple):
     selectors: tuple[Mapping[str, Any], ...] = ()
 
 
-class _Bound(NamedTuple):
+class _BoundRole(NamedTuple):
     """A binding seen from one of its subjects."""
 
     namespace: str  #: empty: everywhere
@@ -47,7 +47,7 @@ class _Bound(NamedTuple):
 class _Binding(NamedTuple):
     """A binding: what it says, by kind and name of the subject."""
 
-    subjects: tuple[tuple[str, str, _Bound], ...]
+    subjects: tuple[tuple[str, str, _BoundRole], ...]
 
 
 class RoleIndex:
@@ -58,7 +58,7 @@ class RoleIndex:
         self._decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
         self._cluster_roles: dict[str, tuple[_Role, ...]] = {}
         self._local_roles: dict[tuple[str, str], _Role] = {}
-        self._bound: dict[tuple[str, str], list[_Bound]] = {}
+        self._bound: dict[tuple[str, str], list[_BoundRole]] = {}
         self._resolved: dict[str, tuple[PolicyRule, ...]] = {}
         self.stale = True
 
@@ -79,7 +79,7 @@ class RoleIndex:
             if not self.has_role(bound.kind, bound.role, bound.namespace):
                 yield bound.namespace, f'{bound.kind.lower()}.{_RBAC} "{bound.role}" not found'
 
-    def _bound_to(self, user: User) -> Iterator[_Bound]:
+    def _bound_to(self, user: User) -> Iterator[_BoundRole]:
         """What is bound to a user, each role once for each place: several subjects may mean one user."""
         seen = set()
         for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
@@ -127,7 +127,7 @@ class RoleIndex:
             name: (role,) for name, role in _BUILT_IN_ROLES.items()
         }
         local_roles: dict[tuple[str, str], _Role] = {}
-        bound = {subject: list(entries) for subject, entries in _BUILT_IN_BOUND.items()}
+        bound = {subject: list(entries) for subject, entries in _BUILT_IN_BOUND_ROLES.items()}
         for resource in RESOURCES:
             for stored in self._reader.list(resource).items:
                 known = self._decoded.get(stored.key)
@@ -187,7 +187,7 @@ def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
     found = []
     for subject_kind, subject, shown in _subjects(key.namespace, _mapping(tree).get("subjects")):
         source = f'{what} "{place}" of {kind} "{name}" to {shown}'
-        found.append((subject_kind, subject, _Bound(key.namespace, kind, name, source)))
+        found.append((subject_kind, subject, _BoundRole(key.namespace, kind, name, source)))
     return _Binding(tuple(found))
 
 
@@ -209,8 +209,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _built_in_bound() -> dict[tuple[str, str], tuple[_Bound, ...]]:
-    found: dict[tuple[str, str], tuple[_Bound, ...]] = {}
+def _built_in_bound_roles() -> dict[tuple[str, str], tuple[_BoundRole, ...]]:
+    found: dict[tuple[str, str], tuple[_BoundRole, ...]] = {}
     for binding in BINDINGS:
         subjects: Iterable[tuple[str, str]] = (
             *(("User", user) for user in binding.users),
@@ -218,7 +218,7 @@ def _built_in_bound() -> dict[tuple[str, str], tuple[_Bound, ...]]:
         )
         for kind, name in subjects:
             source = f'ClusterRoleBinding "{binding.role}" of ClusterRole "{binding.role}" to {kind} "{name}"'
-            bound = _Bound("", "ClusterRole", binding.role, source)
+            bound = _BoundRole("", "ClusterRole", binding.role, source)
             found[kind, name] = (*found.get((kind, name), ()), bound)
     return found
 
@@ -229,4 +229,4 @@ _BUILT_IN_ROLES = {
     )
     for role in ROLES
 }
-_BUILT_IN_BOUND = _built_in_bound()
+_BUILT_IN_BOUND_ROLES = _built_in_bound_roles()

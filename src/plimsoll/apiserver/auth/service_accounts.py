@@ -41,26 +41,26 @@ MIN_EXPIRATION_SECONDS, DEFAULT_EXPIRATION_SECONDS, MAX_EXPIRATION_SECONDS = (
 #: Seconds by which clocks may differ, and a deleted object still counts.
 LEEWAY = 60
 #: Tokens whose signatures are remembered at most.
-_REMEMBERED = 4096
+_MAX_CACHED = 4096
 
 _BOUND = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 
 
-class _Tie(NamedTuple):
+class _BoundObject(NamedTuple):
     """An object that must still be there for a token to hold."""
 
     key: ObjectKey
     uid: str
 
 
-class _Known(NamedTuple):
+class _VerifiedToken(NamedTuple):
     """A token whose signature is good."""
 
     user: User
     starts: int
     ends: int
     audiences: tuple[str, ...]
-    ties: tuple[_Tie, ...]
+    bound_objects: tuple[_BoundObject, ...]
 
 
 class ServiceAccountTokens:
@@ -80,9 +80,9 @@ class ServiceAccountTokens:
         self._issuer = issuer
         self.audiences = tuple(audiences) or (issuer,)
         self._clock = clock
-        self._known: dict[bytes, _Known] = {}
+        self._token_cache: dict[bytes, _VerifiedToken] = {}
         #: What was read of tied objects: revision, uid, when they were deleted.
-        self._seen: dict[ObjectKey, tuple[int, str, float | None]] = {}
+        self._object_cache: dict[ObjectKey, tuple[int, str, float | None]] = {}
 
     def jwks(self) -> dict[str, Any]:
         """The public key, as a JSON web key set."""
@@ -106,48 +106,48 @@ class ServiceAccountTokens:
 
     def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
         """The same, with those of the audiences that the token is for."""
-        known = self._recall(token)
+        known = self._verify_signature(token)
         if known is None:
             return None
         now = self._clock()
         if now > known.ends + LEEWAY or now < known.starts - LEEWAY:
             return None
-        meant = tuple(a for a in audiences or self.audiences if a in known.audiences)
-        if not meant or not all(self._holds(tie, now) for tie in known.ties):
+        matching = tuple(a for a in audiences or self.audiences if a in known.audiences)
+        if not matching or not all(self._holds(bound, now) for bound in known.bound_objects):
             return None
-        return known.user, meant
+        return known.user, matching
 
-    def _recall(self, token: str) -> _Known | None:
+    def _verify_signature(self, token: str) -> _VerifiedToken | None:
         key = hash_token(token)
-        known = self._known.get(key)
+        known = self._token_cache.get(key)
         if known is None:
-            claims = self._key.open(token)
+            claims = self._key.verify(token)
             known = _read_claims(claims, self._issuer, self.audiences) if claims else None
             if known is not None:
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[key] = known
+                if len(self._token_cache) >= _MAX_CACHED:
+                    self._token_cache.clear()
+                self._token_cache[key] = known
         return known
 
-    def _holds(self, tie: _Tie, now: float) -> bool:
-        stored = self._reader.get(tie.key)
+    def _holds(self, bound: _BoundObject, now: float) -> bool:
+        stored = self._reader.get(bound.key)
         if stored is None:
-            self._seen.pop(tie.key, None)
+            self._object_cache.pop(bound.key, None)
             return False
-        seen = self._seen.get(tie.key)
+        seen = self._object_cache.get(bound.key)
         if seen is None or seen[0] != stored.revision:
-            if len(self._seen) >= _REMEMBERED:
-                self._seen.clear()
+            if len(self._object_cache) >= _MAX_CACHED:
+                self._object_cache.clear()
             metadata = _metadata(stored.raw)
             deleted = _seconds(metadata.get("deletionTimestamp"))
-            seen = self._seen[tie.key] = (stored.revision, text(metadata.get("uid")), deleted)
+            seen = self._object_cache[bound.key] = (stored.revision, text(metadata.get("uid")), deleted)
         _, uid, deleted = seen
-        return uid == tie.uid and (deleted is None or deleted >= now - LEEWAY)
+        return uid == bound.uid and (deleted is None or deleted >= now - LEEWAY)
 
-    def request(self, namespace: str, name: str, tree: Any) -> dict[str, Any]:
+    def create_token(self, namespace: str, name: str, tree: Any) -> dict[str, Any]:
         """Answer a TokenRequest for a service account: the request with the token in its status."""
         request = _check_request(namespace, name, tree)
-        account = self._demand("serviceaccounts", namespace, name)
+        account = self._require("serviceaccounts", namespace, name)
         uid = text(mapping(account.get("metadata")).get("uid"))
         metadata, spec = mapping(request.get("metadata")), mapping(request.get("spec"))
         if text(metadata.get("uid")) not in ("", uid):
@@ -202,7 +202,7 @@ class ServiceAccountTokens:
         if group or kind not in _BOUND:
             shown = f"{group + '/' if group else '/'}{version}, Kind={kind}"
             raise status.bad_request(f"cannot bind token to object of type {shown}")
-        tree = self._demand(_BOUND[kind], "" if kind == "Node" else namespace, name)
+        tree = self._require(_BOUND[kind], "" if kind == "Node" else namespace, name)
         uid = text(mapping(tree.get("metadata")).get("uid"))
         node = text(mapping(tree.get("spec")).get("nodeName")) if kind == "Pod" else ""
         if kind == "Pod" and text(mapping(tree.get("spec")).get("serviceAccountName")) != account:
@@ -219,12 +219,12 @@ class ServiceAccountTokens:
         claims = {kind.lower(): {"name": name, "uid": uid}}
         if node:
             stored = self._reader.get(ObjectKey("nodes", "", node))
-            # A node that is gone is still named: the token then says where the pod was meant to run.
-            its_uid = text(_metadata(stored.raw).get("uid")) if stored else ""
-            claims["node"] = {"name": node, "uid": its_uid} if its_uid else {"name": node}
+            # A node that is gone is still named: the token then says where the pod was matching to run.
+            node_uid = text(_metadata(stored.raw).get("uid")) if stored else ""
+            claims["node"] = {"name": node, "uid": node_uid} if node_uid else {"name": node}
         return claims
 
-    def _demand(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
+    def _require(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
         stored = self._reader.get(ObjectKey(resource, namespace, name))
         if stored is None:
             raise status.not_found("", resource, name)
@@ -246,53 +246,61 @@ def _check_request(namespace: str, name: str, tree: Any) -> Mapping[str, Any]:
         raise status.bad_request("TokenRequest: spec.boundObjectRef must be an object")
     problems = []
     for field, wanted in (("name", name), ("namespace", namespace)):
-        said = metadata.get(field)
-        if said and said != wanted:
+        given = metadata.get(field)
+        if given and given != wanted:
             detail = f"must match the service account {field} if specified"
-            problems.append(invalid(FieldPath("metadata").child(field), said, detail))
-    place = FieldPath("spec").child("expirationSeconds")
+            problems.append(invalid(FieldPath("metadata").child(field), given, detail))
+    path = FieldPath("spec").child("expirationSeconds")
     if seconds is not None and seconds < MIN_EXPIRATION_SECONDS:
-        problems.append(invalid(place, seconds, "may not specify a duration less than 10 minutes"))
+        problems.append(invalid(path, seconds, "may not specify a duration less than 10 minutes"))
     if seconds is not None and seconds > MAX_EXPIRATION_SECONDS:
-        problems.append(invalid(place, seconds, "may not specify a duration larger than 2^32 seconds"))
+        problems.append(invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"))
     if problems:
         raise status.invalid("authentication.k8s.io", "TokenRequest", "", problems)
     return request
 
 
-def _read_claims(claims: Mapping[str, Any], issuer: str, usual: tuple[str, ...]) -> _Known | None:
+def _read_claims(claims: Mapping[str, Any], issuer: str, usual: tuple[str, ...]) -> _VerifiedToken | None:
     """What a token of ours says. The key is ours, so a claim of the wrong form was never made by us."""
     if claims.get("iss") != issuer:
         return None
     times = [claims.get(name) for name in ("nbf", "exp")]
-    if not all(isinstance(moment, int) and not isinstance(moment, bool) for moment in times):
+    if not all(isinstance(value, int) and not isinstance(value, bool) for value in times):
         return None
-    said = mapping(claims.get("kubernetes.io"))
-    namespace, account = text(said.get("namespace")), mapping(said.get("serviceaccount"))
+    private = mapping(claims.get("kubernetes.io"))
+    namespace, account = text(private.get("namespace")), mapping(private.get("serviceaccount"))
     name, uid = text(account.get("name")), text(account.get("uid"))
     user = service_account_user(namespace, name, uid)
     if not namespace or not name or claims.get("sub") != user.name:
         return None
-    ties = [_Tie(ObjectKey("serviceaccounts", namespace, name), uid)]
+    bound_objects = [_BoundObject(ObjectKey("serviceaccounts", namespace, name), uid)]
     extra: dict[str, tuple[str, ...]] = {}
     if text(claims.get("jti")):
         extra[EXTRA_CREDENTIAL] = (f"JTI={claims['jti']}",)
-    pod, node, secret = (mapping(said.get(kind)) for kind in ("pod", "node", "secret"))
+    pod, node, secret = (mapping(private.get(kind)) for kind in ("pod", "node", "secret"))
     if secret:
-        ties.append(_Tie(ObjectKey("secrets", namespace, text(secret.get("name"))), text(secret.get("uid"))))
+        bound_objects.append(
+            _BoundObject(ObjectKey("secrets", namespace, text(secret.get("name"))), text(secret.get("uid")))
+        )
     if pod:
-        ties.append(_Tie(ObjectKey("pods", namespace, text(pod.get("name"))), text(pod.get("uid"))))
+        bound_objects.append(
+            _BoundObject(ObjectKey("pods", namespace, text(pod.get("name"))), text(pod.get("uid")))
+        )
         extra[EXTRA_POD_NAME], extra[EXTRA_POD_UID] = (text(pod.get("name")),), (text(pod.get("uid")),)
     if node:
         if not pod:
-            ties.append(_Tie(ObjectKey("nodes", "", text(node.get("name"))), text(node.get("uid"))))
+            bound_objects.append(
+                _BoundObject(ObjectKey("nodes", "", text(node.get("name"))), text(node.get("uid")))
+            )
         extra[EXTRA_NODE_NAME] = (text(node.get("name")),)
         if text(node.get("uid")):
             extra[EXTRA_NODE_UID] = (text(node.get("uid")),)
     audiences = claims.get("aud")
     listed = tuple(a for a in audiences if isinstance(a, str)) if isinstance(audiences, list) else ()
-    starts, ends = (int(moment or 0) for moment in times)
-    return _Known(User(user.name, uid, user.groups, extra), starts, ends, listed or usual, tuple(ties))
+    starts, ends = (int(value or 0) for value in times)
+    return _VerifiedToken(
+        User(user.name, uid, user.groups, extra), starts, ends, listed or usual, tuple(bound_objects)
+    )
 
 
 def _metadata(raw: bytes) -> Mapping[str, Any]:

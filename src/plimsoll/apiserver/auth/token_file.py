@@ -25,7 +25,7 @@ from plimsoll.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 #: Seconds between two looks at the token file.
-_PAUSE = 1.0
+_CHECK_INTERVAL_SECONDS = 1.0
 
 
 def hash_token(token: str) -> bytes:
@@ -33,9 +33,9 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def load_or_create_admin_token(folder: Path) -> str:
+def load_or_create_admin_token(directory: Path) -> str:
     """The administrator's token of a data folder, made if there is none yet."""
-    path = folder / "admin.token"
+    path = directory / "admin.token"
     if path.exists():
         token = read_private(path, "the token file").decode("ascii", "replace").strip()
         if len(token) >= 16:
@@ -52,23 +52,23 @@ class StaticTokens:
     def __init__(
         self, file: Path | None = None, *, admin: str = "", clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._given: dict[bytes, User] = {hash_token(admin): ADMIN} if admin else {}
+        self._added: dict[bytes, User] = {hash_token(admin): ADMIN} if admin else {}
         self._file = file
         self._clock = clock
         self._checked = clock()
         self._version = _version(file) if file else None
-        self._read: dict[bytes, User] = dict(read_token_file(file)) if file else {}
+        self._from_file: dict[bytes, User] = dict(read_token_file(file)) if file else {}
 
     def add(self, token: str, user: User) -> None:
         """Take one more token, for as long as the process lives."""
-        self._given[hash_token(token)] = user.authenticated()
+        self._added[hash_token(token)] = user.as_authenticated()
 
     def find(self, token: str) -> User | None:
         """Whose token this is."""
-        if self._file is not None and self._clock() - self._checked >= _PAUSE:
+        if self._file is not None and self._clock() - self._checked >= _CHECK_INTERVAL_SECONDS:
             self._refresh(self._file)
         key = hash_token(token)
-        return self._given.get(key) or self._read.get(key)
+        return self._added.get(key) or self._from_file.get(key)
 
     def _refresh(self, file: Path) -> None:
         self._checked = self._clock()
@@ -77,7 +77,7 @@ class StaticTokens:
             return
         self._version = version
         try:
-            self._read = dict(read_token_file(file))
+            self._from_file = dict(read_token_file(file))
         except ConfigError as error:
             # A slip while editing must not lock everybody out: the last good content counts on.
             _log.warning("%s; the tokens read before are still used", error)
@@ -109,4 +109,4 @@ def read_token_file(path: Path) -> Iterator[tuple[bytes, User]]:
         if not token or not name:
             raise ConfigError(f"{path}:{number}: token and user must not be empty")
         groups = tuple(group.strip() for group in rest[0].split(",") if group.strip()) if rest else ()
-        yield hash_token(token), User(name, uid, groups).authenticated()
+        yield hash_token(token), User(name, uid, groups).as_authenticated()

@@ -30,11 +30,11 @@ EXTRA_NODE_NAME = "authentication.kubernetes.io/node-name"
 EXTRA_NODE_UID = "authentication.kubernetes.io/node-uid"
 EXTRA_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
-_NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+_NO_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def _no_extra() -> Mapping[str, tuple[str, ...]]:
-    return _NOTHING
+    return _NO_EXTRA
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=_no_extra, hash=False)
 
     @property
-    def anonymous(self) -> bool:
+    def is_anonymous(self) -> bool:
         """Whether the request came without credentials (or was made to look so by impersonation)."""
         return self.name == ANONYMOUS.name
 
-    def authenticated(self) -> User:
+    def as_authenticated(self) -> User:
         """The same with `system:authenticated` among the groups."""
         if ALL_AUTHENTICATED in self.groups or ALL_UNAUTHENTICATED in self.groups:
             return self

@@ -14,31 +14,31 @@ from plimsoll.apiserver.time_slices import TimeSlice
 
 #: Responses up to this size are one piece.
 UNCHUNKED_BYTES = 1 << 20
-_PIECE = 256 << 10
+_CHUNK_BYTES = 256 << 10
 
 
-def build_chunked_response(parts: list[bytes], content_type: str, turn: TimeSlice) -> ApiResponse:
+def build_chunked_response(parts: list[bytes], content_type: str, time_slice: TimeSlice) -> ApiResponse:
     """A response whose body is all of the parts."""
     length = sum(map(len, parts))
     if length <= UNCHUNKED_BYTES:
         return ApiResponse(200, b"".join(parts), content_type)
-    return ApiResponse(200, _pieces(parts, turn.again()), content_type, length=length)
+    return ApiResponse(200, _join_chunks(parts, time_slice.renew()), content_type, length=length)
 
 
-async def _pieces(parts: Iterable[bytes], turn: TimeSlice) -> AsyncGenerator[bytes, None]:
-    with turn:
-        held: list[bytes] = []
+async def _join_chunks(parts: Iterable[bytes], time_slice: TimeSlice) -> AsyncGenerator[bytes, None]:
+    with time_slice:
+        buffered: list[bytes] = []
         size = 0
         for part in parts:
-            held.append(part)
+            buffered.append(part)
             size += len(part)
-            if size >= _PIECE:
-                piece = b"".join(held)
-                held, size = [], 0
-                await turn.pause()
-                turn.release()  # the client may take its time to read
-                yield piece
-        yield b"".join(held)
+            if size >= _CHUNK_BYTES:
+                chunk = b"".join(buffered)
+                buffered, size = [], 0
+                await time_slice.pause()
+                time_slice.release()  # the client may take its time to read
+                yield chunk
+        yield b"".join(buffered)
 
 
 def interleave_commas(items: Iterable[bytes]) -> list[bytes]:

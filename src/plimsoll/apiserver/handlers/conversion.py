@@ -23,9 +23,9 @@ def convert_raw(raw: bytes, resource: Resource, version: str) -> bytes:
         return raw
     if resource.stored_as:
         return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
-    before = f'{{"apiVersion":"{resource.api_version()}",'.encode()
-    if raw.startswith(before):  # the way objects are written, see `convert_to_storage`
-        return f'{{"apiVersion":"{resource.api_version(version)}",'.encode() + raw[len(before) :]
+    prefix = f'{{"apiVersion":"{resource.api_version()}",'.encode()
+    if raw.startswith(prefix):  # the way objects are written, see `convert_to_storage`
+        return f'{{"apiVersion":"{resource.api_version(version)}",'.encode() + raw[len(prefix) :]
     return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
 
 
@@ -41,9 +41,9 @@ def convert_to_storage(tree: dict[str, Any], resource: Resource) -> dict[str, An
     """A tree of a served version in the stored one, head first."""
     if resource.stored_as:
         tree = event_to_core({**tree, "apiVersion": resource.api_version()})
-        return {**_HEAD, **tree, "apiVersion": "v1", "kind": resource.kind}
-    return {**_HEAD, **tree, "apiVersion": resource.api_version(), "kind": resource.kind}
+        return {**_LEADING_FIELDS, **tree, "apiVersion": "v1", "kind": resource.kind}
+    return {**_LEADING_FIELDS, **tree, "apiVersion": resource.api_version(), "kind": resource.kind}
 
 
 #: Put first, so that `convert_raw` can exchange the version without decoding.
-_HEAD: dict[str, Any] = {"apiVersion": "", "kind": "", "metadata": {}}
+_LEADING_FIELDS: dict[str, Any] = {"apiVersion": "", "kind": "", "metadata": {}}

@@ -22,9 +22,9 @@ from plimsoll.apiserver.validation.timestamps import format_datetime
 Tree = dict[str, Any]
 
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
-_DEFAULT_GRACE = 30
+_DEFAULT_GRACE_SECONDS = 30
 #: Kinds whose deletion answers with the object that is gone; the others answer with a Status.
-_SHOWN = frozenset(
+_RETURNING_OBJECT = frozenset(
     [
         *("pods", "namespaces", "services", "persistentvolumeclaims", "persistentvolumes", "podtemplates"),
         *("serviceaccounts", "resourcequotas"),
@@ -42,12 +42,12 @@ _SHOWN = frozenset(
 class DeletionResult:
     """What a deletion came to: the object as it is or was, or a Status, and the revision to wait for."""
 
-    __slots__ = ("gone", "revision", "tree")
+    __slots__ = ("removed", "revision", "tree")
 
-    def __init__(self, tree: Tree, revision: int, gone: bool) -> None:
+    def __init__(self, tree: Tree, revision: int, removed: bool) -> None:
         self.tree = tree
         self.revision = revision
-        self.gone = gone
+        self.removed = removed
 
 
 class DeleteHandler:
@@ -57,42 +57,44 @@ class DeleteHandler:
         self._context = context
         self._store = context.store
 
-    def delete(self, route: RequestInfo, stored: StoredObject, options: DeletionOptions) -> DeletionResult:
+    def delete(self, info: RequestInfo, stored: StoredObject, options: DeletionOptions) -> DeletionResult:
         """Delete one object as far as it can be done now; ApiError 403, 409, 422."""
         tree = codec.decode_tree(stored.raw)
-        self._check(route, tree, options)
+        self._check(info, tree, options)
         name = tree["metadata"]["name"]
         if tree["kind"] == "Namespace" and (why := check_namespace_deletion(name)):
             raise forbidden("", "namespaces", name, why)
-        finalizers, grace = _finalizers(tree, options), _grace(tree, options)
-        if not finalizers and not grace and not _is_kept(tree):
+        finalizers, grace = _finalizers(tree, options), _grace_period(tree, options)
+        if not finalizers and not grace and not _is_finalizing_namespace(tree):
             tree["metadata"].pop("finalizers", None)
             if tree["metadata"].get("deletionGracePeriodSeconds"):
                 tree["metadata"]["deletionGracePeriodSeconds"] = 0
             if options.dry_run:
-                return DeletionResult(self._shown(route, tree), 0, True)
-            gone = self._store.delete(stored.key, tree, stored.revision)
-            return DeletionResult(self._shown(route, codec.decode_tree(gone.raw)), gone.revision, True)
-        changed = self._mark(tree, finalizers, grace)
+                return DeletionResult(self._response_tree(info, tree), 0, True)
+            removed = self._store.delete(stored.key, tree, stored.revision)
+            return DeletionResult(
+                self._response_tree(info, codec.decode_tree(removed.raw)), removed.revision, True
+            )
+        changed = self._mark_deleted(tree, finalizers, grace)
         if not changed or options.dry_run:
             return DeletionResult(tree, stored.revision, False)
         after = self._store.update(stored.key, tree, stored.revision)
         return DeletionResult(codec.decode_tree(after.raw), after.revision, False)
 
-    def _check(self, route: RequestInfo, tree: Tree, options: DeletionOptions) -> None:
+    def _check(self, info: RequestInfo, tree: Tree, options: DeletionOptions) -> None:
         metadata = tree["metadata"]
         for label, wanted, name in (
             ("UID", options.uid, "uid"),
-            ("ResourceVersion", options.version, "resourceVersion"),
+            ("ResourceVersion", options.resource_version, "resourceVersion"),
         ):
             found = metadata.get(name, "")
             if wanted is not None and wanted != found:
                 why = (
                     f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}"
                 )
-                raise conflict(route.group, route.plural, metadata["name"], why)
+                raise conflict(info.group, info.plural, metadata["name"], why)
 
-    def _mark(self, tree: Tree, finalizers: list[str], grace: int) -> bool:
+    def _mark_deleted(self, tree: Tree, finalizers: list[str], grace: int) -> bool:
         """Write the deletion into the object; whether that changed anything."""
         metadata = tree["metadata"]
         changed = finalizers != (metadata.get("finalizers") or [])
@@ -112,40 +114,40 @@ class DeleteHandler:
             tree["status"] = {**(tree.get("status") or {}), "phase": "Terminating"}
         return True
 
-    def _shown(self, route: RequestInfo, tree: Tree) -> Tree:
-        if route.resource.key in _SHOWN:
+    def _response_tree(self, info: RequestInfo, tree: Tree) -> Tree:
+        if info.resource.key in _RETURNING_OBJECT:
             return tree
         metadata = tree["metadata"]
-        details = {"name": metadata["name"], "kind": route.plural, "uid": metadata.get("uid", "")}
-        if route.group:
-            details["group"] = route.group
+        details = {"name": metadata["name"], "kind": info.plural, "uid": metadata.get("uid", "")}
+        if info.group:
+            details["group"] = info.group
         return success_status(details=details)
 
 
 def _finalizers(tree: Tree, options: DeletionOptions) -> list[str]:
     """The finalizers once the wish about dependents is among them."""
     finalizers = list(tree["metadata"].get("finalizers") or [])
-    if options.propagation:
-        wanted = {"Foreground": _FOREGROUND, "Orphan": _ORPHAN}.get(options.propagation)
+    if options.propagation_policy:
+        wanted = {"Foreground": _FOREGROUND, "Orphan": _ORPHAN}.get(options.propagation_policy)
         finalizers = [name for name in finalizers if name not in (_FOREGROUND, _ORPHAN) or name == wanted]
         if wanted and wanted not in finalizers:
             finalizers.append(wanted)
     return finalizers
 
 
-def _is_kept(tree: Tree) -> bool:
+def _is_finalizing_namespace(tree: Tree) -> bool:
     """A namespace stays until its own finalizers are gone."""
     return bool(tree["kind"] == "Namespace" and (tree.get("spec") or {}).get("finalizers"))
 
 
-def _grace(tree: Tree, options: DeletionOptions) -> int:
+def _grace_period(tree: Tree, options: DeletionOptions) -> int:
     """How long an object may take to end: only pods on a node get time at all."""
     if tree["kind"] != "Pod":
         return 0
     spec, status = tree.get("spec") or {}, tree.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    if options.grace is not None:
-        return options.grace if options.grace >= 0 else 1
+    if options.grace_period_seconds is not None:
+        return options.grace_period_seconds if options.grace_period_seconds >= 0 else 1
     wanted = spec.get("terminationGracePeriodSeconds")
-    return wanted if isinstance(wanted, int) and wanted >= 0 else _DEFAULT_GRACE
+    return wanted if isinstance(wanted, int) and wanted >= 0 else _DEFAULT_GRACE_SECONDS

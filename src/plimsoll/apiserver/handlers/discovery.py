@@ -58,12 +58,12 @@ def list_paths() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def handle_discovery(call: ApiRequest, parts: list[str]) -> ApiResponse:
+def handle_discovery(request: ApiRequest, parts: list[str]) -> ApiResponse:
     """The answer to a path of discovery, given with its parts; ApiError 404 if there is nothing."""
     if len(parts) == 1:
-        wanted = _aggregated_version(call.header("accept"))
+        wanted = _aggregated_version(request.header("accept"))
         if wanted:
-            return _answer_aggregated(call, parts[0], wanted)
+            return _answer_aggregated(request, parts[0], wanted)
     return ApiResponse(200, _document(*parts))
 
 
@@ -85,11 +85,11 @@ def _aggregated_version(header: str) -> str:
     return ""
 
 
-def _answer_aggregated(call: ApiRequest, root: str, build_version: str) -> ApiResponse:
+def _answer_aggregated(request: ApiRequest, root: str, build_version: str) -> ApiResponse:
     body, tag = build_aggregated_document(root, build_version)
     headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
     media = f"application/json;g=apidiscovery.k8s.io;v={build_version};as={_LISTED}"
-    if tag in (part.strip() for part in call.header("if-none-match").split(",")):
+    if tag in (part.strip() for part in request.header("if-none-match").split(",")):
         return ApiResponse(304, b"", media, headers)
     return ApiResponse(200, body, media, headers)
 
@@ -165,16 +165,16 @@ def _rows(group: str, build_version: str) -> list[Resource]:
 
 
 def _subresource(row: Resource, name: str) -> Tree:
-    told = SUBRESOURCES[name]
+    subresource = SUBRESOURCES[name]
     entry: Tree = {
         "name": f"{row.plural}/{name}",
         "singularName": "",
         "namespaced": row.namespaced,
-        "kind": told.kind or row.kind,
-        "verbs": list(told.verbs),
+        "kind": subresource.kind or row.kind,
+        "verbs": list(subresource.verbs),
     }
-    if told.group and told.group != row.group:
-        entry |= {"group": told.group, "version": told.version}
+    if subresource.group and subresource.group != row.group:
+        entry |= {"group": subresource.group, "version": subresource.version}
     return entry
 
 
@@ -225,11 +225,11 @@ def _resource_discovery(row: Resource) -> Tree:
 
 
 def _subresource_discovery(row: Resource, name: str) -> Tree:
-    told = SUBRESOURCES[name]
-    other = bool(told.group) and told.group != row.group
+    subresource = SUBRESOURCES[name]
+    other = bool(subresource.group) and subresource.group != row.group
     kind = {
-        "group": told.group if other else "",
-        "version": told.version if other else "",
-        "kind": told.kind or row.kind,
+        "group": subresource.group if other else "",
+        "version": subresource.version if other else "",
+        "kind": subresource.kind or row.kind,
     }
-    return {"subresource": name, "responseKind": kind, "verbs": list(told.verbs)}
+    return {"subresource": name, "responseKind": kind, "verbs": list(subresource.verbs)}

@@ -25,7 +25,7 @@ PATCH_TYPES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-_OFFERED = (JSON, YAML, PROTOBUF)
+_SUPPORTED = (JSON, YAML, PROTOBUF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
             return clause
     if not streams and any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in clauses):
         return AcceptedMediaType(PROTOBUF)
-    raise not_acceptable((JSON,) if streams else _OFFERED)
+    raise not_acceptable((JSON,) if streams else _SUPPORTED)
 
 
 def parse_accept(header: str) -> list[AcceptedMediaType]:
     """The clauses of an Accept header, best first."""
     ranked = []
-    for place, clause in enumerate(header.split(",")[:64]):
+    for position, clause in enumerate(header.split(",")[:64]):
         media, *rest = (part.strip() for part in clause.split(";"))
         parameters = {}
         for part in rest:
@@ -84,7 +84,7 @@ def parse_accept(header: str) -> list[AcceptedMediaType]:
         quality = parameters.pop("q", "1")
         weight = float(quality) if re.fullmatch(r"[01](\.[0-9]{0,3})?", quality) else 1.0
         if media and weight > 0:
-            ranked.append((-weight, place, AcceptedMediaType(media.lower(), parameters)))
+            ranked.append((-weight, position, AcceptedMediaType(media.lower(), parameters)))
     ranked.sort(key=lambda entry: entry[:2])
     return [clause for _, _, clause in ranked]
 
@@ -105,7 +105,7 @@ def decode_body(body: bytes, content_type: str) -> Any:
             return decode_protobuf(body)
         except InputError as error:
             raise bad_request(f"the body is no protobuf object: {error}") from None
-    raise unsupported_media_type(_OFFERED)
+    raise unsupported_media_type(_SUPPORTED)
 
 
 def decode_json(body: bytes) -> Any:

@@ -24,10 +24,10 @@ class NonResourceHandler:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
 
-    def answer(self, call: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
-        parts = split_path(call.path)
-        if call.method not in ("GET", "HEAD"):
-            raise method_not_supported(call.method.lower(), "", call.path)
+    def handle(self, request: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
+        parts = split_path(request.path)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_supported(request.method.lower(), "", request.path)
         if not parts:
             return ApiResponse(200, codec.encode({"paths": list(discovery.list_paths())}))
         head = parts[0]
@@ -38,21 +38,21 @@ class NonResourceHandler:
         if parts in (["openid", "v1", "jwks"], [".well-known", "openid-configuration"]):
             return self._issuer(parts)
         if head == "openapi":
-            return openapi.respond(call, parts)
+            return openapi.respond(request, parts)
         if head in ("api", "apis"):
-            return discovery.handle_discovery(call, parts)
+            return discovery.handle_discovery(request, parts)
         raise path_not_found()
 
     def _issuer(self, parts: list[str]) -> ApiResponse:
         """How others verify the tokens of service accounts."""
-        accounts = self._context.accounts
+        accounts = self._context.service_accounts
         if parts[0] == "openid":
             return ApiResponse(200, codec.encode(accounts.jwks()), "application/jwk-set+json")
         return ApiResponse(200, codec.encode(accounts.configuration()))
 
     def _health(self, parts: list[str], query: Mapping[str, str]) -> ApiResponse:
         """Ready as long as the store can be written."""
-        checks = {"ping": "", "store": self._context.store.trouble}
+        checks = {"ping": "", "store": self._context.store.write_error}
         if len(parts) > 2 or (len(parts) == 2 and parts[1] not in checks):
             raise path_not_found()
         if len(parts) == 2:

@@ -30,23 +30,23 @@ _BOOLEANS = {
 _MATCHES = ("", "Exact", "NotOlderThan")
 _VALIDATIONS = ("", "Ignore", "Warn", "Strict")
 _PROPAGATIONS = ("Orphan", "Background", "Foreground")
-_LARGEST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
     """How to list or watch. `version` is None where none was given; 0 means any."""
 
-    labels: str = ""
-    fields: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
     watch: bool = False
-    bookmarks: bool = False
-    version: int | None = None
-    match: str = ""
+    allow_bookmarks: bool = False
+    resource_version: int | None = None
+    resource_version_match: str = ""
     limit: int = 0
-    token: str = ""
-    timeout: int | None = None
-    initial: bool | None = None
+    continue_token: str = ""
+    timeout_seconds: int | None = None
+    send_initial_events: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class WriteOptions:
     """How to create, update or patch."""
 
     dry_run: bool = False
-    manager: str = ""
-    validation: str = "Warn"
+    field_manager: str = ""
+    field_validation: str = "Warn"
     force: bool | None = None
 
 
@@ -64,10 +64,10 @@ class DeletionOptions:
     """How to delete: what must still be true, how long to wait, what becomes of dependents."""
 
     dry_run: bool = False
-    grace: int | None = None
+    grace_period_seconds: int | None = None
     uid: str | None = None
-    version: str | None = None
-    propagation: str = ""
+    resource_version: str | None = None
+    propagation_policy: str = ""
 
 
 def first_values(query: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -83,56 +83,60 @@ def parse_list_options(query: Mapping[str, str]) -> ListOptions:
     text = query.get("resourceVersion", "")
     version = _number(text, "resourceVersion") if text else None
     options = ListOptions(
-        labels=query.get("labelSelector", ""),
-        fields=query.get("fieldSelector", ""),
+        label_selector=query.get("labelSelector", ""),
+        field_selector=query.get("fieldSelector", ""),
         watch=_boolean(query, "watch") or False,
-        bookmarks=_boolean(query, "allowWatchBookmarks") or False,
-        version=version,
-        match=query.get("resourceVersionMatch", ""),
+        allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
+        resource_version=version,
+        resource_version_match=query.get("resourceVersionMatch", ""),
         limit=max(0, _number(query.get("limit") or "0", "limit", signed=True)),
-        token=query.get("continue", ""),
-        timeout=_number(query["timeoutSeconds"], "timeoutSeconds") if query.get("timeoutSeconds") else None,
-        initial=_boolean(query, "sendInitialEvents"),
+        continue_token=query.get("continue", ""),
+        timeout_seconds=_number(query["timeoutSeconds"], "timeoutSeconds")
+        if query.get("timeoutSeconds")
+        else None,
+        send_initial_events=_boolean(query, "sendInitialEvents"),
     )
     _check_list(options, "resourceVersion" in query and text != "")
     return options
 
 
 def _check_list(options: ListOptions, has_version: bool) -> None:
-    match = options.match
+    match = options.resource_version_match
 
     def refuse(field: str, why: str) -> ApiError:
-        return _refuse("ListOptions", forbidden(FieldPath(field), why))
+        return _invalid_options("ListOptions", forbidden(FieldPath(field), why))
 
     if match not in _MATCHES:
-        raise _refuse("ListOptions", not_supported(FieldPath("resourceVersionMatch"), match, _MATCHES[1:]))
+        raise _invalid_options(
+            "ListOptions", not_supported(FieldPath("resourceVersionMatch"), match, _MATCHES[1:])
+        )
     if options.watch:
-        if options.token:
+        if options.continue_token:
             raise refuse("continue", "may not be set on a watch")
-        if options.initial is not None and match != "NotOlderThan":
+        if options.send_initial_events is not None and match != "NotOlderThan":
             raise refuse(
                 "resourceVersionMatch",
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
-        if options.initial is None and match:
+        if options.send_initial_events is None and match:
             raise refuse(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )
-        if options.initial and not options.bookmarks:
+        if options.send_initial_events and not options.allow_bookmarks:
             raise refuse(
                 "allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true"
             )
         return
-    if options.initial is not None:
+    if options.send_initial_events is not None:
         raise refuse("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if match and not has_version:
         raise refuse("resourceVersionMatch", "is forbidden unless resourceVersion is provided")
-    if match and options.token:
+    if match and options.continue_token:
         raise refuse("resourceVersionMatch", "is forbidden when continue is provided")
-    if match == "Exact" and options.version == 0:
+    if match == "Exact" and options.resource_version == 0:
         raise refuse("resourceVersionMatch", 'Exact is forbidden for resourceVersion "0"')
-    if options.token and options.version:
+    if options.continue_token and options.resource_version:
         raise bad_request("specifying resource version is not allowed when using continue")
 
 
@@ -144,16 +148,22 @@ def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: b
     kind = "PatchOptions" if applies or force is not None else "CreateOptions"
     path = FieldPath("fieldManager")
     if validation not in _VALIDATIONS:
-        raise _refuse(kind, not_supported(FieldPath("fieldValidation"), validation, _VALIDATIONS[1:]))
+        raise _invalid_options(
+            kind, not_supported(FieldPath("fieldValidation"), validation, _VALIDATIONS[1:])
+        )
     if len(manager.encode()) > 128:
-        raise _refuse(kind, too_long(path, 128))
+        raise _invalid_options(kind, too_long(path, 128))
     if not manager.isprintable():
-        raise _refuse(kind, invalid(path, manager, "should only contain printable characters"))
+        raise _invalid_options(kind, invalid(path, manager, "should only contain printable characters"))
     if applies and not manager:
-        raise _refuse(kind, required(path, "is required for apply patch"))
+        raise _invalid_options(kind, required(path, "is required for apply patch"))
     if not applies and force is not None:
-        raise _refuse(kind, forbidden(FieldPath("force"), "may not be specified for non-apply patch"))
-    return WriteOptions(_dry_run(query.get("dryRun")), manager or _agent(user_agent), validation, force)
+        raise _invalid_options(
+            kind, forbidden(FieldPath("force"), "may not be specified for non-apply patch")
+        )
+    return WriteOptions(
+        _dry_run(query.get("dryRun")), manager or _manager_from_user_agent(user_agent), validation, force
+    )
 
 
 def parse_delete_options(query: Mapping[str, str], body: Any) -> DeletionOptions:
@@ -181,10 +191,10 @@ def parse_delete_options(query: Mapping[str, str], body: Any) -> DeletionOptions
         raise bad_request("gracePeriodSeconds must be an integer")
     if orphan is not None and propagation:
         why = "orphanDependents and propagationPolicy cannot be both set"
-        raise _refuse("DeleteOptions", invalid(FieldPath("propagationPolicy"), propagation, why))
+        raise _invalid_options("DeleteOptions", invalid(FieldPath("propagationPolicy"), propagation, why))
     if propagation and propagation not in _PROPAGATIONS:
         problem = not_supported(FieldPath("propagationPolicy"), propagation, _PROPAGATIONS)
-        raise _refuse("DeleteOptions", problem)
+        raise _invalid_options("DeleteOptions", problem)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     return DeletionOptions(
@@ -200,7 +210,7 @@ def _dry_run(value: Any) -> bool:
     if value in (None, ""):
         return False
     if value != "All":
-        raise _refuse("CreateOptions", not_supported(FieldPath("dryRun"), value, ("All",)))
+        raise _invalid_options("CreateOptions", not_supported(FieldPath("dryRun"), value, ("All",)))
     return True
 
 
@@ -211,7 +221,7 @@ def _text(tree: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _agent(user_agent: str) -> str:
+def _manager_from_user_agent(user_agent: str) -> str:
     """Who writes, if nobody says: the client's name up to the first slash."""
     name = user_agent.split("/", maxsplit=1)[0]
     if not name.isprintable():
@@ -221,7 +231,7 @@ def _agent(user_agent: str) -> str:
 
 def _number(text: str, name: str, *, signed: bool = False) -> int:
     digits = text[1:] if signed and text.startswith("-") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > _LARGEST:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > _MAX_INT64:
         raise bad_request(f"{name}: Invalid value: {text[:64]!r}: must be a whole number")
     return int(text)
 
@@ -234,5 +244,5 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     return True if value is None else value
 
 
-def _refuse(kind: str, problem: FieldError) -> ApiError:
+def _invalid_options(kind: str, problem: FieldError) -> ApiError:
     return invalid_object("meta.k8s.io", kind, "", [problem])

@@ -34,46 +34,46 @@ class EvictionHandler:
     def __init__(self, context: ApiContext, deleting: DeleteHandler) -> None:
         self._context = context
         self._store = context.store
-        self._deleting = deleting
+        self._deleter = deleting
 
-    def evict(self, route: RequestInfo, body: Any, options: WriteOptions) -> int:
+    def evict(self, info: RequestInfo, body: Any, options: WriteOptions) -> int:
         """Evict a pod; the revision to wait for. ApiError 429 if a budget is spent."""
         if not isinstance(body, dict) or body.get("kind") not in (None, "", "Eviction"):
             raise bad_request("the body must be an Eviction object")
         name = (body.get("metadata") or {}).get("name") if isinstance(body.get("metadata"), dict) else None
-        if name and name != route.name:
+        if name and name != info.name:
             raise bad_request("name in URL does not match name in Eviction object")
-        wish = parse_delete_options({}, body.get("deleteOptions") or {})
-        stored = get_stored(self._store, route)
+        delete_options = parse_delete_options({}, body.get("deleteOptions") or {})
+        stored = get_stored(self._store, info)
         pod = codec.decode_tree(stored.raw)
-        budgets = self._budgets(pod, route)
+        budgets = self._budgets(pod, info)
         verdict = evaluate_eviction(pod, body, [tree for _, tree in budgets], self._context.now())
         if verdict.errors:
-            raise invalid("policy", "Eviction", route.name, verdict.errors)
+            raise invalid("policy", "Eviction", info.name, verdict.errors)
         if verdict.refusal is not None:
-            raise _refuse(route, verdict.refusal)
-        if wish.dry_run or options.dry_run:
-            wish = replace(wish, dry_run=True)
-            return self._deleting.delete(route, stored, wish).revision
+            raise _refuse(info, verdict.refusal)
+        if delete_options.dry_run or options.dry_run:
+            delete_options = replace(delete_options, dry_run=True)
+            return self._deleter.delete(info, stored, delete_options).revision
         if verdict.budget is not None:
             self._store.update(budgets[0][0].key, verdict.budget, budgets[0][0].revision)
         if verdict.pod is not None:
             stored = self._store.update(stored.key, verdict.pod, stored.revision)
-        # What the wish demands of the pod's version was seen to; the version is another now.
-        return self._deleting.delete(route, stored, replace(wish, version=None)).revision
+        # What the delete_options demands of the pod's version was seen to; the version is another now.
+        return self._deleter.delete(info, stored, replace(delete_options, resource_version=None)).revision
 
-    def _budgets(self, pod: Tree, route: RequestInfo) -> list[tuple[StoredObject, Tree]]:
+    def _budgets(self, pod: Tree, info: RequestInfo) -> list[tuple[StoredObject, Tree]]:
         """The disruption budgets that select a pod."""
         return [
             (stored, tree)
-            for stored in self._store.list(_BUDGETS, route.namespace).items
+            for stored in self._store.list(_BUDGETS, info.namespace).items
             if _covers(tree := codec.decode_tree(stored.raw), pod)
         ]
 
 
-def _refuse(route: RequestInfo, refusal: EvictionRefusal) -> ApiError:
+def _refuse(info: RequestInfo, refusal: EvictionRefusal) -> ApiError:
     if refusal.code == 409:
-        return conflict("", "pods", route.name, refusal.message)
+        return conflict("", "pods", info.name, refusal.message)
     if refusal.code == 403:
         return forbidden("policy", "poddisruptionbudget", "", refusal.message)
     if refusal.code == 429:
@@ -101,9 +101,9 @@ class BindingHandler:
         self._context = context
         self._store = context.store
 
-    def bind(self, route: RequestInfo, body: Any, options: WriteOptions) -> int:
+    def bind(self, info: RequestInfo, body: Any, options: WriteOptions) -> int:
         """Bind a pod to a node; the revision to wait for."""
-        key = _binding_key(route, body)
+        key = _binding_key(info, body)
         stored = self._store.get(key)
         if stored is None:
             raise not_found("", "pods", key.name)
@@ -126,11 +126,11 @@ class BindingHandler:
         return labels
 
 
-def _binding_key(route: RequestInfo, body: Any) -> ObjectKey:
+def _binding_key(info: RequestInfo, body: Any) -> ObjectKey:
     """The pod a binding is for: from the path, or from the body posted to `bindings`."""
-    name = route.name
+    name = info.name
     if not name and isinstance(body, dict) and isinstance(body.get("metadata"), dict):
         name = str(body["metadata"].get("name") or "")
     if not name:
         raise bad_request("metadata.name: the binding must name its pod")
-    return ObjectKey("pods", route.namespace, name)
+    return ObjectKey("pods", info.namespace, name)

@@ -21,7 +21,7 @@ from plimsoll.apiserver.storage import ObjectKey, Store, StoredObject
 from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.errors import ApiError, InputError
 
-_SCAN = 1000  #: objects taken from the store at once
+_SCAN_LIMIT = 1000  #: objects taken from the store at once
 
 
 class ListResult(NamedTuple):
@@ -33,76 +33,80 @@ class ListResult(NamedTuple):
     remaining: int | None = None
 
 
-def storage_key(route: RequestInfo, name: str | None = None) -> ObjectKey:
-    return ObjectKey(route.resource.storage_key, route.namespace, route.name if name is None else name)
+def storage_key(info: RequestInfo, name: str | None = None) -> ObjectKey:
+    return ObjectKey(info.resource.storage_key, info.namespace, info.name if name is None else name)
 
 
-def get_stored(store: Store, route: RequestInfo) -> StoredObject:
+def get_stored(store: Store, info: RequestInfo) -> StoredObject:
     """The stored object a route names; ApiError 404."""
-    stored = store.get(storage_key(route))
+    stored = store.get(storage_key(info))
     if stored is None:
-        raise not_found(route.group, route.plural, route.name)
+        raise not_found(info.group, info.plural, info.name)
     return stored
 
 
-def parse_selection(route: RequestInfo, options: ListOptions) -> ObjectSelection:
+def parse_selection(info: RequestInfo, options: ListOptions) -> ObjectSelection:
     """Which objects a list or watch is about; ApiError 400 for a bad selector."""
-    fields = parse_field_selector(options.fields, route.resource)
-    if route.name:  # GET of one object with ?watch=1
-        fields = parse_field_selector(f"metadata.name={route.name}", route.resource)
+    fields = parse_field_selector(options.field_selector, info.resource)
+    if info.name:  # GET of one object with ?watch=1
+        fields = parse_field_selector(f"metadata.name={info.name}", info.resource)
     return ObjectSelection(
-        route.resource, route.namespace or None, parse_label_selector(options.labels), fields
+        info.resource, info.namespace or None, parse_label_selector(options.label_selector), fields
     )
 
 
 class ReadHandler:
     """Reads for requests."""
 
-    def __init__(self, store: Store, sights: SelectableFieldCache) -> None:
+    def __init__(self, store: Store, field_cache: SelectableFieldCache) -> None:
         self._store = store
-        self._sights = sights
+        self._field_cache = field_cache
 
-    async def get(self, route: RequestInfo, options: ListOptions) -> StoredObject:
-        if options.version and options.version > self._store.revision:
-            raise resource_version_too_large(options.version, self._store.revision)
-        stored = get_stored(self._store, route)
-        await self._store.settled(stored.revision)
+    async def get(self, info: RequestInfo, options: ListOptions) -> StoredObject:
+        if options.resource_version and options.resource_version > self._store.revision:
+            raise resource_version_too_large(options.resource_version, self._store.revision)
+        stored = get_stored(self._store, info)
+        await self._store.wait_durable(stored.revision)
         return stored
 
-    async def list(self, route: RequestInfo, options: ListOptions, turn: TimeSlice) -> ListResult:
+    async def list(self, info: RequestInfo, options: ListOptions, time_slice: TimeSlice) -> ListResult:
         """A page of objects; a long scan gives way to other requests (`turn`)."""
-        selection = parse_selection(route, options)
+        selection = parse_selection(info, options)
         after, at = self._start(options)
         name = selection.fields.exact("metadata.name")
         if at is None and name and selection.namespace is not None:
             listing = self._list_one(selection, name)
         else:
-            listing = await self._scan(selection, after, at, options.limit, turn)
-        turn.release()
-        await self._store.settled(listing.revision)
+            listing = await self._scan(selection, after, at, options.limit, time_slice)
+        time_slice.release()
+        await self._store.wait_durable(listing.revision)
         return listing
 
     def _start(self, options: ListOptions) -> tuple[tuple[str, str] | None, int | None]:
         """Where a list goes on, and the moment it must show (None: now)."""
         head = self._store.revision
-        if options.token:
-            at, after = _read_token(options.token)
+        if options.continue_token:
+            at, after = _decode_continue_token(options.continue_token)
             if at < self._store.floor:
                 raise resource_expired(
                     "The provided continue parameter is too old to display a consistent list result."
                 )
             return after, at
-        if not options.version:
+        if not options.resource_version:
             return None, None
-        if options.version > head:
-            raise resource_version_too_large(options.version, head)
-        exact = options.match == "Exact" or (options.limit and not options.match)
-        return None, (options.version if exact else None)
+        if options.resource_version > head:
+            raise resource_version_too_large(options.resource_version, head)
+        exact = options.resource_version_match == "Exact" or (
+            options.limit and not options.resource_version_match
+        )
+        return None, (options.resource_version if exact else None)
 
     def _list_one(self, selection: ObjectSelection, name: str) -> ListResult:
         key = ObjectKey(selection.resource.storage_key, selection.namespace or "", name)
         stored = self._store.get(key)
-        found = stored is not None and selection.includes(key, self._sights.of(selection.resource, stored))
+        found = stored is not None and selection.includes(
+            key, self._field_cache.of(selection.resource, stored)
+        )
         return ListResult([stored] if stored is not None and found else [], self._store.revision)
 
     async def _scan(
@@ -111,49 +115,53 @@ class ReadHandler:
         after: tuple[str, str] | None,
         at: int | None,
         limit: int,
-        turn: TimeSlice,
+        time_slice: TimeSlice,
     ) -> ListResult:
         resource = selection.resource
-        if selection.everything:
+        if selection.matches_all:
             page = self._store.list(
                 resource.storage_key, selection.namespace, after=after, limit=limit or None, at=at
             )
-            token = _write_token(page.revision, page.items[-1].key) if page.remaining and page.items else ""
+            token = (
+                _encode_continue_token(page.revision, page.items[-1].key)
+                if page.remaining and page.items
+                else ""
+            )
             return ListResult(page.items, page.revision, token, page.remaining or None)
         found: list[StoredObject] = []
         while True:
             page = self._store.list(
-                resource.storage_key, selection.namespace, after=after, limit=_SCAN, at=at
+                resource.storage_key, selection.namespace, after=after, limit=_SCAN_LIMIT, at=at
             )
             at = page.revision
             for stored in page.items:
-                if selection.includes(stored.key, self._sights.of(resource, stored)):
+                if selection.includes(stored.key, self._field_cache.of(resource, stored)):
                     if limit and len(found) == limit:
-                        return ListResult(found, at, _write_token(at, found[-1].key))
+                        return ListResult(found, at, _encode_continue_token(at, found[-1].key))
                     found.append(stored)
-                if turn.due:
-                    await turn.pause()
+                if time_slice.is_expired:
+                    await time_slice.pause()
             if not page.remaining:
                 return ListResult(found, at)
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
 
 
-def _write_token(revision: int, last: ObjectKey) -> str:
+def _encode_continue_token(revision: int, last: ObjectKey) -> str:
     text = codec.encode({"rv": revision, "ns": last.namespace, "name": last.name})
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
-def _read_token(token: str) -> tuple[int, tuple[str, str]]:
+def _decode_continue_token(token: str) -> tuple[int, tuple[str, str]]:
     try:
         padded = token + "=" * (-len(token) % 4)
         tree: Any = codec.decode_tree(base64.urlsafe_b64decode(padded.encode("ascii")))
         revision, namespace, name = tree["rv"], tree["ns"], tree["name"]
     except (InputError, ValueError, binascii.Error, KeyError, TypeError):
-        raise _bad_token() from None
+        raise _invalid_continue_token() from None
     if not isinstance(revision, int) or not isinstance(namespace, str) or not isinstance(name, str):
-        raise _bad_token()
+        raise _invalid_continue_token()
     return revision, (namespace, name)
 
 
-def _bad_token() -> ApiError:
+def _invalid_continue_token() -> ApiError:
     return bad_request("continue key is not valid: give back the token of the previous page as it came")

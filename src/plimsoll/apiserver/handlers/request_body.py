@@ -22,12 +22,12 @@ Tree = dict[str, Any]
 
 #: Parts of metadata that are there only if there is something in them.
 _NEVER_EMPTY = {"labels", "annotations", "finalizers", "ownerReferences", "managedFields"}
-_TOLD = 32
-_ELSEWHERE = "the namespace of the provided object does not match the namespace sent on the request"
+_MAX_WARNINGS = 32
+_NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 
 
 def decode_object(
-    route: RequestInfo, body: Any, validation: str, *, text: bytes = b"", current: Any = None
+    info: RequestInfo, body: Any, validation: str, *, text: bytes = b"", current: Any = None
 ) -> tuple[Tree, list[str]]:
     """The body as an object in the stored version, with warnings; ApiError 400.
 
@@ -35,59 +35,59 @@ def decode_object(
     of `current`, it must still say what it is, its unknown fields are no news, and where it is no object
     of its kind any more, that is the patch's fault (422).
     """
-    kind = route.resource.kind
+    kind = info.resource.kind
     if not isinstance(body, dict):
         raise bad_request(f"the body must be a {kind} object")
     if current is not None and not (body.get("apiVersion") and body.get("kind")):
         raise bad_request("the patch leaves an object without apiVersion and kind")
-    version, named = body.get("apiVersion") or route.api_version, body.get("kind") or kind
+    version, named = body.get("apiVersion") or info.api_version, body.get("kind") or kind
     if named != kind:
         found = f"the object provided is unrecognized: it is a {named!r}"
-        raise _refuse(f"{found}, expected {kind!r} in {route.api_version}", current)
-    if version != route.api_version:
+        raise _decode_error(f"{found}, expected {kind!r} in {info.api_version}", current)
+    if version != info.api_version:
         found = f"the API version in the data ({version}) does not match the expected API version"
-        raise _refuse(f"{found} ({route.api_version})", current)
-    warnings = _check_fields(route, body, validation, text, current)
-    if not route.resource.has_strategy:  # the others are settled by their own rules
-        body = drop_nulls(body, schema_for(route.group, route.version, kind))
-    tree = convert_to_storage(body, route.resource)
+        raise _decode_error(f"{found} ({info.api_version})", current)
+    warnings = _check_fields(info, body, validation, text, current)
+    if not info.resource.has_strategy:  # the others are settled by their own rules
+        body = drop_nulls(body, schema_for(info.group, info.version, kind))
+    tree = convert_to_storage(body, info.resource)
     metadata = tree["metadata"] if tree["metadata"] is not None else {}
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
     tree["metadata"] = metadata = {
         name: value for name, value in metadata.items() if value or name not in _NEVER_EMPTY
     }
-    _check_place(route, metadata)
+    _check_identity(info, metadata)
     return tree, warnings
 
 
-def _check_fields(route: RequestInfo, body: Tree, validation: str, text: bytes, current: Any) -> list[str]:
-    schema = schema_for(route.group, route.version, route.resource.kind)
+def _check_fields(info: RequestInfo, body: Tree, validation: str, text: bytes, current: Any) -> list[str]:
+    schema = schema_for(info.group, info.version, info.resource.kind)
     if schema is None:
         return []
-    if current is not None and matches_schema(_news(body, current), schema):
+    if current is not None and matches_schema(_changed_fields(body, current), schema):
         return []
     report = check_json(text, schema) if text else check_fields(body, schema)
     if report.type_errors:
         shown = "; ".join(
             f"{path}: {message}" if path else message for path, message in report.type_errors[:8]
         )
-        raise _refuse(_cannot_be(route, shown), current)
+        raise _decode_error(_cannot_be_handled(info, shown), current)
     if not report.strict_errors:
         return []
     known = set(check_fields(current, schema).strict_errors) if current is not None else set()
-    texts = [text for text in report.strict_errors if text not in known][:_TOLD]
+    texts = [text for text in report.strict_errors if text not in known][:_MAX_WARNINGS]
     if texts and validation == "Strict":
-        raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts)}"))
+        raise bad_request(_cannot_be_handled(info, f"strict decoding error: {', '.join(texts)}"))
     return texts if validation == "Warn" else []
 
 
-def _news(body: Tree, current: Tree) -> Tree:
+def _changed_fields(body: Tree, current: Tree) -> Tree:
     """What a patch touched of an object; the rest was held against the same type when it was stored."""
     return {name: value for name, value in body.items() if value is not current.get(name)}
 
 
-def _check_place(route: RequestInfo, metadata: Tree) -> None:
+def _check_identity(info: RequestInfo, metadata: Tree) -> None:
     """The object must be the one that the path names; what it leaves out, the path fills in."""
     for field in ("name", "namespace", "generateName", "resourceVersion", "uid"):
         value = metadata.get(field)
@@ -96,31 +96,29 @@ def _check_place(route: RequestInfo, metadata: Tree) -> None:
         elif not isinstance(value, str):
             raise bad_request(f"metadata.{field} must be a string")
     namespace = metadata.get("namespace", "")
-    if namespace and namespace != route.namespace:
-        raise bad_request(_ELSEWHERE)
-    if route.resource.namespaced:
-        metadata["namespace"] = route.namespace
-    if not route.name:
+    if namespace and namespace != info.namespace:
+        raise bad_request(_NAMESPACE_MISMATCH)
+    if info.resource.namespaced:
+        metadata["namespace"] = info.namespace
+    if not info.name:
         return
     name = metadata.get("name", "")
-    if not name and route.verb == "update":
+    if not name and info.verb == "update":
         raise bad_request(
-            f"the name of the object ({route.name} based on URL) was undeterminable: name must be provided"
+            f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"
         )
-    if name and name != route.name:
-        raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({route.name})"
-        )
-    metadata["name"] = route.name
+    if name and name != info.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({info.name})")
+    metadata["name"] = info.name
 
 
-def _refuse(why: str, current: Any) -> ApiError:
+def _decode_error(why: str, current: Any) -> ApiError:
     """The sender's mistake, or that of a patch."""
     if current is None:
         return bad_request(why)
     return invalid("", "", "", [invalid_value(FieldPath("patch"), None, why)])
 
 
-def _cannot_be(route: RequestInfo, why: str) -> str:
-    kind = route.resource.kind
-    return f'{kind} in version "{route.version}" cannot be handled as a {kind}: {why}'
+def _cannot_be_handled(info: RequestInfo, why: str) -> str:
+    kind = info.resource.kind
+    return f'{kind} in version "{info.version}" cannot be handled as a {kind}: {why}'

@@ -29,8 +29,8 @@ from plimsoll.errors import InputError
 
 Tree = dict[str, Any]
 
-_LONG = 256 * 1024
-_ROWS_AT_ONCE = 8
+_MAX_YAML_BYTES = 256 * 1024
+_ROWS_PER_SLICE = 8
 
 
 def build_tree_response(tree: Any, accepted: AcceptedMediaType, status: int = 200) -> ApiResponse:
@@ -44,29 +44,29 @@ class ResponseBuilder:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
 
-    def answer(
+    def build_response(
         self,
-        route: RequestInfo,
+        info: RequestInfo,
         raw: bytes,
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
         status: int = 200,
     ) -> ApiResponse:
         """One object."""
-        raw = convert_raw(raw, route.resource, route.version)
+        raw = convert_raw(raw, info.resource, info.version)
         if accepted.table:
-            return build_tree_response(self._table(route, [raw], accepted, query, {}), accepted, status)
+            return build_tree_response(self._table(info, [raw], accepted, query, {}), accepted, status)
         if accepted.partial:
-            return _encode(_partial(raw, accepted.partial), accepted, status)
+            return _encode(_metadata_only(raw, accepted.partial), accepted, status)
         return _encode(raw, accepted, status)
 
-    async def answer_list(
+    async def build_list_response(
         self,
-        route: RequestInfo,
+        info: RequestInfo,
         listing: ListResult,
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
-        turn: TimeSlice,
+        time_slice: TimeSlice,
     ) -> ApiResponse:
         """A page of objects; other requests are served while a long one is put together."""
         metadata: Tree = {"resourceVersion": str(listing.revision)}
@@ -75,44 +75,46 @@ class ResponseBuilder:
         if listing.remaining:
             metadata["remainingItemCount"] = listing.remaining
         raws = [stored.raw for stored in listing.items]
-        if not is_storage_version(route.resource, route.version):
-            raws = await _each(raws, lambda raw: convert_raw(raw, route.resource, route.version), turn)
+        if not is_storage_version(info.resource, info.version):
+            raws = await _render_each(
+                raws, lambda raw: convert_raw(raw, info.resource, info.version), time_slice
+            )
         if accepted.media == PROTOBUF:
-            return await _protobuf_list(route, metadata, raws, turn)
+            return await _protobuf_list(info, metadata, raws, time_slice)
         if accepted.table:
-            table = self._table(route, [], accepted, query, metadata)
-            rows = await self._rows(route, raws, accepted, query, turn)
-            return _finish_list(table, "rows", rows, accepted, turn)
-        api_version, kind = route.api_version, route.resource.list_kind
+            table = self._table(info, [], accepted, query, metadata)
+            rows = await self._rows(info, raws, accepted, query, time_slice)
+            return _finish_list(table, "rows", rows, accepted, time_slice)
+        api_version, kind = info.api_version, info.resource.list_kind
         if accepted.partial:
             api_version, kind = f"meta.k8s.io/{accepted.partial}", "PartialObjectMetadataList"
-            raws = await _each(raws, lambda raw: _partial(raw, accepted.partial), turn)
+            raws = await _render_each(raws, lambda raw: _metadata_only(raw, accepted.partial), time_slice)
         # DIFF: each item says its apiVersion and kind (test_items_of_a_list_say_what_they_are).
         head = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
-        return _finish_list(head, "items", raws, accepted, turn)
+        return _finish_list(head, "items", raws, accepted, time_slice)
 
-    def render_for(
-        self, route: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
+    def make_watch_renderer(
+        self, info: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
     ) -> Render | None:
         """How a watch shows objects; None for the stored bytes themselves."""
         if accepted.table:
-            return _TableRows(self, route, accepted, query).render
+            return _TableRenderer(self, info, accepted, query).render
         if accepted.partial:
-            return lambda raw: _partial(convert_raw(raw, route.resource, route.version), accepted.partial)
-        if is_storage_version(route.resource, route.version):
+            return lambda raw: _metadata_only(convert_raw(raw, info.resource, info.version), accepted.partial)
+        if is_storage_version(info.resource, info.version):
             return None
-        return lambda raw: convert_raw(raw, route.resource, route.version)
+        return lambda raw: convert_raw(raw, info.resource, info.version)
 
     def _table(
         self,
-        route: RequestInfo,
+        info: RequestInfo,
         raws: list[bytes],
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
         metadata: Tree,
     ) -> Tree:
         return to_table(
-            route.resource,
+            info.resource,
             [codec.decode_tree(raw) for raw in raws],
             now=self._context.now(),
             include_object=query.get("includeObject", "Metadata") or "Metadata",
@@ -122,32 +124,32 @@ class ResponseBuilder:
 
     async def _rows(
         self,
-        route: RequestInfo,
+        info: RequestInfo,
         raws: list[bytes],
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
-        turn: TimeSlice,
+        time_slice: TimeSlice,
     ) -> list[bytes]:
         rows: list[bytes] = []
-        for start in range(0, len(raws), _ROWS_AT_ONCE):
-            table = self._table(route, raws[start : start + _ROWS_AT_ONCE], accepted, query, {})
+        for start in range(0, len(raws), _ROWS_PER_SLICE):
+            table = self._table(info, raws[start : start + _ROWS_PER_SLICE], accepted, query, {})
             rows += map(codec.encode, table["rows"])
-            if turn.due:
-                await turn.pause()
+            if time_slice.is_expired:
+                await time_slice.pause()
         return rows
 
 
-class _TableRows:
+class _TableRenderer:
     """The rows of a watch in tables: only the first names the columns."""
 
     def __init__(
         self,
         documents: ResponseBuilder,
-        route: RequestInfo,
+        info: RequestInfo,
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
     ):
-        self._documents, self._route, self._accepted, self._query = documents, route, accepted, query
+        self._documents, self._route, self._accepted, self._query = documents, info, accepted, query
         self._first = True
 
     def render(self, raw: bytes) -> bytes:
@@ -159,45 +161,47 @@ class _TableRows:
         return codec.encode(table)
 
 
-def _partial(raw: bytes, version: str) -> bytes:
+def _metadata_only(raw: bytes, version: str) -> bytes:
     tree = codec.decode_tree(raw)
     head = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}"}
     return codec.encode({**head, "metadata": tree["metadata"]})
 
 
-async def _each(raws: list[bytes], render: Callable[[bytes], bytes], turn: TimeSlice) -> list[bytes]:
+async def _render_each(
+    raws: list[bytes], render: Callable[[bytes], bytes], time_slice: TimeSlice
+) -> list[bytes]:
     """Every object in another form."""
     rendered = []
     for raw in raws:
         rendered.append(render(raw))
-        if turn.due:
-            await turn.pause()
+        if time_slice.is_expired:
+            await time_slice.pause()
     return rendered
 
 
 def _finish_list(
-    head: Tree, field: str, items: list[bytes], accepted: AcceptedMediaType, turn: TimeSlice
+    head: Tree, field: str, items: list[bytes], accepted: AcceptedMediaType, time_slice: TimeSlice
 ) -> ApiResponse:
     """A list in JSON, or in YAML if it is short: `head` with the items in its last field."""
     before = codec.encode({name: value for name, value in head.items() if name != field})
-    answer = build_chunked_response(
-        [before[:-1], f',"{field}":['.encode(), *interleave_commas(items), b"]}"], accepted.media, turn
+    response = build_chunked_response(
+        [before[:-1], f',"{field}":['.encode(), *interleave_commas(items), b"]}"], accepted.media, time_slice
     )
-    if accepted.media == YAML and isinstance(answer.body, bytes):
-        return _encode(answer.body, accepted)
-    return answer
+    if accepted.media == YAML and isinstance(response.body, bytes):
+        return _encode(response.body, accepted)
+    return response
 
 
 async def _protobuf_list(
-    route: RequestInfo, metadata: Tree, raws: list[bytes], turn: TimeSlice
+    info: RequestInfo, metadata: Tree, raws: list[bytes], time_slice: TimeSlice
 ) -> ApiResponse:
-    head = {"apiVersion": route.api_version, "kind": route.resource.list_kind, "metadata": metadata}
+    head = {"apiVersion": info.api_version, "kind": info.resource.list_kind, "metadata": metadata}
     try:
         builder = ListBuilder(head)
-        items = await _each(raws, lambda raw: builder.encode_item(codec.decode_tree(raw)), turn)
+        items = await _render_each(raws, lambda raw: builder.encode_item(codec.decode_tree(raw)), time_slice)
     except InputError:
         raise not_acceptable([JSON, YAML]) from None
-    return build_chunked_response(builder.finish(items), PROTOBUF, turn)
+    return build_chunked_response(builder.finish(items), PROTOBUF, time_slice)
 
 
 def _encode(raw: bytes, accepted: AcceptedMediaType, status: int = 200) -> ApiResponse:
@@ -208,5 +212,7 @@ def _encode(raw: bytes, accepted: AcceptedMediaType, status: int = 200) -> ApiRe
             raise not_acceptable([JSON, YAML]) from None
     if accepted.media == YAML:
         # JSON is YAML too: long answers are left as they are rather than keep others waiting.
-        return ApiResponse(status, raw if len(raw) > _LONG else dump_document(codec.decode_tree(raw)), YAML)
+        return ApiResponse(
+            status, raw if len(raw) > _MAX_YAML_BYTES else dump_document(codec.decode_tree(raw)), YAML
+        )
     return ApiResponse(status, raw, JSON)

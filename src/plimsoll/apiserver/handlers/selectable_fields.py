@@ -37,14 +37,14 @@ class ObjectSelection(NamedTuple):
     fields: FieldSelector
 
     @property
-    def everything(self) -> bool:
+    def matches_all(self) -> bool:
         """No selector: within the namespace every object is wanted."""
         return not self.labels and not self.fields
 
-    def includes(self, key: ObjectKey, sight: SelectableFields) -> bool:
+    def includes(self, key: ObjectKey, selectable: SelectableFields) -> bool:
         if self.namespace is not None and key.namespace != self.namespace:
             return False
-        return self.labels.matches(sight.labels) and self.fields.matches(sight.fields)
+        return self.labels.matches(selectable.labels) and self.fields.matches(selectable.fields)
 
 
 class SelectableFieldCache:
@@ -57,40 +57,40 @@ class SelectableFieldCache:
         )
 
     def of(self, resource: Resource, stored: StoredObject) -> SelectableFields:
-        place = (resource.key, stored.key)
-        sight = self._objects.get(place)
-        if sight is None or sight.revision != stored.revision:
-            sight = self._objects[place] = _look(resource, stored.raw, stored.revision)
-        return sight
+        cache_key = (resource.key, stored.key)
+        selectable = self._objects.get(cache_key)
+        if selectable is None or selectable.revision != stored.revision:
+            selectable = self._objects[cache_key] = _extract(resource, stored.raw, stored.revision)
+        return selectable
 
     def of_event(
         self, resource: Resource, event: StoreEvent
     ) -> tuple[SelectableFields | None, SelectableFields]:
         """How the object looked before and after an event."""
-        place = (resource.key, event.revision)
-        seen = self._events.get(place)
+        cache_key = (resource.key, event.revision)
+        seen = self._events.get(cache_key)
         if seen is None:
             before = None
             if event.previous is not None:
-                before = _look(resource, event.previous, event.revision)
-            after = _look(resource, event.raw, event.revision)
-            seen = self._events[place] = (before, after)
+                before = _extract(resource, event.previous, event.revision)
+            after = _extract(resource, event.raw, event.revision)
+            seen = self._events[cache_key] = (before, after)
             if len(self._events) > _EVENTS_KEPT:
                 self._events.popitem(last=False)
         return seen
 
     def forget(self, key: ObjectKey) -> None:
         """An object is gone."""
-        for place in [place for place in self._places(key) if place in self._objects]:
-            del self._objects[place]
+        for cache_key in [cache_key for cache_key in self._cache_keys(key) if cache_key in self._objects]:
+            del self._objects[cache_key]
 
     @staticmethod
-    def _places(key: ObjectKey) -> list[tuple[str, ObjectKey]]:
+    def _cache_keys(key: ObjectKey) -> list[tuple[str, ObjectKey]]:
         # Events are seen through two resources.
         return [(key.resource, key), (f"{key.resource}.events.k8s.io", key)]
 
 
-def _look(resource: Resource, raw: bytes, revision: int) -> SelectableFields:
+def _extract(resource: Resource, raw: bytes, revision: int) -> SelectableFields:
     tree = codec.decode_tree(raw)
     return SelectableFields(revision, _labels(tree), selectable_fields(resource, tree))
 

@@ -22,29 +22,29 @@ from plimsoll.errors import DecodeError
 
 Tree = dict[str, Any]
 
-_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
+_SIGNING_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 
 
 def prepare_write(
-    context: ApiContext, route: RequestInfo, tree: Tree, old: Tree | None, user: User
+    context: ApiContext, info: RequestInfo, tree: Tree, old: Tree | None, user: User
 ) -> PreparedObject:
     """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
-    resource = route.resource
-    if resource.key == _REQUESTS and old is None:
+    resource = info.resource
+    if resource.key == _SIGNING_REQUESTS and old is None:
         tree = _with_requester(tree, user)
     if resource.stored_as:  # the rules are those of the shape it came in
-        tree = convert_tree(tree, resource, route.version)
-        old = convert_tree(old, resource, route.version) if old is not None else None
+        tree = convert_tree(tree, resource, info.version)
+        old = convert_tree(old, resource, info.version) if old is not None else None
     write = Write(
         resource.kind,
         "create" if old is None else "update",
         tree,
         context.now(),
         old,
-        route.subresource,
+        info.subresource,
         context.gates,
-        _namespace_labels(context, route),
-        caller_for(user, context.authorizer, route.verb) if _is_claim_status(route) else None,
+        _namespace_labels(context, info),
+        caller_for(user, context.authorizer, info.verb) if _is_claim_status(info) else None,
         old_is_canonical=True,
     )
     try:
@@ -57,7 +57,7 @@ def prepare_write(
         return prepare_generic(write, namespaced=resource.namespaced, has_status=has_status)
     except DecodeError as error:
         raise bad_request(
-            f'{resource.kind} in version "{route.version}" cannot be handled as a {resource.kind}: {error}'
+            f'{resource.kind} in version "{info.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None
 
 
@@ -66,23 +66,23 @@ def _with_requester(tree: Tree, user: User) -> Tree:
     given = tree.get("spec")
     spec = dict(given) if isinstance(given, dict) else {}
     extra = {name: list(values) for name, values in user.extra.items()}
-    who = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    for name, value in who.items():
+    requester = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    for name, value in requester.items():
         spec.pop(name, None)
         if value:
             spec[name] = value
     return {**tree, "spec": spec}
 
 
-def _is_claim_status(route: RequestInfo) -> bool:
-    return route.subresource == "status" and route.resource.kind == "ResourceClaim"
+def _is_claim_status(info: RequestInfo) -> bool:
+    return info.subresource == "status" and info.resource.kind == "ResourceClaim"
 
 
-def _namespace_labels(context: ApiContext, route: RequestInfo) -> dict[str, str] | None:
+def _namespace_labels(context: ApiContext, info: RequestInfo) -> dict[str, str] | None:
     """Labels of the namespace, which only claims with admin access ask for."""
-    if route.resource.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
+    if info.resource.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
         return {}
-    stored = context.store.get(ObjectKey("namespaces", "", route.namespace))
+    stored = context.store.get(ObjectKey("namespaces", "", info.namespace))
     if stored is None:
         return None
     labels: dict[str, str] = codec.decode_tree(stored.raw)["metadata"].get("labels") or {}

@@ -27,8 +27,8 @@ from plimsoll.errors import ApiError, StoreError
 BOOKMARK_SECONDS = 60.0
 #: How long a watch lives if the client does not say: from this to twice this, so that not all end at once.
 MIN_LIFETIME_SECONDS = 1800.0
-_CHUNK = 256 * 1024
-_FEW = 32
+_CHUNK_BYTES = 256 * 1024
+_SMALL_BATCH = 32
 
 #: Turns stored bytes into the bytes shown to this client.
 Render = Callable[[bytes], bytes]
@@ -37,20 +37,20 @@ Render = Callable[[bytes], bytes]
 class WatchHandler:
     """Watches for requests."""
 
-    def __init__(self, store: Store, sights: SelectableFieldCache) -> None:
+    def __init__(self, store: Store, field_cache: SelectableFieldCache) -> None:
         self._store = store
-        self._sights = sights
+        self._field_cache = field_cache
 
     async def watch(
-        self, route: RequestInfo, options: ListOptions, render: Render | None, turn: TimeSlice
+        self, info: RequestInfo, options: ListOptions, render: Render | None, time_slice: TimeSlice
     ) -> AsyncGenerator[bytes]:
         """The frames of a watch. Refusals before the first frame are raised; later ones are frames.
 
         DIFF: a version that is still to come is refused at once, so that a client of a cluster that went back
         to a copy lists again; upstream waits for it in silence (test_a_watch_from_the_future).
         """
-        selection = parse_selection(route, options)
-        version, initial = options.version, options.initial
+        selection = parse_selection(info, options)
+        version, initial = options.resource_version, options.send_initial_events
         if version is not None and version > self._store.revision:
             raise resource_version_too_large(version, self._store.revision)
         state = initial is True or (initial is None and not version)
@@ -59,63 +59,69 @@ class WatchHandler:
         else:
             since = version
         try:
-            feed = self._store.watch(route.resource.storage_key, since)
+            cursor = self._store.watch(info.resource.storage_key, since)
         except ApiError as error:
             return _refuse(error)
-        life = options.timeout if options.timeout else MIN_LIFETIME_SECONDS * (1 + random.random())
-        return _Watch(self._store, self._sights, selection, feed, options, render, route, turn).frames(
-            state, bool(initial), since, life
+        lifetime = (
+            options.timeout_seconds
+            if options.timeout_seconds
+            else MIN_LIFETIME_SECONDS * (1 + random.random())
         )
+        return _WatchStream(
+            self._store, self._field_cache, selection, cursor, options, render, info, time_slice
+        ).frames(state, bool(initial), since, lifetime)
 
 
 async def _refuse(error: ApiError) -> AsyncGenerator[bytes]:
     yield _frame("ERROR", codec.encode(to_status(error)))
 
 
-class _Watch:
+class _WatchStream:
     def __init__(
         self,
         store: Store,
-        sights: SelectableFieldCache,
+        field_cache: SelectableFieldCache,
         selection: ObjectSelection,
-        feed: WatchCursor,
+        cursor: WatchCursor,
         options: ListOptions,
         render: Render | None,
-        route: RequestInfo,
-        turn: TimeSlice,
+        info: RequestInfo,
+        time_slice: TimeSlice,
     ) -> None:
-        self._turn = turn
-        self._store, self._sights, self._selection = store, sights, selection
-        self._feed, self._render, self._route = feed, render, route
-        self._bookmarks = options.bookmarks
-        self._everything = selection.everything and selection.namespace is None
+        self._time_slice = time_slice
+        self._store, self._field_cache, self._selection = store, field_cache, selection
+        self._cursor, self._render, self._route = cursor, render, info
+        self._bookmarks = options.allow_bookmarks
+        self._everything = selection.matches_all and selection.namespace is None
 
-    async def frames(self, state: bool, marked: bool, since: int, life: float) -> AsyncGenerator[bytes]:
+    async def frames(
+        self, state: bool, bookmark_end: bool, since: int, lifetime: float
+    ) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
-        due = end = loop.time() + life
+        due = end = loop.time() + lifetime
         timer: asyncio.TimerHandle | None = None
         try:
             if state:
-                async for chunk in self._state(since):
+                async for chunk in self._initial_frames(since):
                     yield chunk
-                if marked:
+                if bookmark_end:
                     yield self._bookmark(since, {"k8s.io/initial-events-end": "true"})
             while True:
                 if timer is None:  # one timer for each bookmark, not for each event
                     due = min(end, loop.time() + BOOKMARK_SECONDS) if self._bookmarks else end
-                    timer = loop.call_at(due, self._feed.nudge)
-                events = await self._feed.next()
-                if 0 < len(events) <= _FEW and self._everything and self._render is None:
-                    yield b"".join(self._tell(events))  # ready-made frames, most of the time only one
+                    timer = loop.call_at(due, self._cursor.nudge)
+                events = await self._cursor.next()
+                if 0 < len(events) <= _SMALL_BATCH and self._everything and self._render is None:
+                    yield b"".join(self._event_frames(events))  # ready-made frames, most of the time only one
                 else:
-                    async for chunk in self._chunks(self._tell(events)):
+                    async for chunk in self._chunks(self._event_frames(events)):
                         yield chunk
                 if events and loop.time() < due:  # under constant events the nudge goes unnoticed
                     continue
                 timer.cancel()
                 timer = None
                 if self._bookmarks:
-                    yield self._bookmark(self._feed.revision, {})
+                    yield self._bookmark(self._cursor.revision, {})
                 if loop.time() >= end:
                     return
         except ApiError as error:
@@ -125,11 +131,11 @@ class _Watch:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._feed.close()
+            self._cursor.close()
 
-    async def _state(self, at: int) -> AsyncGenerator[bytes]:
+    async def _initial_frames(self, at: int) -> AsyncGenerator[bytes]:
         """Everything there is, as if it had just been added."""
-        await self._store.settled(at)
+        await self._store.wait_durable(at)
         after = None
         while True:
             page = self._store.list(
@@ -139,24 +145,24 @@ class _Watch:
                 limit=1000,
                 at=at,
             )
-            async for chunk in self._chunks(self._added(page.items)):
+            async for chunk in self._chunks(self._added_frames(page.items)):
                 yield chunk
             if not page.remaining:
                 return
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
 
-    def _added(self, items: Iterable[StoredObject]) -> Iterable[bytes]:
+    def _added_frames(self, items: Iterable[StoredObject]) -> Iterable[bytes]:
         """A frame for each object; an empty one if it is not selected."""
         selection = self._selection
         for stored in items:
-            if selection.everything or selection.includes(
-                stored.key, self._sights.of(selection.resource, stored)
+            if selection.matches_all or selection.includes(
+                stored.key, self._field_cache.of(selection.resource, stored)
             ):
-                yield _frame("ADDED", self._show(stored.raw))
+                yield _frame("ADDED", self._render_object(stored.raw))
             else:
                 yield b""
 
-    def _tell(self, events: Iterable[StoreEvent]) -> Iterable[bytes]:
+    def _event_frames(self, events: Iterable[StoreEvent]) -> Iterable[bytes]:
         """A frame for each event; an empty one if it means nothing to this selection."""
         for event in events:
             type = event.type if self._everything else self._type_for(event)
@@ -164,7 +170,7 @@ class _Watch:
                 yield b""
                 continue
             if type == "DELETED" and event.type != "DELETED":
-                yield _frame(type, self._show(_last_match(event)))
+                yield _frame(type, self._render_object(_last_match(event)))
             elif self._render is None:
                 yield event.frame(type)
             else:
@@ -175,9 +181,9 @@ class _Watch:
         selection, key = self._selection, event.key
         if selection.namespace is not None and key.namespace != selection.namespace:
             return ""
-        if selection.everything:
+        if selection.matches_all:
             return event.type
-        before, after = self._sights.of_event(selection.resource, event)
+        before, after = self._field_cache.of_event(selection.resource, event)
         was = before is not None and selection.includes(key, before)
         if event.type == "DELETED":
             return "DELETED" if was else ""
@@ -187,24 +193,24 @@ class _Watch:
 
     async def _chunks(self, frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
         """Frames joined into pieces worth a system call each; other requests are served in between."""
-        held: list[bytes] = []
+        buffered: list[bytes] = []
         size = 0
-        with self._turn.again() as turn:
+        with self._time_slice.renew() as time_slice:
             for frame in frames:
                 if frame:
-                    held.append(frame)
+                    buffered.append(frame)
                     size += len(frame)
-                if turn.due:
-                    await turn.pause()
-                if size >= _CHUNK:
-                    piece = b"".join(held)
-                    held, size = [], 0
-                    turn.release()  # the client may take its time to read
-                    yield piece
-        if held:
-            yield b"".join(held)
+                if time_slice.is_expired:
+                    await time_slice.pause()
+                if size >= _CHUNK_BYTES:
+                    chunk = b"".join(buffered)
+                    buffered, size = [], 0
+                    time_slice.release()  # the client may take its time to read
+                    yield chunk
+        if buffered:
+            yield b"".join(buffered)
 
-    def _show(self, raw: bytes) -> bytes:
+    def _render_object(self, raw: bytes) -> bytes:
         return raw if self._render is None else self._render(raw)
 
     def _bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:

@@ -56,8 +56,8 @@ from plimsoll.errors import ApiError, PatchError
 Tree = dict[str, Any]
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: generated names spell nothing
-_SUFFIX = 5
-_PREFIX_MAX = 63 - _SUFFIX
+_SUFFIX_LENGTH = 5
+_PREFIX_MAX = 63 - _SUFFIX_LENGTH
 _NAME_ATTEMPTS = 8
 
 
@@ -72,10 +72,10 @@ class WriteResult:
 
 
 @dataclass(slots=True)
-class _Job:
+class _WriteJob:
     """One write under way."""
 
-    route: RequestInfo
+    info: RequestInfo
     options: WriteOptions
     user: User
     text: bytes = b""
@@ -86,8 +86,10 @@ class _Job:
 
     def read(self, body: Any, current: Any = None) -> Tree:
         """The body as an object in the stored version; what is odd about it is a warning or ApiError 400."""
-        tree, odd = decode_object(self.route, body, self.options.validation, text=self.text, current=current)
-        self.warnings += odd
+        tree, warnings = decode_object(
+            self.info, body, self.options.field_validation, text=self.text, current=current
+        )
+        self.warnings += warnings
         return tree
 
 
@@ -102,48 +104,48 @@ class WriteHandler:
     # -- verbs
 
     def create(
-        self, route: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
+        self, info: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
     ) -> WriteResult:
         """Create an object. `text` is its JSON, where fields may come twice and the client asks about it."""
-        job = _Job(route, options, user, text)
+        job = _WriteJob(info, options, user, text)
         tree = job.read(body)
         return self._create(job, tree)
 
     def update(
-        self, route: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
+        self, info: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
     ) -> WriteResult:
-        job = _Job(route, options, user, text)
+        job = _WriteJob(info, options, user, text)
         tree = job.read(body)
-        stored = self._store.get(storage_key(route))
-        if stored is None and route.resource.allow_create_on_update and not route.subresource:
+        stored = self._store.get(storage_key(info))
+        if stored is None and info.resource.allow_create_on_update and not info.subresource:
             tree.get("metadata", {}).pop("resourceVersion", None)
             return self._create(job, tree)
         if stored is None:
-            raise not_found(route.group, route.plural, route.name)
+            raise not_found(info.group, info.plural, info.name)
         return self._update(job, tree, stored)
 
     def patch(
-        self, route: RequestInfo, kind: str, body: Any, options: WriteOptions, user: User
+        self, info: RequestInfo, kind: str, body: Any, options: WriteOptions, user: User
     ) -> WriteResult:
-        job = _Job(route, options, user)
+        job = _WriteJob(info, options, user)
         if kind == "apply":
             return self._apply(job, body)
-        stored = get_stored(self._store, route)
+        stored = get_stored(self._store, info)
         old = codec.decode_tree(stored.raw)
-        current = convert_tree(old, route.resource, route.version)
+        current = convert_tree(old, info.resource, info.version)
         try:
             patched = self._patch(job, kind, current, body)
         except PatchError as error:
-            raise _bad_patch(error) from None
+            raise _patch_error(error) from None
         if kind == "strategic" and isinstance(patched, dict):
             patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
         return self._update(job, job.read(patched, current), stored, old)
 
     def replace(
-        self, route: RequestInfo, stored: StoredObject, tree: Tree, options: WriteOptions, user: User
+        self, info: RequestInfo, stored: StoredObject, tree: Tree, options: WriteOptions, user: User
     ) -> WriteResult:
         """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
-        return self._update(_Job(route, options, user), tree, stored)
+        return self._update(_WriteJob(info, options, user), tree, stored)
 
     def patch_document(self, kind: str, tree: Tree, body: Any) -> Any:
         """A patch on something that is no stored object, such as a Scale."""
@@ -153,29 +155,29 @@ class WriteHandler:
             if kind in ("merge", "strategic"):  # without lists the two are one
                 return apply_merge_patch(tree, body)
         except PatchError as error:
-            raise _bad_patch(error) from None
+            raise _patch_error(error) from None
         raise unsupported_media_type(["application/json-patch+json", "application/merge-patch+json"])
 
     # -- create
 
-    def _create(self, job: _Job, tree: Tree) -> WriteResult:
-        route, metadata = job.route, tree["metadata"]
+    def _create(self, job: _WriteJob, tree: Tree) -> WriteResult:
+        info, metadata = job.info, tree["metadata"]
         # DIFF: 400, where upstream answers 500 (test_versions_that_cannot_be).
         if _has_version(metadata):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        if route.verb != "create":  # by PUT or apply: the right to update is not enough
-            self._context.authorizer.demand(
+        if info.verb != "create":  # by PUT or apply: the right to update is not enough
+            self._context.authorizer.require(
                 Attributes(
                     job.user,
                     "create",
-                    route.group,
-                    route.version,
-                    route.plural,
-                    namespace=route.namespace,
-                    name=route.name,
+                    info.group,
+                    info.version,
+                    info.plural,
+                    namespace=info.namespace,
+                    name=info.name,
                 )
             )
-        self._admission.admit_namespace(route)
+        self._admission.admit_namespace(info)
         now = self._context.now()
         for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(name, None)
@@ -186,15 +188,15 @@ class WriteHandler:
         for _ in range(_NAME_ATTEMPTS):
             if generated:
                 metadata["name"] = generate_name(metadata["generateName"])
-            key = storage_key(route, metadata.get("name", ""))
+            key = storage_key(info, metadata.get("name", ""))
             if not generated or self._store.get(key) is None:
                 break
-        tree = self._admission.admit("create", route, tree, None, job.user)
+        tree = self._admission.admit("create", info, tree, None, job.user)
         tree = self._prepare(job, tree, None)
         if self._store.get(key) is not None:
-            raise already_exists(route.group, route.plural, key.name)
-        self._admission.charge(route, tree, None, dry_run=job.options.dry_run)
-        tree = self._attribute(job, None, tree)
+            raise already_exists(info.group, info.plural, key.name)
+        self._admission.charge(info, tree, None, dry_run=job.options.dry_run)
+        tree = self._track_managed_fields(job, None, tree)
         if job.options.dry_run:
             tree["metadata"].pop("resourceVersion", None)
             return WriteResult(codec.encode(tree), 0, True, job.warnings)
@@ -203,41 +205,43 @@ class WriteHandler:
 
     # -- update
 
-    def _update(self, job: _Job, tree: Tree, stored: StoredObject, old: Tree | None = None) -> WriteResult:
+    def _update(
+        self, job: _WriteJob, tree: Tree, stored: StoredObject, old: Tree | None = None
+    ) -> WriteResult:
         """Store a tree in the place of a stored one. `old` is that one's tree, which may share parts with the
         new tree: whatever is changed in either from here on is changed in a copy.
         """
-        route, metadata = job.route, tree["metadata"]
+        info, metadata = job.info, tree["metadata"]
         old = codec.decode_tree(stored.raw) if old is None else old
         before = old["metadata"]
         version = metadata.get("resourceVersion", "")
         if not _has_version(metadata):
-            if not route.resource.allow_unconditional_update:
-                raise _version_needed(route, stored.key.name)
+            if not info.resource.allow_unconditional_update:
+                raise _resource_version_required(info, stored.key.name)
         elif version != before["resourceVersion"]:
             if not version.isdigit():
                 raise bad_request(f"metadata.resourceVersion: Invalid value: {version[:64]!r}")
-            raise conflict(route.group, route.plural, stored.key.name, OPTIMISTIC_LOCK_MESSAGE)
+            raise conflict(info.group, info.plural, stored.key.name, OPTIMISTIC_LOCK_MESSAGE)
         uid = metadata.get("uid", "")
-        if uid and uid != before.get("uid") and route.verb == "patch":
+        if uid and uid != before.get("uid") and info.verb == "patch":
             problem = invalid_value(FieldPath("metadata").child("uid"), uid, "field is immutable")
-            raise invalid(route.group, route.resource.kind, stored.key.name, [problem])
+            raise invalid(info.group, info.resource.kind, stored.key.name, [problem])
         if uid and uid != before.get("uid"):
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.get('uid')}"
-            raise conflict(route.group, route.plural, stored.key.name, why)
+            raise conflict(info.group, info.plural, stored.key.name, why)
         metadata.pop("selfLink", None)
         metadata["resourceVersion"] = before["resourceVersion"]
         for name in ("uid", "creationTimestamp", "generation"):
-            _carry(before, metadata, name)
+            _copy_or_remove(before, metadata, name)
         if "deletionTimestamp" in before:  # where there is none, validation refuses one
             for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-                _carry(before, metadata, name)
-        tree = self._admission.admit("update", route, tree, old, job.user)
+                _copy_or_remove(before, metadata, name)
+        tree = self._admission.admit("update", info, tree, old, job.user)
         tree = self._prepare(job, tree, old)
-        tree = self._attribute(job, old, tree)
+        tree = self._track_managed_fields(job, old, tree)
         if tree == old:
             return WriteResult(stored.raw, stored.revision, False, job.warnings)
-        self._admission.charge(route, tree, old, dry_run=job.options.dry_run)
+        self._admission.charge(info, tree, old, dry_run=job.options.dry_run)
         if job.options.dry_run:
             return WriteResult(codec.encode(tree), 0, False, job.warnings)
         if is_ready_to_remove(tree):
@@ -248,51 +252,51 @@ class WriteHandler:
 
     # -- patch and apply
 
-    def _patch(self, job: _Job, kind: str, current: Tree, body: Any) -> Any:
+    def _patch(self, job: _WriteJob, kind: str, current: Tree, body: Any) -> Any:
         if kind == "json":
             return apply_json_patch(current, body)
         if kind == "merge":
             return apply_merge_patch(current, body)
-        schema = schema_for(job.route.group, job.route.version, job.route.resource.kind)
+        schema = schema_for(job.info.group, job.info.version, job.info.resource.kind)
         if schema is None:
             raise ApiError(415, "UnsupportedMediaType", "strategic merge patch needs a kind with a schema")
         return apply_strategic_patch(current, body, schema)
 
-    def _apply(self, job: _Job, body: Any) -> WriteResult:
-        route = job.route
+    def _apply(self, job: _WriteJob, body: Any) -> WriteResult:
+        info = job.info
         if not isinstance(body, dict):
-            raise bad_request(f"the body must be a {route.resource.kind} object")
+            raise bad_request(f"the body must be a {info.resource.kind} object")
         if not body.get("apiVersion") or not body.get("kind"):
             raise bad_request("an apply patch must have apiVersion and kind")
         if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
-        applied = convert_tree(job.read(body), route.resource, route.version)
-        stored = self._store.get(storage_key(route))
+        applied = convert_tree(job.read(body), info.resource, info.version)
+        stored = self._store.get(storage_key(info))
         live = old = None
         if stored is not None:
             old = codec.decode_tree(stored.raw)
-            live = convert_tree(old, route.resource, route.version)
-        elif route.subresource:
-            raise not_found(route.group, route.plural, route.name)
+            live = convert_tree(old, info.resource, info.version)
+        elif info.subresource:
+            raise not_found(info.group, info.plural, info.name)
         elif applied["metadata"].get("uid"):
             why = (
                 f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, "
                 "and no existing object was found"
             )
-            raise conflict(route.group, route.plural, route.name, why)
+            raise conflict(info.group, info.plural, info.name, why)
         try:
             result = server_side_apply(
                 live,
                 applied,
-                schema=schema_for(route.group, route.version, route.resource.kind),
-                manager=job.options.manager,
-                api_version=route.api_version,
-                subresource=route.subresource,
+                schema=schema_for(info.group, info.version, info.resource.kind),
+                manager=job.options.field_manager,
+                api_version=info.api_version,
+                subresource=info.subresource,
                 force=bool(job.options.force),
                 now=format_datetime(self._context.now()),
             )
         except PatchError as error:
-            raise _bad_patch(error) from None
+            raise _patch_error(error) from None
         if result.conflicts:
             raise ApiError(
                 409,
@@ -300,7 +304,7 @@ class WriteHandler:
                 conflict_message(result.conflicts),
                 {"causes": conflict_causes(result.conflicts)},
             )
-        tree = convert_to_storage(result.tree, route.resource)
+        tree = convert_to_storage(result.tree, info.resource)
         job.applied, job.managed = True, tree["metadata"].get("managedFields")
         if stored is None:
             tree["metadata"] = dict(tree["metadata"])
@@ -310,35 +314,35 @@ class WriteHandler:
 
     # -- the last steps
 
-    def _prepare(self, job: _Job, tree: Tree, old: Tree | None) -> Tree:
-        prepared = prepare_write(self._context, job.route, tree, old, job.user)
+    def _prepare(self, job: _WriteJob, tree: Tree, old: Tree | None) -> Tree:
+        prepared = prepare_write(self._context, job.info, tree, old, job.user)
         job.warnings += prepared.warnings
         name = tree["metadata"].get("name", "")
         problems = prepared.errors or (_check_name(name) if old is None else ())
         if problems:
-            raise invalid(job.route.group, job.route.resource.kind, name, problems)
+            raise invalid(job.info.group, job.info.resource.kind, name, problems)
         return prepared.tree
 
-    def _attribute(self, job: _Job, old: Tree | None, tree: Tree) -> Tree:
+    def _track_managed_fields(self, job: _WriteJob, old: Tree | None, tree: Tree) -> Tree:
         """Who set which field; an apply has said so already."""
         if job.applied:
             tree["metadata"].pop("managedFields", None)
             if job.managed:
                 tree["metadata"]["managedFields"] = job.managed
             return keep_times_if_unchanged(old, tree) if old is not None else tree
-        resource, version = job.route.resource, job.route.version
+        resource, version = job.info.resource, job.info.version
         return track_update(
             old,
             tree,
             schema=schema_for(resource.group, resource.versions[0], resource.kind),
-            manager=job.options.manager,
+            manager=job.options.field_manager,
             api_version=resource.api_version(version),
-            subresource=job.route.subresource,
+            subresource=job.info.subresource,
             now=format_datetime(self._context.now()),
         )
 
 
-def _bad_patch(error: PatchError) -> ApiError:
+def _patch_error(error: PatchError) -> ApiError:
     if error.code == 413:
         return request_entity_too_large(str(error))
     return bad_request(str(error)) if error.code == 400 else unprocessable(str(error))
@@ -349,11 +353,11 @@ def _has_version(metadata: Tree) -> bool:
     return bool(metadata.get("resourceVersion", "").strip("0"))
 
 
-def _version_needed(route: RequestInfo, name: str) -> ApiError:
+def _resource_version_required(info: RequestInfo, name: str) -> ApiError:
     """The refusal of an unconditional update; upstream names the resource here instead of the kind."""
     path = FieldPath("metadata").child("resourceVersion")
     problem = invalid_value(path, 0, "must be specified for an update")
-    return invalid(route.group, route.plural, name, [problem])
+    return invalid(info.group, info.plural, name, [problem])
 
 
 def _check_name(name: str) -> list[FieldError]:
@@ -377,10 +381,10 @@ def is_ready_to_remove(tree: Tree) -> bool:
 
 def generate_name(prefix: str, choose: Callable[[str], str] = random.choice) -> str:
     """A name from a prefix, short enough whatever the prefix."""
-    return prefix[:_PREFIX_MAX] + "".join(choose(_ALPHABET) for _ in range(_SUFFIX))
+    return prefix[:_PREFIX_MAX] + "".join(choose(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
 
 
-def _carry(before: Tree, metadata: Tree, name: str) -> None:
+def _copy_or_remove(before: Tree, metadata: Tree, name: str) -> None:
     if name in before:
         metadata[name] = before[name]
     else:

@@ -20,37 +20,37 @@ _GNOSTIC_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _GNOSTIC_V2_NAMES = (_GNOSTIC_V2, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 
 
-def respond(call: ApiRequest, parts: list[str]) -> ApiResponse:
+def respond(request: ApiRequest, parts: list[str]) -> ApiResponse:
     """The answer to `/openapi/...`, given with its parts; ApiError 404 or 406."""
     if parts[1:] == ["v2"]:
-        return _respond_v2(call)
+        return _respond_v2(request)
     if parts[1:2] == ["v3"]:
-        return _respond_v3(call, "/".join(parts[2:]))
+        return _respond_v3(request, "/".join(parts[2:]))
     raise path_not_found()
 
 
-def _respond_v2(call: ApiRequest) -> ApiResponse:
-    for media in _medias(call.header("accept")):
+def _respond_v2(request: ApiRequest) -> ApiResponse:
+    for media in _medias(request.header("accept")):
         if media in _GNOSTIC_V2_NAMES:
-            return _respond(call, documents.v2_protobuf(), _GNOSTIC_V2)
+            return _respond(request, documents.v2_protobuf(), _GNOSTIC_V2)
         if media in ("*/*", "application/*", _JSON):
-            return _respond(call, documents.v2(), _JSON)
+            return _respond(request, documents.v2(), _JSON)
     raise not_acceptable((_JSON, _GNOSTIC_V2))
 
 
-def _respond_v3(call: ApiRequest, path: str) -> ApiResponse:
-    if not any(media in ("*/*", "application/*", _JSON) for media in _medias(call.header("accept"))):
+def _respond_v3(request: ApiRequest, path: str) -> ApiResponse:
+    if not any(media in ("*/*", "application/*", _JSON) for media in _medias(request.header("accept"))):
         raise not_acceptable((_JSON,))
     if not path:
-        return _respond(call, documents.v3_index(), _JSON)
+        return _respond(request, documents.v3_index(), _JSON)
     document = documents.v3(path)
     if document is None:
         raise path_not_found()
-    wanted = dict(call.query).get("hash", "")
+    wanted = dict(request.query).get("hash", "")
     if wanted and wanted != document.digest:
         location = documents.v3_address(path)
         return ApiResponse(301, b"", _JSON, {"Location": location, "ETag": document.tag, "Vary": "Accept"})
-    found = _respond(call, document, _JSON)
+    found = _respond(request, document, _JSON)
     if wanted:
         found.headers["Cache-Control"] = "public, immutable"
     return found
@@ -61,8 +61,8 @@ def _medias(header: str) -> list[str]:
     return [part.split(";")[0].strip().lower() for part in header.split(",")[:64]] if header else ["*/*"]
 
 
-def _respond(call: ApiRequest, document: documents.Document, media: str) -> ApiResponse:
+def _respond(request: ApiRequest, document: documents.Document, media: str) -> ApiResponse:
     headers = {"ETag": document.tag, "Vary": "Accept"}
-    if document.tag in (part.strip() for part in call.header("if-none-match").split(",")):
+    if document.tag in (part.strip() for part in request.header("if-none-match").split(",")):
         return ApiResponse(304, b"", media, headers)
     return ApiResponse(200, document.body, media, headers)

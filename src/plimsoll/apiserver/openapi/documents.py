@@ -99,7 +99,7 @@ _SECURITY = {"type": "apiKey", "name": "authorization", "in": "header", "descrip
 def _operation_v3(operation: Operation, definitions: Definitions) -> Tree:
     tree = _operation(operation, version=3)
     body = _refer(operation.body, operation, definitions)
-    respond = _refer(operation.respond, operation, definitions)
+    response = _refer(operation.response, operation, definitions)
     if operation.method == "patch":
         patch = {"schema": {"$ref": definitions.add_patch()}}
         tree["requestBody"] = {"required": True, "content": dict.fromkeys(PATCH_TYPES, patch)}
@@ -107,7 +107,7 @@ def _operation_v3(operation: Operation, definitions: Definitions) -> Tree:
         tree["requestBody"] = {"content": {"*/*": {"schema": {"$ref": body}}}}
         if operation.method != "delete":
             tree["requestBody"]["required"] = True
-    content = {"content": {media: {"schema": {"$ref": respond}} for media in _MEDIAS}} if respond else {}
+    content = {"content": {media: {"schema": {"$ref": response}} for media in _MEDIAS}} if response else {}
     tree["responses"] = _responses(operation, content)
     return tree
 
@@ -147,7 +147,7 @@ def v2_protobuf() -> Document:
 def _operation_v2(operation: Operation, definitions: Definitions) -> Tree:
     tree = _operation(operation, version=2)
     body = _refer(operation.body, operation, definitions)
-    respond = _refer(operation.respond, operation, definitions)
+    response = _refer(operation.response, operation, definitions)
     if operation.method == "patch":
         body = definitions.add_patch()
     if body:
@@ -158,7 +158,7 @@ def _operation_v2(operation: Operation, definitions: Definitions) -> Tree:
     tree["consumes"] = list(PATCH_TYPES) if operation.method == "patch" else ["*/*"]
     tree["produces"] = list(_MEDIAS)
     tree["schemes"] = ["https"]
-    tree["responses"] = _responses(operation, {"schema": {"$ref": respond}} if respond else {})
+    tree["responses"] = _responses(operation, {"schema": {"$ref": response}} if response else {})
     return tree
 
 

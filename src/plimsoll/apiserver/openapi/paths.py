@@ -66,7 +66,7 @@ class Operation(NamedTuple):
     parameters: tuple[str, ...]
     kind: tuple[str, str, str]  #: group, version and kind it is about
     body: SchemaType | None  #: what it takes
-    respond: SchemaType | None  #: what it gives
+    response: SchemaType | None  #: what it gives
     codes: tuple[int, ...]
     tag: str = ""
 

@@ -86,7 +86,7 @@ class Store:
         self._closing: asyncio.Future[None] | None = None
         self._commits = self._committed_rows = self._failures = 0
         self._observers: list[Observer] = []
-        self._trouble = ""
+        self._write_error = ""
         self._writer = LogWriter(opened.log, opened.lock, opened.identity, self._report) if opened else None
 
     @classmethod
@@ -134,9 +134,9 @@ class Store:
         return self._history.floor
 
     @property
-    def trouble(self) -> str:
+    def write_error(self) -> str:
         """Why the last group of writes could not be made durable; empty if it was."""
-        return self._trouble
+        return self._write_error
 
     def get(self, key: ObjectKey) -> StoredObject | None:
         return self._head.get(key)
@@ -207,7 +207,7 @@ class Store:
         """Remove an object at the revision expected; the tree is the last state that watches see."""
         return self._write("DELETED", key, tree, self._expect(key, expected))
 
-    async def settled(self, revision: int) -> None:
+    async def wait_durable(self, revision: int) -> None:
         """Return once everything up to a revision is durable; raises StoreError when it cannot be."""
         self._meet(asyncio.get_running_loop())
         for first, last, reason in self._gaps:
@@ -335,7 +335,7 @@ class Store:
             chunk: CompactionChunk | None = None
             if isinstance(outcome, BatchCommitted):
                 self._commits += 1
-                self._trouble = ""
+                self._write_error = ""
                 self._committed_rows += outcome.rows
                 self._history.show(outcome.revision)
                 self._release()
@@ -366,7 +366,7 @@ class Store:
         self._epoch += 1
         self._failures += 1
         self._rows = []
-        self._trouble = reason
+        self._write_error = reason
         first = last = 0
         for event in self._history.undo():
             first = event.revision

@@ -23,19 +23,19 @@ LARGE_BYTES = 512 << 10
 MAX_INLINE_MICROSECONDS = 75_000
 
 #: Worst case per `,` or `:` of JSON: pods of containers without fields, and lists of names.
-_PER_SEPARATOR = 20
+_MICROSECONDS_PER_SEPARATOR = 20
 #: Devices of ResourceSlices: many small fields with few rules each, so that 128 full devices stay light.
-_PER_SEPARATOR_OF_DEVICES = 6
+_MICROSECONDS_PER_DEVICE_SEPARATOR = 6
 _SLICES = "resourceslices.resource.k8s.io"
 #: Worst case per byte of CEL: nested macros.
-_PER_CEL_BYTE = 25
+_MICROSECONDS_PER_CEL_BYTE = 25
 _WITH_CEL = frozenset(
     f"{plural}.resource.k8s.io" for plural in ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
 )
 #: YAML and protobuf are decoded by Python code.
-_PER_DECODED_BYTE = 2
+_MICROSECONDS_PER_DECODED_BYTE = 2
 #: Objects longer than this are not rendered as YAML, protobuf or a table in the event loop.
-_RENDERED_BYTES = {YAML: 16 << 10, PROTOBUF: 64 << 10, JSON: 128 << 10}
+_MAX_INLINE_RENDERING_BYTES = {YAML: 16 << 10, PROTOBUF: 64 << 10, JSON: 128 << 10}
 
 _EXPRESSION = re.compile(rb'"expression"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
@@ -54,9 +54,9 @@ def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes)
     """Microseconds that a write may take at worst."""
     cost = _separator_cost(resource, body) + _separator_cost(resource, stored)
     if resource in _WITH_CEL:
-        cost += _PER_CEL_BYTE * (_cel_bytes(body, content_type) + _cel_bytes(stored, JSON))
+        cost += _MICROSECONDS_PER_CEL_BYTE * (_cel_bytes(body, content_type) + _cel_bytes(stored, JSON))
     if not _is_json(body, content_type):
-        cost += _PER_DECODED_BYTE * len(body)
+        cost += _MICROSECONDS_PER_DECODED_BYTE * len(body)
     return cost
 
 
@@ -64,12 +64,12 @@ def is_expensive_rendering(raw: bytes, accepted: AcceptedMediaType) -> bool:
     """Return whether showing one object in the form that was asked for belongs into a worker."""
     if accepted.media == JSON and not accepted.table and not accepted.partial:
         return False
-    return len(raw) > _RENDERED_BYTES[accepted.media]
+    return len(raw) > _MAX_INLINE_RENDERING_BYTES[accepted.media]
 
 
 def _separator_cost(resource: str, text: bytes) -> int:
     devices = resource == _SLICES and b'"finalizers"' not in text and b"\\u" not in text
-    rate = _PER_SEPARATOR_OF_DEVICES if devices else _PER_SEPARATOR
+    rate = _MICROSECONDS_PER_DEVICE_SEPARATOR if devices else _MICROSECONDS_PER_SEPARATOR
     return rate * (text.count(b",") + text.count(b":"))
 
 

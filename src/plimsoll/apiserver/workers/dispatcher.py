@@ -23,10 +23,10 @@ from plimsoll.apiserver.workers.pool import WorkerPool
 _WRITES = frozenset({"create", "update", "patch"})
 #: Subresources that are handled in the event loop: what they change must be atomic with other objects, or
 #: needs the server's keys.
-_LOCAL = frozenset({"binding", "eviction", "token", "scale"})
+_INLINE_SUBRESOURCES = frozenset({"binding", "eviction", "token", "scale"})
 #: DIFF: bodies of requests that are handled in the event loop whatever they hold; upstream takes 3 MiB
 #: (test_bodies_that_are_never_large_are_limited).
-LOCAL_BODY_BYTES = 64 << 10
+MAX_INLINE_BODY_BYTES = 64 << 10
 
 
 class WorkerDispatcher:
@@ -37,39 +37,43 @@ class WorkerDispatcher:
         self._admission = admission
         self._pool = pool
 
-    def wants(self, route: RequestInfo, call: ApiRequest) -> bool:
+    def should_delegate(self, info: RequestInfo, request: ApiRequest) -> bool:
         """Return whether a request belongs into a worker; ApiError 413 for a body that is too large."""
-        verb = route.verb
+        verb = info.verb
         if verb in ("list", "watch"):
             return False
-        if verb in _WRITES and route.resource.is_stored and route.subresource not in _LOCAL:
+        if verb in _WRITES and info.resource.is_stored and info.subresource not in _INLINE_SUBRESOURCES:
             return is_expensive_write(
-                route.resource.key, call.body, call.header("content-type"), self._stored(route)
+                info.resource.key, request.body, request.header("content-type"), self._stored(info)
             )
-        if len(call.body) > LOCAL_BODY_BYTES:
+        if len(request.body) > MAX_INLINE_BODY_BYTES:
             raise request_entity_too_large(
-                f"Request entity too large: limit for this request is {LOCAL_BODY_BYTES}"
+                f"Request entity too large: limit for this request is {MAX_INLINE_BODY_BYTES}"
             )
-        stored = self._stored(route)
-        if len(stored) <= SMALL_BYTES or verb not in ("get", "delete") or route.subresource in _LOCAL:
+        stored = self._stored(info)
+        if (
+            len(stored) <= SMALL_BYTES
+            or verb not in ("get", "delete")
+            or info.subresource in _INLINE_SUBRESOURCES
+        ):
             return False
-        if verb == "delete" and is_expensive_write(route.resource.key, b"", "", stored):
+        if verb == "delete" and is_expensive_write(info.resource.key, b"", "", stored):
             return True
-        return is_expensive_rendering(stored, negotiate(call.header("accept")))
+        return is_expensive_rendering(stored, negotiate(request.header("accept")))
 
-    async def handle(self, route: RequestInfo, call: ApiRequest) -> ApiResponse:
+    async def handle(self, info: RequestInfo, request: ApiRequest) -> ApiResponse:
         """Have a worker handle a request; ApiError 429, 503 or 504 if none can."""
         context = self._context
-        session = JobSession(context, self._admission, route, call.user)
-        job = WorkerJob.of(call, context.now(), context.new_uid())
-        finish = await self._pool.run(call.user.name, job, session.answer)
+        session = JobSession(context, self._admission, info, request.user)
+        job = WorkerJob.of(request, context.now(), context.new_uid())
+        result = await self._pool.run(request.user.name, job, session.handle_query)
         # A refusal may rest upon any write up to now.
-        revision = finish.revision if finish.status < 400 else context.store.revision
-        await context.store.settled(revision)
-        return ApiResponse(finish.status, finish.body, finish.content_type, finish.headers)
+        revision = result.revision if result.status < 400 else context.store.revision
+        await context.store.wait_durable(revision)
+        return ApiResponse(result.status, result.body, result.content_type, result.headers)
 
-    def _stored(self, route: RequestInfo) -> bytes:
-        if not route.name:
+    def _stored(self, info: RequestInfo) -> bytes:
+        if not info.name:
             return b""
-        stored = self._context.store.get(storage_key(route))
+        stored = self._context.store.get(storage_key(info))
         return b"" if stored is None else stored.raw

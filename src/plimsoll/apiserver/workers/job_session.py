@@ -36,31 +36,29 @@ from plimsoll.errors import ApiError
 class JobSession:
     """One job's view of the server."""
 
-    def __init__(
-        self, context: ApiContext, admission: AdmissionChain, route: RequestInfo, user: User
-    ) -> None:
+    def __init__(self, context: ApiContext, admission: AdmissionChain, info: RequestInfo, user: User) -> None:
         self._store = context.store
         self._authorizer = context.authorizer
         self._admission = admission
-        self._route = route
+        self._route = info
         self._user = user
 
-    def answer(self, question: WorkerQuery) -> ServerReply:
+    def handle_query(self, query: WorkerQuery) -> ServerReply:
         """Answer a question of the worker, without giving up the event loop."""
-        if isinstance(question, GetObject):
-            stored = self._store.get(question.key)
+        if isinstance(query, GetObject):
+            stored = self._store.get(query.key)
             return self._objects([] if stored is None else [stored])
-        if isinstance(question, ListObjects):
-            return self._objects(self._store.list(question.resource, question.namespace).items)
-        if isinstance(question, Authorize):
-            return DecisionReply(*self._authorizer.authorize(question.attributes(self._user)))
-        if isinstance(question, GetUserRules):
-            return _rules(self._authorizer.rules_for(self._user, question.namespace))
-        if isinstance(question, GetRoleRules):
-            role, policy = (question.kind, question.name, question.namespace), self._authorizer.policy
-            return _rules(policy.rules_of(*role)) if policy.has_role(*role) else RulesReply(None)
+        if isinstance(query, ListObjects):
+            return self._objects(self._store.list(query.resource, query.namespace).items)
+        if isinstance(query, Authorize):
+            return DecisionReply(*self._authorizer.authorize(query.attributes(self._user)))
+        if isinstance(query, GetUserRules):
+            return _rules(self._authorizer.rules_for(self._user, query.namespace))
+        if isinstance(query, GetRoleRules):
+            role, roles = (query.kind, query.name, query.namespace), self._authorizer.roles
+            return _rules(roles.rules_of(*role)) if roles.has_role(*role) else RulesReply(None)
         try:
-            return self._commit(question)
+            return self._commit(query)
         except ApiError as error:
             return ErrorReply.of(error)
 

@@ -59,13 +59,13 @@ class WorkerJob(msgspec.Struct, tag=True, array_like=True):
     uid: str
 
     @classmethod
-    def of(cls, call: ApiRequest, now: datetime, uid: str) -> WorkerJob:
+    def of(cls, request: ApiRequest, now: datetime, uid: str) -> WorkerJob:
         """A job for a request; headers that `Api` does not read (credentials among them) stay behind."""
-        headers = {name: call.headers[name] for name in _HEADERS if name in call.headers}
-        user = WireUser.of(call.user)
-        return cls(call.method, call.path, user, list(call.query), headers, call.body, now, uid)
+        headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
+        user = WireUser.of(request.user)
+        return cls(request.method, request.path, user, list(request.query), headers, request.body, now, uid)
 
-    def call(self) -> ApiRequest:
+    def request(self) -> ApiRequest:
         return ApiRequest(self.method, self.path, self.user.user(), self.query, self.headers, self.body)
 
 
@@ -100,8 +100,8 @@ class Authorize(msgspec.Struct, tag=True, array_like=True):
     name: str
 
     @classmethod
-    def of(cls, asked: Attributes) -> Authorize:
-        return cls(*asked[1:8])
+    def of(cls, attributes: Attributes) -> Authorize:
+        return cls(*attributes[1:8])
 
     def attributes(self, user: User) -> Attributes:
         return Attributes(

@@ -38,7 +38,7 @@ _log = logging.getLogger("plimsoll.server")
 
 _MODULE = "plimsoll.apiserver.worker_process"
 _START_SECONDS = 60.0
-_DRAIN = 1 << 20
+_DRAIN_BYTES = 1 << 20
 _POLL_SECONDS = 0.01
 
 
@@ -64,7 +64,7 @@ class WorkerLimits:
     memory_bytes: int = 1 << 30
 
 
-class _Process:
+class _WorkerProcess:
     """One worker process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -102,11 +102,11 @@ class _Process:
         if self.alive:
             self._process.kill()
 
-    async def ended(self) -> None:
+    async def wait_exited(self) -> None:
         """Wait until a killed process and its pipes are gone."""
         self._sink.close()
         with suppress(ConnectionError):
-            while await self._source.read(_DRAIN):
+            while await self._source.read(_DRAIN_BYTES):
                 pass
         await self._process.wait()
 
@@ -123,9 +123,9 @@ class WorkerPool:
             waiting=self.limits.waiting,
             waiting_per_user=self.limits.waiting_per_user,
         )
-        self._idle: list[_Process] = []
-        self._all: set[_Process] = set()
-        self._endings: set[asyncio.Task[None]] = set()
+        self._idle: list[_WorkerProcess] = []
+        self._all: set[_WorkerProcess] = set()
+        self._exit_tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         #: Jobs handled so far, and workers killed because of them; for metrics and tests.
         self.jobs = 0
@@ -136,17 +136,19 @@ class WorkerPool:
         """Process IDs of the workers there are."""
         return [worker.pid for worker in self._all if worker.alive]
 
-    async def run(self, user: str, job: WorkerJob, answer: Callable[[WorkerQuery], ServerReply]) -> JobResult:
+    async def run(
+        self, user: str, job: WorkerJob, reply_to: Callable[[WorkerQuery], ServerReply]
+    ) -> JobResult:
         """Have a worker handle a job; `answer` replies to its questions.
 
         Raises ApiError 429 if too many jobs wait, 504 if it takes too long, 503 if the worker fails.
         """
-        await self._queue.enter(user, self.limits.request_timeout)
+        await self._queue.acquire(user, self.limits.request_timeout)
         try:
             self.jobs += 1
-            return await self._run(job, answer)
+            return await self._run(job, reply_to)
         finally:
-            self._queue.leave(user)
+            self._queue.release(user)
 
     async def close(self) -> None:
         """End all workers, and with them the jobs they have."""
@@ -158,9 +160,9 @@ class WorkerPool:
             worker.kill()
         while self._all:  # those who wait for an answer of a killed worker discard it
             await asyncio.sleep(_POLL_SECONDS)
-        await asyncio.gather(*self._endings)
+        await asyncio.gather(*self._exit_tasks)
 
-    async def _run(self, job: WorkerJob, answer: Callable[[WorkerQuery], ServerReply]) -> JobResult:
+    async def _run(self, job: WorkerJob, reply_to: Callable[[WorkerQuery], ServerReply]) -> JobResult:
         try:
             worker = await self._obtain()
         except OSError as error:  # TimeoutError and ConnectionError among them
@@ -168,7 +170,7 @@ class WorkerPool:
             raise service_unavailable("the server cannot start a worker process for this request") from None
         try:
             async with asyncio.timeout(self.limits.request_timeout):
-                finish = await self._converse(worker, job, answer)
+                result = await self._exchange(worker, job, reply_to)
         except TimeoutError:
             self._kill(worker)
             raise timeout(
@@ -181,14 +183,14 @@ class WorkerPool:
         except BaseException:  # the client has gone away, or the server stops
             self._kill(worker)
             raise
-        if finish.retire or self._closed:
+        if result.retire or self._closed:
             self._discard(worker)
         else:
             self._put_back(worker)
-        return finish
+        return result
 
-    async def _converse(
-        self, worker: _Process, job: WorkerJob, answer: Callable[[WorkerQuery], ServerReply]
+    async def _exchange(
+        self, worker: _WorkerProcess, job: WorkerJob, reply_to: Callable[[WorkerQuery], ServerReply]
     ) -> JobResult:
         await worker.send(job)
         while True:
@@ -196,11 +198,11 @@ class WorkerPool:
             if isinstance(message, JobResult):
                 return message
             assert not isinstance(message, WorkerReady)
-            await worker.send(answer(message))
+            await worker.send(reply_to(message))
 
     # -- processes
 
-    async def _obtain(self) -> _Process:
+    async def _obtain(self) -> _WorkerProcess:
         while self._idle:
             worker = self._idle.pop()
             if worker.idle is not None:
@@ -210,7 +212,7 @@ class WorkerPool:
             self._discard(worker)
         return await self._start()
 
-    async def _start(self) -> _Process:
+    async def _start(self) -> _WorkerProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # nothing is imported from the working directory
@@ -221,7 +223,7 @@ class WorkerPool:
             env=_environment(),
             start_new_session=True,  # Ctrl-C in the server's terminal is the server's business
         )
-        worker = _Process(process)
+        worker = _WorkerProcess(process)
         self._all.add(worker)
         if self._closed:
             self._discard(worker)
@@ -239,32 +241,32 @@ class WorkerPool:
             raise
         return worker
 
-    def _put_back(self, worker: _Process) -> None:
+    def _put_back(self, worker: _WorkerProcess) -> None:
         loop = asyncio.get_running_loop()
         worker.idle = loop.call_later(self.limits.idle_timeout, self._expire, worker)
         self._idle.append(worker)
 
-    def _expire(self, worker: _Process) -> None:
+    def _expire(self, worker: _WorkerProcess) -> None:
         if worker in self._idle:
             self._idle.remove(worker)
             self._discard(worker)
 
-    def _kill(self, worker: _Process) -> None:
+    def _kill(self, worker: _WorkerProcess) -> None:
         self.kills += 1
         self._discard(worker)
 
-    def _discard(self, worker: _Process) -> None:
+    def _discard(self, worker: _WorkerProcess) -> None:
         if worker not in self._all:
             return
         worker.kill()
         self._all.discard(worker)
-        ending = asyncio.create_task(worker.ended())
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
+        exit_task = asyncio.create_task(worker.wait_exited())
+        self._exit_tasks.add(exit_task)
+        exit_task.add_done_callback(self._exit_tasks.discard)
 
 
 def _environment() -> dict[str, str]:
     """The server's environment, with the folder this package was imported from."""
-    folder = str(Path(__file__).parents[3])
+    directory = str(Path(__file__).parents[3])
     path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{path}" if path else folder}
+    return {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{path}" if path else directory}

@@ -35,9 +35,9 @@ from plimsoll.apiserver.workers.messages import (
 )
 
 #: Puts a question to the server and waits for the reply.
-Ask = Callable[[WorkerQuery], ServerReply]
+SendQuery = Callable[[WorkerQuery], ServerReply]
 Tree = dict[str, Any]
-Items: TypeAlias = list[StoredObject]
+StoredObjects: TypeAlias = list[StoredObject]
 
 
 class ObjectChangedError(Exception):
@@ -47,8 +47,8 @@ class ObjectChangedError(Exception):
 class RemoteStore(Store):
     """A store whose objects live in the server process; only what handling a request needs."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, send_query: SendQuery) -> None:
+        self._send_query = send_query
         self._seen = 0
         self.reset()
 
@@ -70,7 +70,7 @@ class RemoteStore(Store):
         return self._seen
 
     @property
-    def trouble(self) -> str:
+    def write_error(self) -> str:
         return ""
 
     def get(self, key: ObjectKey) -> StoredObject | None:
@@ -94,12 +94,12 @@ class RemoteStore(Store):
     def delete(self, key: ObjectKey, tree: Tree, expected: int) -> StoredObject:
         return self._commit(key, tree, expected, deletes=True)
 
-    async def settled(self, revision: int) -> None:
+    async def wait_durable(self, revision: int) -> None:
         """Have the server wait for the disk."""
         self.awaited = max(self.awaited, revision)
 
-    def _objects(self, question: WorkerQuery) -> Items:
-        reply = self._ask(question)
+    def _objects(self, query: WorkerQuery) -> StoredObjects:
+        reply = self._send_query(query)
         assert isinstance(reply, ObjectsReply)
         self._seen = reply.revision
         return reply.items
@@ -114,7 +114,7 @@ class RemoteStore(Store):
         if len(raw) > MAX_OBJECT_BYTES and not deletes:
             raise object_too_large(len(raw), MAX_OBJECT_BYTES)
         charges, self.charges = self.charges, False
-        reply = self._ask(messages.WriteObject(key, raw, expected, deletes, charges))
+        reply = self._send_query(messages.WriteObject(key, raw, expected, deletes, charges))
         if isinstance(reply, ConflictReply):
             raise ObjectChangedError
         if isinstance(reply, ErrorReply):
@@ -126,8 +126,8 @@ class RemoteStore(Store):
 class RemoteRoleIndex(RoleIndex):
     """The roles of the server."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, send_query: SendQuery) -> None:
+        self._send_query = send_query
 
     def has_role(self, kind: str, name: str, namespace: str) -> bool:
         return self._rules(kind, name, namespace) is not None
@@ -136,7 +136,7 @@ class RemoteRoleIndex(RoleIndex):
         return _read_rules(self._rules(kind, name, namespace))
 
     def _rules(self, kind: str, name: str, namespace: str) -> list[tuple[tuple[str, ...], ...]] | None:
-        reply = self._ask(messages.GetRoleRules(kind, name, namespace))
+        reply = self._send_query(messages.GetRoleRules(kind, name, namespace))
         assert isinstance(reply, RulesReply)
         return reply.rules
 
@@ -144,17 +144,17 @@ class RemoteRoleIndex(RoleIndex):
 class RemoteAuthorizer(Authorizer):
     """The server's authorizer; it is asked about the user of the job only."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self.policy = RemoteRoleIndex(ask)
+    def __init__(self, send_query: SendQuery) -> None:
+        self._send_query = send_query
+        self.roles = RemoteRoleIndex(send_query)
 
-    def authorize(self, asked: Attributes) -> Decision:
-        reply = self._ask(messages.Authorize.of(asked))
+    def authorize(self, attributes: Attributes) -> Decision:
+        reply = self._send_query(messages.Authorize.of(attributes))
         assert isinstance(reply, DecisionReply)
         return Decision(reply.allowed, reply.reason)
 
     def rules_for(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
-        reply = self._ask(messages.GetUserRules(namespace))
+        reply = self._send_query(messages.GetUserRules(namespace))
         assert isinstance(reply, RulesReply)
         return _read_rules(reply.rules)
 
@@ -169,9 +169,9 @@ class RemoteAdmission(AdmissionChain):
         super().__init__(context)
         self._remote = store
 
-    def charge(self, route: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
+    def charge(self, info: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
         """Refuse early what exceeds a quota now; the server decides again when it commits."""
-        super().charge(route, tree, old, dry_run=True)
+        super().charge(info, tree, old, dry_run=True)
         self._remote.charges = not dry_run
 
 

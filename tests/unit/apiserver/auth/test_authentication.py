@@ -25,9 +25,9 @@ def new_authenticator() -> tuple[Authenticator, str]:
     store = new_store()
     put(store, "serviceaccounts", "a", {}, "x")
     accounts = ServiceAccountTokens(store, KEY)
-    return Authenticator(StaticTokens(admin="letmein"), accounts), accounts.request("x", "a", {})["status"][
-        "token"
-    ]
+    return Authenticator(StaticTokens(admin="letmein"), accounts), accounts.create_token("x", "a", {})[
+        "status"
+    ]["token"]
 
 
 AUTHENTICATOR, TOKEN = new_authenticator()

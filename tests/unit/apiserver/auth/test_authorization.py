@@ -140,7 +140,7 @@ def test_a_denial_names_the_roles_that_are_missing() -> None:
         f'RBAC: [clusterrole.{RBAC} "gone" not found, role.{RBAC} "gone-too" not found]'
     )
     with pytest.raises(ApiError) as refused:
-        authorizer.demand(asked._replace(namespace="y"))
+        authorizer.require(asked._replace(namespace="y"))
     assert refused.value.code == 403
     assert refused.value.message == (
         'pods is forbidden: User "bob" cannot get resource "pods" in API group "" in the namespace "y": '
@@ -151,7 +151,7 @@ def test_a_denial_names_the_roles_that_are_missing() -> None:
 def test_refusals_read_as_in_kubernetes() -> None:
     authorizer = new_authorizer(new_store())
     with pytest.raises(ApiError) as refused:
-        authorizer.demand(
+        authorizer.require(
             Attributes(BOB, "get", "resource.k8s.io", "v1", "resourceclaims", "status", "x", "y")
         )
     assert refused.value.message == (
@@ -160,9 +160,9 @@ def test_refusals_read_as_in_kubernetes() -> None:
     )
     assert refused.value.details == {"name": "y", "group": "resource.k8s.io", "kind": "resourceclaims"}
     with pytest.raises(ApiError, match=r'^forbidden: User "bob" cannot get path "/foo"$'):
-        authorizer.demand(Attributes(BOB, "get", path="/foo"))
+        authorizer.require(Attributes(BOB, "get", path="/foo"))
     with pytest.raises(ApiError, match=r"at the cluster scope$"):
-        authorizer.demand(Attributes(BOB, "list", resource="nodes"))
+        authorizer.require(Attributes(BOB, "list", resource="nodes"))
 
 
 def test_roles_aggregate_by_label() -> None:
@@ -286,7 +286,7 @@ def test_what_is_kept_per_user_is_bounded() -> None:
     authorizer = new_authorizer(new_store())
     for number in range(4100):
         may(authorizer, User(f"u{number}"), "get", "pods")
-    assert len(authorizer._rights) <= 4096
+    assert len(authorizer._grants_by_user) <= 4096
 
 
 def allowed_naively(store: Store, asked: Attributes) -> bool:
@@ -361,7 +361,7 @@ def test_only_what_changed_is_decoded_again() -> None:
     put_role(store, "a", rule("get", "pods"))
     put_role(store, "b", rule("get", "pods"))
     may(authorizer, BOB, "get", "pods")
-    kept = authorizer.policy._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")]
+    kept = authorizer.roles._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")]
     put_role(store, "b", rule("list", "pods"))
     may(authorizer, BOB, "get", "pods")
-    assert authorizer.policy._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")] is kept
+    assert authorizer.roles._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")] is kept

@@ -51,39 +51,39 @@ def test_the_ca_is_made_once(tmp_path: Path) -> None:
 
 def test_the_server_certificate_is_kept_while_it_is_good(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    certificate, key = authority.server_pair(["node.example.com", "10.0.0.1"])
+    certificate, key = authority.ensure_server_pair(["node.example.com", "10.0.0.1"])
     assert names_in(certificate) == {*DEFAULT_NAMES, "node.example.com", "10.0.0.1"}
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     before = certificate.read_bytes()
-    assert authority.server_pair(["10.0.0.1", "node.example.com"])[0].read_bytes() == before
-    authority.server_pair(["other"])
+    assert authority.ensure_server_pair(["10.0.0.1", "node.example.com"])[0].read_bytes() == before
+    authority.ensure_server_pair(["other"])
     assert names_in(certificate) == {*DEFAULT_NAMES, "other"}
 
 
 def test_the_server_certificate_is_made_again_before_it_ends(tmp_path: Path) -> None:
-    certificate, _ = CertificateAuthority.load_or_create(tmp_path).server_pair()
+    certificate, _ = CertificateAuthority.load_or_create(tmp_path).ensure_server_pair()
     before = certificate.read_bytes()
     authority = CertificateAuthority.load_or_create(tmp_path, after(days=certificates.SERVER_DAYS - 29))
-    authority.server_pair()
+    authority.ensure_server_pair()
     assert certificate.read_bytes() != before
     again = certificate.read_bytes()
-    authority.server_pair()
+    authority.ensure_server_pair()
     assert certificate.read_bytes() == again
 
 
 @pytest.mark.parametrize("damage", ["server.crt", "server.key"])
 def test_a_damaged_server_certificate_is_made_again(tmp_path: Path, damage: str) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    authority.server_pair()
+    authority.ensure_server_pair()
     (tmp_path / damage).write_text("nonsense")
-    check_server_certificate(*authority.server_pair())
+    check_server_certificate(*authority.ensure_server_pair())
 
 
 def test_a_certificate_of_another_ca_is_made_again(tmp_path: Path) -> None:
-    CertificateAuthority.load_or_create(tmp_path).server_pair()
+    CertificateAuthority.load_or_create(tmp_path).ensure_server_pair()
     (tmp_path / "ca.crt").unlink()
     authority = CertificateAuthority.load_or_create(tmp_path)
-    certificate, _ = authority.server_pair()
+    certificate, _ = authority.ensure_server_pair()
     issued = x509.load_pem_x509_certificate(certificate.read_bytes())
     issued.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
 
@@ -115,7 +115,7 @@ def test_a_ca_made_by_half_is_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "x" * 300, "ümlaut", "host:6443", "-a", "a..b"])
 def test_names_that_are_none_are_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is no host name"):
-        CertificateAuthority.load_or_create(tmp_path).server_pair([name])
+        CertificateAuthority.load_or_create(tmp_path).ensure_server_pair([name])
 
 
 def test_client_certificates_of_long_names_are_told(tmp_path: Path) -> None:
@@ -157,15 +157,15 @@ def client_context(
 @pytest.mark.parametrize("user", [ADMIN, node_user("n1"), driver_user("gpu.example.com"), User("ümlaut, x")])
 def test_a_client_certificate_says_who(tmp_path: Path, user: User) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     peer, version = handshake(server, client_context(authority, authority.issue_client(user), tmp_path))
     assert version == "TLSv1.3"
-    assert certificate_user(peer) == user.authenticated()
+    assert certificate_user(peer) == user.as_authenticated()
 
 
 def test_a_client_certificate_is_not_demanded(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     for name in ("localhost", "127.0.0.1", "kubernetes.default.svc"):
         peer, _ = handshake(server, client_context(authority, None, tmp_path), name)
         assert not peer
@@ -174,13 +174,13 @@ def test_a_client_certificate_is_not_demanded(tmp_path: Path) -> None:
 def test_certificates_of_others_are_refused(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     stranger = CertificateAuthority.load_or_create(tmp_path / "stranger")
-    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     forged = client_context(authority, stranger.issue_client(ADMIN), tmp_path)
     forged.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 the client learns of it only later
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         handshake(server, forged)
     believed = create_ssl_context(
-        *authority.server_pair(), client_authorities=[authority.certificate, stranger.certificate]
+        *authority.ensure_server_pair(), client_authorities=[authority.certificate, stranger.certificate]
     )
     peer, _ = handshake(believed, client_context(authority, stranger.issue_client(ADMIN), tmp_path))
     assert certificate_user(peer) == ADMIN
@@ -188,7 +188,7 @@ def test_certificates_of_others_are_refused(tmp_path: Path) -> None:
 
 def test_the_certificate_of_a_server_is_none_of_a_client(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     context = client_context(authority, authority.issue_server(["localhost"]), tmp_path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -198,7 +198,7 @@ def test_the_certificate_of_a_server_is_none_of_a_client(tmp_path: Path) -> None
 def test_an_expired_client_certificate_is_refused(tmp_path: Path) -> None:
     CertificateAuthority.load_or_create(tmp_path, after(days=-9))
     authority = CertificateAuthority.load_or_create(tmp_path, after(days=-2))
-    server = create_ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
+    server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     context = client_context(authority, authority.issue_client(ADMIN, days=1), tmp_path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -207,7 +207,7 @@ def test_an_expired_client_certificate_is_refused(tmp_path: Path) -> None:
 
 def test_old_tls_is_refused(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    context = create_ssl_context(*authority.server_pair())
+    context = create_ssl_context(*authority.ensure_server_pair())
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_NONE
 
@@ -247,7 +247,7 @@ def test_a_client_ca_is_looked_at(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no CA certificate"):
         read_client_ca(leaf)
     with pytest.raises(ConfigError, match="cannot be used for TLS"):
-        create_ssl_context(*authority.server_pair(), client_authorities=[b"nonsense"])
+        create_ssl_context(*authority.ensure_server_pair(), client_authorities=[b"nonsense"])
 
 
 def test_what_certificates_are_for(tmp_path: Path) -> None:

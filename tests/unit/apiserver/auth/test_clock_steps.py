@@ -43,10 +43,10 @@ def test_certificates_begin_before_they_are_made(tmp_path: Path) -> None:
 
 def test_a_small_step_back_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
-    before = authority.server_pair()[0].read_bytes()
+    before = authority.ensure_server_pair()[0].read_bytes()
     again = CertificateAuthority.load_or_create(tmp_path, after(minutes=-50))
     assert again.certificate == authority.certificate
-    assert again.server_pair()[0].read_bytes() == before
+    assert again.ensure_server_pair()[0].read_bytes() == before
     assert not caplog.records
 
 
@@ -57,14 +57,14 @@ def test_certificates_are_made_again_when_the_clock_is_behind(
     assert callable(clock)
     old = CertificateAuthority.load_or_create(tmp_path)
     client = client_context(old, old.issue_client(ADMIN), tmp_path)
-    old.server_pair()
+    old.ensure_server_pair()
     behind = CertificateAuthority.load_or_create(tmp_path, clock)
     assert "has the clock stepped back?" in caplog.text
     first, second = parse(old.certificate), parse(behind.certificate)
     assert second.not_valid_before_utc < clock() < first.not_valid_before_utc
     assert (second.subject, second.not_valid_after_utc) == (first.subject, first.not_valid_after_utc)
     assert key_of(second) == key_of(first)
-    pair = behind.server_pair()
+    pair = behind.ensure_server_pair()
     leaf = parse(pair[0].read_bytes())
     assert leaf.not_valid_before_utc < clock()
     # Once the clock is right again, what was issued meanwhile is good, for clients of either CA certificate.
@@ -76,14 +76,14 @@ def test_certificates_are_made_again_when_the_clock_is_behind(
     caplog.clear()
     right = CertificateAuthority.load_or_create(tmp_path)
     assert right.certificate == behind.certificate
-    assert right.server_pair()[0].read_bytes() == pair[0].read_bytes()
+    assert right.ensure_server_pair()[0].read_bytes() == pair[0].read_bytes()
     assert not caplog.records
 
 
 def test_a_given_certificate_that_is_not_valid_yet_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pair = CertificateAuthority.load_or_create(tmp_path).server_pair()
+    pair = CertificateAuthority.load_or_create(tmp_path).ensure_server_pair()
     assert isinstance(create_ssl_context(*pair, now=after(days=-2)), ssl.SSLContext)
     assert "clients refuse it until then; check the clock" in caplog.text
 

@@ -89,7 +89,7 @@ def test_no_object_is_too_odd(tree: Any, resource: str) -> None:
     relations = NodeGraph(new_store())
     relations.load()
     relations.observe(ObjectKey(resource, "x", "p"), tree)
-    relations.concerns("n", resource, "x", "p")
+    relations.is_related("n", resource, "x", "p")
     relations.observe(ObjectKey(resource, "x", "p"), None)
     assert not relations._named
     assert not relations._pods
@@ -162,7 +162,7 @@ def test_the_index_answers_as_every_object_in_turn(
     for node in ("n1", "n2"):
         for wanted in QUESTIONS:
             expected = is_related_naive(lambda resource: every(store, resource), node, *wanted)
-            assert relations.concerns(node, *wanted) == expected, (node, wanted)
+            assert relations.is_related(node, *wanted) == expected, (node, wanted)
 
 
 def test_a_claim_named_later_concerns_the_node() -> None:
@@ -172,10 +172,10 @@ def test_a_claim_named_later_concerns_the_node() -> None:
     claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     pod = {"spec": {"nodeName": "n", "resourceClaims": claims}}
     put(store, "pods", "p", pod, "x")
-    assert not relations.concerns("n", CLAIMS, "x", "p-gpu")
+    assert not relations.is_related("n", CLAIMS, "x", "p-gpu")
     status = {"extendedResourceClaimStatus": {"resourceClaimName": "p-gpu"}}
     put(store, "pods", "p", {**pod, "status": status}, "x")
-    assert relations.concerns("n", CLAIMS, "x", "p-gpu")
+    assert relations.is_related("n", CLAIMS, "x", "p-gpu")
 
 
 def test_others_get_their_turn_while_the_index_is_read() -> None:
@@ -186,20 +186,20 @@ def test_others_get_their_turn_while_the_index_is_read() -> None:
     store.observe(relations.observe)
 
     async def write_meanwhile() -> int:
-        reading = asyncio.create_task(relations.warm())
-        turns = 0
+        reading = asyncio.create_task(relations.warm_up())
+        loop_share = 0
         while not reading.done():
             await asyncio.sleep(0)
-            put(store, "pods", f"p{119 - turns}", {"spec": {"nodeName": "m"}}, "x")
-            remove(store, "pods", f"p{turns}", "x")
-            put(store, "pods", f"new{turns}", {"spec": {"nodeName": "m"}}, "x")
-            turns += 1
-        return turns
+            put(store, "pods", f"p{119 - loop_share}", {"spec": {"nodeName": "m"}}, "x")
+            remove(store, "pods", f"p{loop_share}", "x")
+            put(store, "pods", f"new{loop_share}", {"spec": {"nodeName": "m"}}, "x")
+            loop_share += 1
+        return loop_share
 
     assert asyncio.run(write_meanwhile()) >= 3
     for node in ("n", "m"):
         for stored in store.list("pods").items:
             wanted = ("pods", *stored.key[1:])
             expected = is_related_naive(lambda resource: every(store, resource), node, *wanted)
-            assert relations.concerns(node, *wanted) == expected
+            assert relations.is_related(node, *wanted) == expected
     assert len(relations._pods) == len(store.list("pods").items)

@@ -59,11 +59,11 @@ def test_the_index_answers_as_every_rule_in_turn(rules: list[PolicyRule], asked:
         assert (index.find(question) is not None) == is_allowed_naive(grants, question)
 
 
-def test_answers_are_remembered_within_bounds() -> None:
+def test_answers_are_cache_within_bounds() -> None:
     index = GrantIndex([RoleGrant(PolicyRule(("get",), ("",), ("*",)))])
     for number in range(5000):
         assert index.find(Attributes(USER, "get", resource=f"r{number}"))
-    assert len(index._remembered) <= 2048
+    assert len(index._cache) <= 2048
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ GET_PODS = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace
 
 
 def status_of(plural: str, spec: Any, user: User = BOB, namespace: str = "") -> Any:
-    return REVIEWS.answer(plural, user, {"spec": spec}, namespace=namespace)["status"]
+    return REVIEWS.review(plural, user, {"spec": spec}, namespace=namespace)["status"]
 
 
 def test_can_i() -> None:
-    answer = REVIEWS.answer("selfsubjectaccessreviews", BOB, {"spec": GET_PODS})
+    answer = REVIEWS.review("selfsubjectaccessreviews", BOB, {"spec": GET_PODS})
     assert answer["kind"] == "SelfSubjectAccessReview"
     assert answer["apiVersion"] == "authorization.k8s.io/v1"
     assert answer["spec"] == GET_PODS
@@ -107,7 +107,7 @@ def test_the_list_of_what_one_may() -> None:
 
 def test_who_am_i() -> None:
     user = User("eve", "7", ("g",), {"a": ("b",)})
-    answer = REVIEWS.answer("selfsubjectreviews", user, {}, now="2027-01-01T00:00:00Z")
+    answer = REVIEWS.review("selfsubjectreviews", user, {}, now="2027-01-01T00:00:00Z")
     assert answer == {
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",
@@ -189,7 +189,7 @@ JSON = st.recursive(
 @given(st.sampled_from(sorted(KINDS)), JSON, st.booleans())
 def test_no_review_is_too_odd(plural: str, tree: Any, wrapped: bool) -> None:
     try:
-        REVIEWS.answer(plural, BOB, {"spec": tree} if wrapped else tree)
+        REVIEWS.review(plural, BOB, {"spec": tree} if wrapped else tree)
     except ApiError as error:
         if error.code not in (400, 422):
             raise

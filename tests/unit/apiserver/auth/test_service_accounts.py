@@ -56,7 +56,7 @@ def accounts(store: Store, clock: Clock) -> ServiceAccountTokens:
 
 
 def ask(accounts: ServiceAccountTokens, **spec: Any) -> str:
-    token: str = accounts.request("x", "a", {"spec": spec})["status"]["token"]
+    token: str = accounts.create_token("x", "a", {"spec": spec})["status"]["token"]
     return token
 
 
@@ -69,7 +69,7 @@ def claims_of(token: str) -> Any:
 
 
 def test_a_token_says_who(accounts: ServiceAccountTokens) -> None:
-    answer = accounts.request("x", "a", {"spec": {}})
+    answer = accounts.create_token("x", "a", {"spec": {}})
     token = answer["status"]["token"]
     user = accounts.verify(token)
     assert user is not None
@@ -188,14 +188,14 @@ def test_audiences(accounts: ServiceAccountTokens) -> None:
 def test_refusals(store: Store, accounts: ServiceAccountTokens, tree: Any, code: int, why: str) -> None:
     put(store, "pods", "q", {"spec": {"serviceAccountName": "other"}}, "x")
     with pytest.raises(ApiError) as caught:
-        accounts.request("x", "a", tree)
+        accounts.create_token("x", "a", tree)
     assert caught.value.code == code
     assert why in caught.value.message
 
 
 def test_there_is_no_token_without_an_account(accounts: ServiceAccountTokens) -> None:
     with pytest.raises(ApiError, match='serviceaccounts "none" not found'):
-        accounts.request("x", "none", {})
+        accounts.create_token("x", "none", {})
 
 
 def test_only_our_own_key_counts(store: Store, accounts: ServiceAccountTokens) -> None:
@@ -257,9 +257,9 @@ def test_no_claims_are_too_odd(claims: dict[str, Any]) -> None:
 
 def test_what_is_remembered_is_bounded(store: Store) -> None:
     accounts = ServiceAccountTokens(store, KEY, clock=CLOCK)
-    accounts._known.update({number.to_bytes(32): None for number in range(4096)})  # type: ignore[misc]
+    accounts._token_cache.update({number.to_bytes(32): None for number in range(4096)})  # type: ignore[misc]
     assert accounts.verify(ask(accounts))
-    assert len(accounts._known) == 1
+    assert len(accounts._token_cache) == 1
 
 
 def test_the_key_is_kept(tmp_path: Path) -> None:

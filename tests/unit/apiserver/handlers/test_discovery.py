@@ -19,8 +19,8 @@ CLIENT_GO = ",".join([AGGREGATED.format("v2"), AGGREGATED.format("v2beta1"), "ap
 
 
 def ask(path: str, accept: str = "", **headers: str) -> ApiResponse:
-    call = ApiRequest("GET", path, User("u"), headers={"accept": accept, **headers})
-    return discovery.handle_discovery(call, [part for part in path.split("/") if part])
+    request = ApiRequest("GET", path, User("u"), headers={"accept": accept, **headers})
+    return discovery.handle_discovery(request, [part for part in path.split("/") if part])
 
 
 def tree(path: str, accept: str = "") -> Any:

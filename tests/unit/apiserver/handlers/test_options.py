@@ -16,9 +16,9 @@ from tests.unit.apiserver.build import refused
 
 def test_list_options() -> None:
     options = parse_list_options({"limit": "5", "resourceVersion": "7", "resourceVersionMatch": "Exact"})
-    assert (options.limit, options.version, options.match) == (5, 7, "Exact")
-    assert parse_list_options({}).version is None
-    assert parse_list_options({"resourceVersion": "0"}).version == 0
+    assert (options.limit, options.resource_version, options.resource_version_match) == (5, 7, "Exact")
+    assert parse_list_options({}).resource_version is None
+    assert parse_list_options({"resourceVersion": "0"}).resource_version == 0
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_bad_list_options_are_refused(query: dict[str, str]) -> None:
 
 
 def test_a_manager_is_the_client_unless_it_says_otherwise() -> None:
-    assert parse_write_options({}, user_agent="kubectl/v1.36 (linux)").manager == "kubectl"
-    assert parse_write_options({"fieldManager": "me"}, user_agent="kubectl/v1.36").manager == "me"
-    assert parse_write_options({}, user_agent="").manager == "unknown"
+    assert parse_write_options({}, user_agent="kubectl/v1.36 (linux)").field_manager == "kubectl"
+    assert parse_write_options({"fieldManager": "me"}, user_agent="kubectl/v1.36").field_manager == "me"
+    assert parse_write_options({}, user_agent="").field_manager == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,15 @@ def test_delete_options_come_from_the_body_or_the_query() -> None:
         "dryRun": ["All"],
     }
     options = parse_delete_options({}, body)
-    assert (options.grace, options.uid, options.version, options.propagation) == (0, "u", "3", "Foreground")
+    assert (
+        options.grace_period_seconds,
+        options.uid,
+        options.resource_version,
+        options.propagation_policy,
+    ) == (0, "u", "3", "Foreground")
     assert options.dry_run
     assert (
-        parse_delete_options({"gracePeriodSeconds": "4", "orphanDependents": "true"}, None).propagation
+        parse_delete_options({"gracePeriodSeconds": "4", "orphanDependents": "true"}, None).propagation_policy
         == "Orphan"
     )
     assert parse_delete_options({"dryRun": "All"}, None).dry_run

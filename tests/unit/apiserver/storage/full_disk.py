@@ -27,7 +27,7 @@ async def write_until_full(store: Store) -> tuple[dict[str, int], int, str]:
         tree = {"padding": "x" * 3000}
         stored = store.update(key, tree, stored.revision) if stored else store.create(key, tree)
         try:
-            await store.settled(stored.revision)
+            await store.wait_durable(stored.revision)
         except StoreError as error:
             return acknowledged, stored.revision, str(error)
         acknowledged[key.name] = stored.revision
@@ -44,14 +44,14 @@ async def story(path: Path) -> dict[str, Any]:
     again = 0
     for _ in range(5):  # it stays full, and says so each time
         try:
-            await store.settled(
+            await store.wait_durable(
                 store.create(ObjectKey("pods", "", "late"), {"padding": "y" * 20_000}).revision
             )
         except StoreError:
             again += 1
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     late = store.create(ObjectKey("pods", "", "late"), {"padding": "y" * 20_000}).revision
-    await store.settled(late)
+    await store.wait_durable(late)
     events = [event.revision for event in feed.take(100_000)]
     await store.close()
     return {

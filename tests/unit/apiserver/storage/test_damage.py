@@ -60,8 +60,8 @@ def make(folder: Path, *, crashed: bool) -> Made:
             else:
                 stored = store.update(key, tree, stored.revision)
             states[key, stored.revision] = stored.raw
-            await store.settled(store.revision)
-        await store.settled(store.revision)
+            await store.wait_durable(store.revision)
+        await store.wait_durable(store.revision)
         if crashed:
             for name in ("s", "s-wal", "s.lock"):
                 shutil.copy(folder / "live" / name, folder / name)
@@ -310,7 +310,7 @@ def test_without_waiting_for_the_disk_a_lost_end_is_no_damage(tmp_path: Path) ->
     async def write() -> None:
         store = Store.open(tmp_path / "s", durability="normal")
         for number in range(20):
-            await store.settled(store.create(ObjectKey("pods", "", str(number)), {}).revision)
+            await store.wait_durable(store.create(ObjectKey("pods", "", str(number)), {}).revision)
             if number == 9:
                 shutil.copy(tmp_path / "s", tmp_path / "kept")
                 shutil.copy(tmp_path / "s-wal", tmp_path / "kept-wal")

@@ -46,7 +46,7 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
     async def story() -> None:
         store = Store.open(tmp_path / "s")
         other = ObjectKey("pods", "default", "b")
-        await store.settled(store.create(other, {"n": 0}).revision)
+        await store.wait_durable(store.create(other, {"n": 0}).revision)
         loop = asyncio.get_running_loop()
         started = asyncio.Event()
 
@@ -65,16 +65,16 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
 
         with patch.object(StoreLog, "append", fail_once):
             store.create(POD, {"n": 1})
-            waiters = [asyncio.ensure_future(store.settled(2))]
+            waiters = [asyncio.ensure_future(store.wait_durable(2))]
             await started.wait()
             await asyncio.sleep(0)
-            waiters += [asyncio.ensure_future(store.settled(revision)) for revision in (3, 4)]
+            waiters += [asyncio.ensure_future(store.wait_durable(revision)) for revision in (3, 4)]
             for outcome in await asyncio.gather(*waiters, return_exceptions=True):
                 assert isinstance(outcome, StoreError)
             assert store.get(POD) is None
             assert store.get(other) is not None
             assert (store.revision, store.durable) == (1, 1)
-            await store.settled(store.create(POD, {"n": 9}).revision)
+            await store.wait_durable(store.create(POD, {"n": 9}).revision)
         assert store.revision == 5
         assert store.list("pods", at=1).items == [store.get(other)]
         assert calls == [[2], [5]]
@@ -94,8 +94,8 @@ def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path)
             store.create(POD, {})
             feed = store.watch("pods", store.revision)
             with pytest.raises(StoreError):
-                await store.settled(1)
-        await store.settled(store.create(POD, {}).revision)
+                await store.wait_durable(1)
+        await store.wait_durable(store.create(POD, {}).revision)
         assert [event.revision for event in feed.take()] == [2]
         await store.close()
 
@@ -132,7 +132,7 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
         store.create(POD, {})
         for revision in range(1, 60):
             store.update(POD, {"n": revision}, revision)
-            await store.settled(revision + 1)
+            await store.wait_durable(revision + 1)
         assert not failures
         assert store.stats().garbage < 20
         await store.close()
@@ -154,8 +154,8 @@ def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) 
     async def story() -> None:
         store = Store.open(tmp_path / "s")
         with pytest.raises(StoreError, match="could not be written"):
-            await store.settled(store.create(ObjectKey("pods", "", "\udcff"), {}).revision)
-        await store.settled(store.create(POD, {}).revision)
+            await store.wait_durable(store.create(ObjectKey("pods", "", "\udcff"), {}).revision)
+        await store.wait_durable(store.create(POD, {}).revision)
         await store.close()
 
     asyncio.run(story())

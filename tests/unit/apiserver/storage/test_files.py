@@ -136,7 +136,7 @@ def test_a_write_ahead_log_without_its_file_is_not_replayed(tmp_path: Path) -> N
 def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
     async def story() -> list[StoredObject]:
         store = fill(None if in_memory else tmp_path / "s")
-        await store.settled(store.revision)
+        await store.wait_durable(store.revision)
         before = contents(store)
         task = asyncio.create_task(store.backup(tmp_path / "copy"))
         for number in range(100, 150):
@@ -163,7 +163,7 @@ def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
 def test_another_process_can_copy_while_the_store_is_written(tmp_path: Path) -> None:
     async def story() -> tuple[int, int]:
         store = fill(tmp_path / "s")
-        await store.settled(store.revision)
+        await store.wait_durable(store.revision)
         code = (
             "import sys; from pathlib import Path; from plimsoll.apiserver.storage import copy_store; "
             "copy_store(Path(sys.argv[1]), Path(sys.argv[2]))"
@@ -176,7 +176,7 @@ def test_another_process_can_copy_while_the_store_is_written(tmp_path: Path) -> 
         while child.returncode is None:
             number += 1
             stored = store.create(ObjectKey("pods", "default", f"p{number}"), {"x": "y" * 500})
-            await store.settled(stored.revision)
+            await store.wait_durable(stored.revision)
             await asyncio.sleep(0.001)
         assert child.returncode == 0
         await store.close()
@@ -200,7 +200,7 @@ def test_a_copy_of_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     path, copy = tmp_path / "s", tmp_path / "copy"
     store = fill(path)
-    asyncio.run(store.settled(22))
+    asyncio.run(store.wait_durable(22))
     asyncio.run(store.backup(copy))
     store.create(ObjectKey("pods", "", "late"), {})
     close(store)
@@ -225,7 +225,7 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
 def test_a_copy_put_in_place_by_hand_does_not_reuse_revisions(tmp_path: Path) -> None:
     path, copy = tmp_path / "s", tmp_path / "copy"
     store = fill(path)
-    asyncio.run(store.settled(22))
+    asyncio.run(store.wait_durable(22))
     asyncio.run(store.backup(copy))
     store.create(ObjectKey("pods", "", "late"), {})
     close(store)

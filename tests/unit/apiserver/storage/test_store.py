@@ -32,7 +32,7 @@ async def put(store: Store, key: ObjectKey, value: object) -> int:
     stored = store.get(key)
     tree = make_tree(key, value)
     written = store.update(key, tree, stored.revision) if stored else store.create(key, tree)
-    await store.settled(written.revision)
+    await store.wait_durable(written.revision)
     return written.revision
 
 
@@ -121,7 +121,7 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s")
         feed = store.watch("pods", 0)
         stored = store.create(POD, {})
-        waiter = asyncio.create_task(store.settled(stored.revision))
+        waiter = asyncio.create_task(store.wait_durable(stored.revision))
         reader = asyncio.create_task(feed.next())
         await asyncio.sleep(0.02)
         assert store.get(POD) == stored
@@ -161,7 +161,7 @@ def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
     store.create(ObjectKey("pods", "", "b"), {})
 
     async def settle() -> None:
-        await store.settled(store.revision)
+        await store.wait_durable(store.revision)
 
     asyncio.run(settle())
     asyncio.run(store.close())
@@ -175,7 +175,7 @@ def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s")
         feed = store.watch("pods", 0)
         store.create(POD, {})
-        waiter = asyncio.create_task(store.settled(1))
+        waiter = asyncio.create_task(store.wait_durable(1))
         await asyncio.gather(store.close(), store.close())
         await waiter
         assert [event.revision for event in await feed.next()] == [1]
@@ -194,7 +194,7 @@ def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
 
 def test_waiting_for_a_revision_that_nobody_wrote_is_refused() -> None:
     with pytest.raises(StoreError, match="revision 5"):
-        asyncio.run(Store.open(None).settled(5))
+        asyncio.run(Store.open(None).wait_durable(5))
 
 
 def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
                     store.update(key, tree, stored.revision)
                 else:
                     store.create(key, tree)
-            await store.settled(store.revision)
+            await store.wait_durable(store.revision)
         most = (tmp_path / "s").stat().st_size
         assert most > 300 * 4000
         for number in range(300):
             stored = store.get(ObjectKey("pods", "", str(number)))
             assert stored
             store.delete(stored.key, {}, stored.revision)
-        await store.settled(store.revision)
+        await store.wait_durable(store.revision)
         for value in range(2000):
             await put(store, POD, value)
             if store.stats().garbage < 10 and (tmp_path / "s").stat().st_size < most / 4:

@@ -118,7 +118,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         self.gate.set()
-        self.run(self.store.settled(self.store.revision))
+        self.run(self.store.wait_durable(self.store.revision))
         self.gate.clear()
         assert self.store.durable == self.store.revision == self.twin.revision
 
@@ -130,7 +130,7 @@ class StoreMachine(RuleBasedStateMachine):
         async def write() -> None:
             revisions = [self.write(True, *one) for one in work]
             waiters = [
-                asyncio.ensure_future(self.store.settled(revision)) for revision in revisions if revision
+                asyncio.ensure_future(self.store.wait_durable(revision)) for revision in revisions if revision
             ]
             for waiter in waiters:
                 with pytest.raises(StoreError, match="disk is full"):
@@ -138,7 +138,7 @@ class StoreMachine(RuleBasedStateMachine):
             for revision in revisions:
                 if revision:
                     with pytest.raises(StoreError, match="disk is full"):
-                        await self.store.settled(revision)
+                        await self.store.wait_durable(revision)
 
         with patch.object(
             StoreLog, "append", side_effect=sqlite3.OperationalError("database or disk is full")

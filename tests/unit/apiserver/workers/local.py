@@ -34,20 +34,20 @@ class LocalChannel(WorkerChannel):
         self._before(question)
         carried = decode_from_worker(encode_frame(question)[HEADER_BYTES:])
         assert not isinstance(carried, JobResult | WorkerReady)
-        reply = decode_to_worker(encode_frame(self._session.answer(carried))[HEADER_BYTES:])
+        reply = decode_to_worker(encode_frame(self._session.handle_query(carried))[HEADER_BYTES:])
         assert not isinstance(reply, WorkerSetup | WorkerJob)
         return reply
 
 
 def handle_in_worker(
-    bench: Bench, call: ApiRequest, before: Callable[[WorkerQuery], object] = lambda question: None
+    bench: Bench, request: ApiRequest, before: Callable[[WorkerQuery], object] = lambda question: None
 ) -> JobResult:
     """Handle a request as a worker does, against the store of an API."""
-    route = parse_request_info(call.method, call.path)
-    assert route is not None
-    session = JobSession(bench.context, bench.api.admission, route, call.user)
+    info = parse_request_info(request.method, request.path)
+    assert info is not None
+    session = JobSession(bench.context, bench.api.admission, info, request.user)
     worker = Worker(LocalChannel(session, before), bench.context.gates)
-    job = WorkerJob.of(call, bench.context.now(), bench.context.new_uid())
+    job = WorkerJob.of(request, bench.context.now(), bench.context.new_uid())
     carried = decode_to_worker(encode_frame(job)[HEADER_BYTES:])
     assert isinstance(carried, WorkerJob)
     return worker.handle(carried)

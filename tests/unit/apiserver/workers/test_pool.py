@@ -92,23 +92,23 @@ async def gone(pid: int) -> None:
 
 def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() -> None:
     async def story(served: Served) -> None:
-        assert (await served.call("POST", PODS, pod("small")))[0] == 201
+        assert (await served.request("POST", PODS, pod("small")))[0] == 201
         assert served.pool.jobs == 0
-        code, tree = await served.call("POST", PODS, pod("large", containers=LARGE))
+        code, tree = await served.request("POST", PODS, pod("large", containers=LARGE))
         assert (code, served.pool.jobs) == (201, 1)
         assert tree["status"]["phase"] == "Pending"
         stored = served.store.get(ObjectKey("pods", "default", "large"))
         assert stored is not None
         assert json.loads(stored.raw) == tree
-        code, tree = await served.call(
+        code, tree = await served.request(
             "PATCH", f"{PODS}/large", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE
         )
         assert (code, tree["metadata"]["labels"], served.pool.jobs) == (200, {"app": "large", "a": "b"}, 2)
-        code, table = await served.call(
+        code, table = await served.request(
             "GET", f"{PODS}/large", accept="application/json;as=Table;g=meta.k8s.io;v=v1"
         )
         assert (code, table["kind"], served.pool.jobs) == (200, "Table", 3)
-        assert (await served.call("DELETE", f"{PODS}/large"))[0] == 200
+        assert (await served.request("DELETE", f"{PODS}/large"))[0] == 200
         assert served.pool.jobs == 4
         assert len(served.pool.processes) == 1
 
@@ -118,12 +118,12 @@ def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() ->
 def test_others_are_served_meanwhile() -> None:
     async def story(served: Served) -> None:
         expensive = asyncio.create_task(
-            served.call("POST", CLAIMS, endless_claim(), query=[("dryRun", "All")])
+            served.request("POST", CLAIMS, endless_claim(), query=[("dryRun", "All")])
         )
         await served.created(1)
         for number in range(50):
-            assert (await served.call("POST", PODS, pod(f"p{number}")))[0] == 201
-            assert (await served.call("GET", f"{PODS}/p{number}"))[0] == 200
+            assert (await served.request("POST", PODS, pod(f"p{number}")))[0] == 201
+            assert (await served.request("GET", f"{PODS}/p{number}"))[0] == 200
         assert not expensive.done()
         expensive.cancel()
         await asyncio.gather(expensive, return_exceptions=True)
@@ -133,7 +133,7 @@ def test_others_are_served_meanwhile() -> None:
 
 def test_the_deadline_stops_the_work() -> None:
     async def story(served: Served) -> None:
-        expensive = asyncio.create_task(served.call("POST", CLAIMS, endless_claim()))
+        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
         code, status = await expensive
@@ -148,32 +148,32 @@ def test_the_deadline_stops_the_work() -> None:
 
 def test_a_client_that_goes_away_stops_the_work() -> None:
     async def story(served: Served) -> None:
-        expensive = asyncio.create_task(served.call("POST", CLAIMS, endless_claim()))
+        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
         expensive.cancel()
         await asyncio.gather(expensive, return_exceptions=True)
         await gone(pid)
-        assert (await served.call("POST", PODS, pod("large", containers=LARGE)))[0] == 201
+        assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
     play(story)
 
 
 def test_a_worker_that_fails_is_replaced() -> None:
     async def story(served: Served) -> None:
-        expensive = asyncio.create_task(served.call("POST", CLAIMS, endless_claim()))
+        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         os.kill(served.pool.processes[0], signal.SIGKILL)
         code, status = await expensive
         assert (code, status["reason"]) == (503, "ServiceUnavailable")
-        assert (await served.call("POST", PODS, pod("large", containers=LARGE)))[0] == 201
+        assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
     play(story)
 
 
 def test_closing_ends_the_work_under_way() -> None:
     async def story(served: Served) -> None:
-        expensive = asyncio.create_task(served.call("POST", CLAIMS, endless_claim()))
+        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
         await served.pool.close()
@@ -185,7 +185,7 @@ def test_closing_ends_the_work_under_way() -> None:
 
 def test_idle_workers_end() -> None:
     async def story(served: Served) -> None:
-        assert (await served.call("POST", PODS, pod("large", containers=LARGE)))[0] == 201
+        assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
         while served.pool.processes:
             await asyncio.sleep(0.02)
         assert served.pool.kills == 0
@@ -197,11 +197,11 @@ def test_a_request_that_needs_too_much_memory_is_refused() -> None:
     async def story(served: Served) -> None:
         lists = b",".join([b"[[[[]]]]"] * 300_000)
         body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"x":[%s]}' % lists
-        code, status = await served.call("POST", "/api/v1/namespaces/default/configmaps", body)
+        code, status = await served.request("POST", "/api/v1/namespaces/default/configmaps", body)
         assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
         assert "memory" in status["message"]
         assert served.pool.processes == []
-        assert (await served.call("POST", PODS, pod("large", containers=LARGE)))[0] == 201
+        assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
     play(story, replace(WorkerLimits(), memory_bytes=200 << 20))
 
@@ -212,7 +212,7 @@ def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
 
         def send(user: User, number: int) -> asyncio.Task[tuple[int, Any]]:
             claim = endless_claim(f"{user.name}{number}")
-            return asyncio.create_task(served.call("POST", CLAIMS, claim, user=user))
+            return asyncio.create_task(served.request("POST", CLAIMS, claim, user=user))
 
         tasks = [send(greedy, number) for number in range(4)]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +220,7 @@ def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
         assert (code, status["reason"]) == (429, "TooManyRequests")
         assert status["details"]["retryAfterSeconds"]
         await served.created(1)
-        code, _ = await served.call("POST", PODS, pod("large", containers=LARGE), user=other)
+        code, _ = await served.request("POST", PODS, pod("large", containers=LARGE), user=other)
         assert code == 201
         assert sum(task.done() for task in tasks) == 1
         for task in tasks:
@@ -232,7 +232,7 @@ def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
 
 def test_bodies_that_are_never_large_are_limited() -> None:
     async def story(served: Served) -> None:
-        await served.call("POST", PODS, pod("p"))
+        await served.request("POST", PODS, pod("p"))
         padding = {"annotations": {"a": "x" * 70_000}}
         binding = {"metadata": {"name": "p", **padding}, "target": {"kind": "Node", "name": "n"}}
         review = {"spec": {"user": "u" * 70_000, "resourceAttributes": {"verb": "get", "resource": "pods"}}}
@@ -243,7 +243,7 @@ def test_bodies_that_are_never_large_are_limited() -> None:
             ("DELETE", f"{PODS}/p", {"preconditions": {}, "x": "y" * 70_000}),
             ("DELETE", PODS, {"preconditions": {}, "x": "y" * 70_000}),
         ):
-            code, status = await served.call(method, path, body)
+            code, status = await served.request(method, path, body)
             assert (code, status["reason"]) == (413, "RequestEntityTooLarge"), path
         assert served.pool.jobs == 0
 
@@ -253,15 +253,15 @@ def test_bodies_that_are_never_large_are_limited() -> None:
 @pytest.mark.parametrize("count", [3])
 def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> None:
     async def story(served: Served) -> None:
-        await served.call("POST", PODS, pod("large", containers=LARGE))
+        await served.request("POST", PODS, pod("large", containers=LARGE))
 
         async def patch(number: int) -> int:
             labels = {"metadata": {"labels": {f"l{number}": "1"}}}
-            code, _ = await served.call("PATCH", f"{PODS}/large", labels, content_type=MERGE)
+            code, _ = await served.request("PATCH", f"{PODS}/large", labels, content_type=MERGE)
             return code
 
         assert set(await asyncio.gather(*map(patch, range(count)))) == {200}
-        _, tree = await served.call("GET", f"{PODS}/large")
+        _, tree = await served.request("GET", f"{PODS}/large")
         assert set(tree["metadata"]["labels"]) == {"app", *(f"l{number}" for number in range(count))}
 
     play(story)
@@ -270,11 +270,11 @@ def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> Non
 def test_credentials_do_not_reach_a_worker() -> None:
     from plimsoll.apiserver.workers.messages import WorkerJob, encode_frame  # noqa: PLC0415
 
-    call = ApiRequest(
+    request = ApiRequest(
         "GET", "/", ADMIN, (), {"authorization": "Bearer secret-token", "accept": "application/json"}
     )
     bench = Bench()
-    assert b"secret-token" not in encode_frame(WorkerJob.of(call, bench.now, "uid"))
+    assert b"secret-token" not in encode_frame(WorkerJob.of(request, bench.now, "uid"))
 
 
 def test_the_memory_of_a_worker_is_its_own() -> None:

@@ -27,11 +27,11 @@ def make_bench() -> Bench:
 
 def send(bench: Bench, method: str, path: str, tree: Any, **headers: str) -> tuple[int, Any]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = asyncio.run(
+    response = asyncio.run(
         bench.api.handle(ApiRequest(method, path, ADMIN, (), named, json.dumps(tree).encode()))
     )
-    assert isinstance(answer.body, bytes)
-    return answer.status, json.loads(answer.body)
+    assert isinstance(response.body, bytes)
+    return response.status, json.loads(response.body)
 
 
 def patch(labels: dict[str, str], **metadata: Any) -> ApiRequest:
@@ -76,8 +76,8 @@ def test_an_update_under_a_version_is_refused_when_the_object_changed() -> None:
     _, tree = send(bench, "POST", PODS, pod("p"))
     tree["metadata"]["labels"] = {"ours": "1"}
     other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": "1"}))))
-    call = ApiRequest("PUT", f"{PODS}/p", ADMIN, (), {}, json.dumps(tree).encode())
-    finish = handle_in_worker(bench, call, other)
+    request = ApiRequest("PUT", f"{PODS}/p", ADMIN, (), {}, json.dumps(tree).encode())
+    finish = handle_in_worker(bench, request, other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
     assert labels_of(bench) == {"app": "p", "theirs": "1"}
 
@@ -96,8 +96,8 @@ def test_an_object_that_changes_all_the_time_is_a_conflict() -> None:
 def test_the_second_of_two_creations_is_refused() -> None:
     bench = make_bench()
     other = Meanwhile(lambda: send(bench, "POST", PODS, pod("p")))
-    call = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p", nodeName="n")).encode())
-    finish = handle_in_worker(bench, call, other)
+    request = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p", nodeName="n")).encode())
+    finish = handle_in_worker(bench, request, other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "AlreadyExists")
 
 
@@ -107,10 +107,10 @@ def test_an_apply_that_was_to_create_updates_what_was_created_meanwhile() -> Non
     tree = pod("p")
     tree["metadata"]["labels"] = {"ours": "1"}
     headers = {"content-type": "application/apply-patch+yaml"}
-    call = ApiRequest(
+    request = ApiRequest(
         "PATCH", f"{PODS}/p", ADMIN, [("fieldManager", "m")], headers, json.dumps(tree).encode()
     )
-    finish = handle_in_worker(bench, call, other)
+    finish = handle_in_worker(bench, request, other)
     assert finish.status == 200
     assert labels_of(bench) == {"app": "p", "ours": "1"}
 
@@ -133,8 +133,8 @@ def test_a_quota_is_never_exceeded() -> None:
     status = {"status": {**hard, **used}}
     assert send(bench, "PATCH", f"{quotas}/q/status", status, content_type=MERGE["content-type"])[0] == 200
     other = Meanwhile(lambda: send(bench, "POST", PODS, pod("other")))
-    call = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p")).encode())
-    finish = handle_in_worker(bench, call, other)
+    request = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p")).encode())
+    finish = handle_in_worker(bench, request, other)
     assert finish.status == 403
     assert b"exceeded quota" in finish.body
     assert bench.store.counts()["pods"][0] == 1
@@ -144,7 +144,7 @@ def test_nothing_is_created_in_a_namespace_that_goes_meanwhile() -> None:
     bench = make_bench()
     send(bench, "POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
     other = Meanwhile(lambda: send(bench, "DELETE", "/api/v1/namespaces/n", None))
-    call = ApiRequest("POST", "/api/v1/namespaces/n/pods", ADMIN, (), {}, json.dumps(pod("p")).encode())
-    finish: JobResult = handle_in_worker(bench, call, other)
+    request = ApiRequest("POST", "/api/v1/namespaces/n/pods", ADMIN, (), {}, json.dumps(pod("p")).encode())
+    finish: JobResult = handle_in_worker(bench, request, other)
     assert finish.status == 403
     assert b"being terminated" in finish.body

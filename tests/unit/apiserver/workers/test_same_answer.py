@@ -82,14 +82,14 @@ def two_servers() -> tuple[Bench, Bench]:
     return both
 
 
-def answer_both(local: Bench, remote: Bench, call: ApiRequest) -> tuple[int, bytes]:
+def answer_both(local: Bench, remote: Bench, request: ApiRequest) -> tuple[int, bytes]:
     """The one answer of both ways."""
-    answer = asyncio.run(local.api.handle(call))
-    finish = handle_in_worker(remote, call)
-    body = answer.body
+    response = asyncio.run(local.api.handle(request))
+    finish = handle_in_worker(remote, request)
+    body = response.body
     assert isinstance(body, bytes)
-    assert (finish.status, finish.body) == (answer.status, body)
-    assert (finish.content_type, finish.headers) == (answer.content_type, answer.headers)
+    assert (finish.status, finish.body) == (response.status, body)
+    assert (finish.content_type, finish.headers) == (response.content_type, response.headers)
     return finish.status, finish.body
 
 
@@ -106,8 +106,8 @@ def contents(bench: Bench) -> dict[Any, bytes]:
 def test_a_worker_answers_as_the_event_loop_does(story: list[ApiRequest]) -> None:
     local, remote = two_servers()
     remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
-    for call in story:
-        answer_both(local, remote, call)
+    for request in story:
+        answer_both(local, remote, request)
         assert contents(local) == contents(remote)
 
 
