@@ -105,7 +105,7 @@ class _Merged(NamedTuple):
     """A merged list, and the live items in the order the others are put among."""
 
     items: list[Any]
-    sort_key: list[Any]
+    order: list[Any]
 
 
 def _merge_list(live: list[Any], patch: list[Any], rule: _ListRule, *, deletes: bool = False) -> _Merged:
@@ -159,8 +159,8 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
             merged.append(_plain(item))
     # Upstream deletes and appends in place: items that come in for items that go are seen as live ones by an
     # order that is set for the list.
-    sort_key = kept + merged[len(kept) : len(live)]
-    return _Merged(interleave(merged, plain, kept, rule.key), sort_key)
+    order = kept + merged[len(kept) : len(live)]
+    return _Merged(interleave(merged, plain, kept, rule.key), order)
 
 
 def _merge_in_order(
@@ -177,15 +177,15 @@ def _merge_in_order(
     check_order(patch or [], wanted, rule.key)
     if name not in merged and name not in rest:
         return
-    sort_key = live or []
+    order = live or []
     if name not in rest:
-        items = list(sort_key)
+        items = list(order)
     elif name not in merged:
         items = [_plain(item) for item in _undirected(patch)]
     else:
-        items, sort_key = _merge_list(sort_key, patch or [], rule)
+        items, order = _merge_list(order, patch or [], rule)
     _element_kind(live or [], patch or [], empty=False)
-    merged[name] = interleave(items, wanted, sort_key, rule.key)
+    merged[name] = interleave(items, wanted, order, rule.key)
     rest.pop(name, None)
 
 

@@ -425,7 +425,7 @@ def _scheduling() -> Iterable[Resource]:
         short_names="pc",
         has_strategy=True,
     )
-    conditional = {"unconditional_update": False, "create_on_update": True}
+    conditional = {"allow_unconditional_update": False, "allow_create_on_update": True}
     yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, has_strategy=True, **conditional)
     yield _row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, **conditional)
     yield _row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)

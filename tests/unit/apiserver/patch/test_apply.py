@@ -141,10 +141,10 @@ def test_the_same_value_is_shared_and_removal_is_no_conflict() -> None:
 
 
 def test_atomic_values_have_one_owner() -> None:
-    tree = apply(None, thing(sort_key=[1, 2], whole={"a": "1"}))
-    result = attempt(tree, thing(sort_key=[1], whole={"b": "1"}), manager="two")
+    tree = apply(None, thing(order=[1, 2], whole={"a": "1"}))
+    result = attempt(tree, thing(order=[1], whole={"b": "1"}), manager="two")
     assert [conflict.field for conflict in result.conflicts] == [".order", ".whole"]
-    tree = apply(tree, thing(sort_key=[1], whole={"b": "1"}), manager="two", force=True)
+    tree = apply(tree, thing(order=[1], whole={"b": "1"}), manager="two", force=True)
     assert fields(tree) == {"order": [1], "whole": {"b": "1"}}
     assert owned(tree) == {"two": {"order", "whole"}}
 
@@ -225,7 +225,7 @@ def test_port_keys_have_defaults() -> None:
         (thing(items=[None]), ".items: element 0: associative list with keys may not have non-map elements"),
         (thing(items={}), ".items: expected list, got {}"),
         (thing(inner=[]), ".inner: expected map, got []"),
-        (thing(sort_key=[1, "x"]), ".order[1]: expected numeric"),
+        (thing(order=[1, "x"]), ".order[1]: expected numeric"),
         (thing(on="yes"), '.on: expected boolean, got "yes"'),
         (thing(text=True), ".text: expected string, got true"),
         (

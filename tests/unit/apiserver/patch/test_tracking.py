@@ -177,7 +177,7 @@ def test_clients_that_know_no_entries_keep_them(entries: Any) -> None:
 
 
 def test_at_most_ten_updaters() -> None:
-    tree = track(None, thing(sort_key=[0]), manager="m00")
+    tree = track(None, thing(order=[0]), manager="m00")
     for number in range(1, MAX_UPDATE_MANAGERS + 5):
         change = {"labels": {f"l{n:02}": "1" for n in range(1, number + 1)}}
         new = {**tree, "metadata": {**tree["metadata"], **change}}
