@@ -189,7 +189,9 @@ def test_bytes(value: Any, message: str | None) -> None:
     assert wrong == ([] if message is None else [("data.a", message)])
 
 
-@pytest.mark.parametrize(("port", "matches"), [(1, True), ("http", True), (True, False), (Number("1.5"), False)])
+@pytest.mark.parametrize(
+    ("port", "matches"), [(1, True), ("http", True), (True, False), (Number("1.5"), False)]
+)
 def test_numbers_or_names(port: Any, matches: bool) -> None:
     probe = {"httpGet": {"port": port}}
     report = check_fields(pod(containers=[{"name": "a", "livenessProbe": probe}]), POD)
