@@ -51,7 +51,7 @@ class Write(NamedTuple):
 
 
 def open_store(path: Path, durability: Durability = "full") -> Store:
-    compaction._ENOUGH = 200  # so that it is at work all the time
+    compaction._MIN_GARBAGE_ROWS = 200  # so that it is at work all the time
     return Store.open(path, durability=durability, history_events=EVENTS)
 
 
@@ -99,9 +99,9 @@ class Child:
             await self.store.wait_durable(after.revision)
             self.tell("A", after.revision, kind, key, after.raw)
 
-    async def follow(self, feed: WatchCursor) -> None:
+    async def follow(self, cursor: WatchCursor) -> None:
         while True:
-            for event in await feed.next():
+            for event in await cursor.next():
                 self.tell("S", event.revision, event.type, event.key, event.raw)
 
     def tell(self, what: str, revision: int, kind: str, key: ObjectKey, raw: bytes) -> None:

@@ -109,7 +109,7 @@ class _WatchStream:
             while True:
                 if timer is None:  # one timer for each bookmark, not for each event
                     due = min(end, loop.time() + BOOKMARK_SECONDS) if self._bookmarks else end
-                    timer = loop.call_at(due, self._cursor.nudge)
+                    timer = loop.call_at(due, self._cursor.wake)
                 events = await self._cursor.next()
                 if 0 < len(events) <= _SMALL_BATCH and self._everything and self._render is None:
                     yield b"".join(self._event_frames(events))  # ready-made frames, most of the time only one

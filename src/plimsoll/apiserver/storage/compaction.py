@@ -15,9 +15,9 @@ from plimsoll.apiserver.storage.log import CompactionState
 from plimsoll.apiserver.storage.writer import CompactionChunk
 
 #: How many rows are deleted in one transaction, and how many (or bytes of them) are worth to begin with.
-_CHUNK = 256
-_ENOUGH = 2048
-_ENOUGH_OCTETS = 32 << 20
+_CHUNK_ROWS = 256
+_MIN_GARBAGE_ROWS = 2048
+_MIN_GARBAGE_BYTES = 32 << 20
 
 
 class Compactor:
@@ -25,51 +25,55 @@ class Compactor:
 
     def __init__(self) -> None:
         self.garbage: deque[tuple[int, int]] = deque()  # revisions and sizes of rows that no longer count
-        self._octets = 0
-        self._rows = self._total = 0  # rows in the file at or below the floor, and the sum of their revisions
+        self._garbage_bytes = 0
+        self._rows = self._revision_sum = (
+            0  # rows in the file at or below the floor, and the sum of their revisions
+        )
         self._chunk: CompactionChunk | None = None
 
-    def begin_with(self, state: CompactionState) -> None:
-        self._rows, self._total = state.rows, state.total
+    def load_state(self, state: CompactionState) -> None:
+        self._rows, self._revision_sum = state.rows, state.total
 
     def state(self, floor: int) -> CompactionState:
         """How the log stands when the history has got to a floor."""
-        return CompactionState(floor, self._rows, self._total)
+        return CompactionState(floor, self._rows, self._revision_sum)
 
-    def drop(self, change: Change) -> None:
+    def on_event_dropped(self, change: Change) -> None:
         """The floor has passed a write."""
         kind, stored, before = change
         self._rows += 1
-        self._total += stored.revision
+        self._revision_sum += stored.revision
         if before is not None:
-            self.discard(before.revision, len(before.raw))
+            self.add_garbage(before.revision, len(before.raw))
         if kind == "DELETED":
-            self.discard(stored.revision, len(stored.raw))
+            self.add_garbage(stored.revision, len(stored.raw))
 
-    def discard(self, revision: int, octets: int) -> None:
+    def add_garbage(self, revision: int, size_bytes: int) -> None:
         """A row at or below the floor does not count."""
-        self.garbage.append((revision, octets))
-        self._octets += octets
+        self.garbage.append((revision, size_bytes))
+        self._garbage_bytes += size_bytes
 
-    def begin(self, floor: int) -> CompactionChunk | None:
+    def start_chunk(self, floor: int) -> CompactionChunk | None:
         """A first chunk, when it is time for it."""
-        if self._chunk or (len(self.garbage) < _ENOUGH and self._octets < _ENOUGH_OCTETS):
+        if self._chunk or (
+            len(self.garbage) < _MIN_GARBAGE_ROWS and self._garbage_bytes < _MIN_GARBAGE_BYTES
+        ):
             return None
-        return self._next(floor)
+        return self._make_chunk(floor)
 
-    def proceed(self, floor: int, *, failed: bool) -> CompactionChunk | None:
+    def next_chunk(self, floor: int, *, failed: bool) -> CompactionChunk | None:
         """The next chunk after one is done; after a failure the time comes again with the next commit."""
         chunk, self._chunk = self._chunk, None
         if failed or chunk is None:
             return None
         for revision in chunk.revisions:
-            self._octets -= self.garbage.popleft()[1]
+            self._garbage_bytes -= self.garbage.popleft()[1]
             self._rows -= 1
-            self._total -= revision
-        return self._next(floor) if self.garbage else None
+            self._revision_sum -= revision
+        return self._make_chunk(floor) if self.garbage else None
 
-    def _next(self, floor: int) -> CompactionChunk:
-        revisions = [revision for revision, _ in islice(self.garbage, _CHUNK)]
-        state = CompactionState(floor, self._rows - len(revisions), self._total - sum(revisions))
+    def _make_chunk(self, floor: int) -> CompactionChunk:
+        revisions = [revision for revision, _ in islice(self.garbage, _CHUNK_ROWS)]
+        state = CompactionState(floor, self._rows - len(revisions), self._revision_sum - sum(revisions))
         self._chunk = CompactionChunk(state, revisions)
         return self._chunk

@@ -22,8 +22,8 @@ _COMPANIONS = ("-wal", "-shm")
 
 def create_store(path: Path, state: CompactionState, rows: Sequence[Row] = ()) -> None:
     """A store that goes on after its floor; raises StoreError."""
-    with atomic_new_file(path) as fresh:
-        create_file(fresh, state, rows)
+    with atomic_new_file(path) as temporary:
+        create_file(temporary, state, rows)
 
 
 def copy_store(path: Path, to: Path) -> None:
@@ -31,16 +31,16 @@ def copy_store(path: Path, to: Path) -> None:
 
     The copy is one file without companions, and was read through before it got its name.
     """
-    with atomic_new_file(to) as fresh:
-        copy_pages(path, fresh)
+    with atomic_new_file(to) as temporary:
+        copy_pages(path, temporary)
 
 
-def copy_pages(path: Path, fresh: Path) -> None:
+def copy_pages(path: Path, temporary: Path) -> None:
     """Copy one moment of a store, page by page."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
-    fresh.touch(0o600)
-    with closing(connect(path, read_only=True)) as source, closing(sqlite3.connect(fresh)) as copy:
+    temporary.touch(0o600)
+    with closing(connect(path, read_only=True)) as source, closing(sqlite3.connect(temporary)) as copy:
         source.backup(copy)
         write_identity(copy)
         for (text,) in copy.execute("PRAGMA integrity_check(1)"):
@@ -51,20 +51,20 @@ def copy_pages(path: Path, fresh: Path) -> None:
 @contextmanager
 def atomic_new_file(path: Path) -> Iterator[Path]:
     """Give a name to write a file under; it gets its own name when all went well. Raises StoreError."""
-    fresh = _beside(path, ".new")
+    temporary = _sibling(path, ".new")
     try:
-        for there in (path, _beside(path, "-wal")):
-            if there.exists():
-                raise StoreError(f"{there} is there already; put it away first")
-        _remove(fresh)
+        for existing in (path, _sibling(path, "-wal")):
+            if existing.exists():
+                raise StoreError(f"{existing} is there already; put it away first")
+        _remove(temporary)
         try:
-            yield fresh
-            with fresh.open("rb") as file:
+            yield temporary
+            with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            fresh.rename(path)
-            _sync_folder(path.parent)
+            temporary.rename(path)
+            _sync_directory(path.parent)
         finally:
-            _remove(fresh)
+            _remove(temporary)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path} cannot be written: {error}") from None
 
@@ -72,25 +72,25 @@ def atomic_new_file(path: Path) -> Iterator[Path]:
 def move_aside(path: Path) -> Path:
     """Rename a damaged file and what belongs to it; gives its new name."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    aside = _beside(path, f".corrupt-{stamp}")
+    corrupt = _sibling(path, f".corrupt-{stamp}")
     number = 1
-    while aside.exists():
+    while corrupt.exists():
         number += 1
-        aside = _beside(path, f".corrupt-{stamp}.{number}")
-    path.rename(aside)
+        corrupt = _sibling(path, f".corrupt-{stamp}.{number}")
+    path.rename(corrupt)
     move_companions_aside(path)
-    return aside
+    return corrupt
 
 
 def move_companions_aside(path: Path) -> None:
     """Let the companions follow a file that was put aside; a kill may have come in between."""
-    aside = list_corrupt_files(path)
-    if aside and not path.exists():
+    corrupt = list_corrupt_files(path)
+    if corrupt and not path.exists():
         for companion in _COMPANIONS:
-            old, new = _beside(path, companion), _beside(aside[-1], companion)
+            old, new = _sibling(path, companion), _sibling(corrupt[-1], companion)
             if old.exists() and not new.exists():
                 old.rename(new)
-        _sync_folder(path.parent)
+        _sync_directory(path.parent)
 
 
 def list_corrupt_files(path: Path) -> list[Path]:
@@ -102,16 +102,16 @@ def list_corrupt_files(path: Path) -> list[Path]:
 
 def _remove(path: Path) -> None:
     for companion in ("", *_COMPANIONS):
-        _beside(path, companion).unlink(missing_ok=True)
+        _sibling(path, companion).unlink(missing_ok=True)
 
 
-def _beside(path: Path, ending: str) -> Path:
+def _sibling(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)

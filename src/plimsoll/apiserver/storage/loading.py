@@ -46,9 +46,9 @@ from plimsoll.apiserver.storage.records import ObjectKey, StoredObject
 from plimsoll.errors import StoreError
 
 _MAGIC = b"SQLite format 3\0"
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 #: What SQLite says when something else than the file's content is at fault: rights, space, memory, the disk.
-_CIRCUMSTANCES = {
+_ENVIRONMENT_ERRORS = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -75,7 +75,7 @@ class OpenedStore(NamedTuple):
 def open_store_file(
     path: Path,
     durability: Durability,
-    head: CurrentState,
+    current: CurrentState,
     history: EventHistory,
     compaction: Compactor,
     *,
@@ -86,25 +86,25 @@ def open_store_file(
     try:
         move_companions_aside(path)
         if not path.exists():
-            _begin(path, lock, start_empty)
-        _look_at_header(path, known=lock.mark.revision > 0)
-        with _collector_off():
-            reading = LogLoader(head, compaction)
-            reading.read(path)
-            revision = _check_end(reading, lock)
-            if reading.problems:
+            _create_new(path, lock, start_empty)
+        _check_header(path, known=lock.mark.revision > 0)
+        with _gc_disabled():
+            loader = LogLoader(current, compaction)
+            loader.read(path)
+            revision = _check_end(loader, lock)
+            if loader.problems:
                 aside = move_aside(path)
                 raise StoreError(
-                    f"{path} is damaged: {'; '.join(reading.problems)}. It was put aside as {aside}: "
+                    f"{path} is damaged: {'; '.join(loader.problems)}. It was put aside as {aside}: "
                     "recover what can be read, or start with an empty store"
                 )
-            history.load(reading.changes, reading.state.floor, revision)
-        if reading.jumped:
+            history.load(loader.changes, loader.state.floor, revision)
+        if loader.history_dropped:
             with closing(StoreLog(path, "full")) as log:
                 log.compact(compaction.state(revision), ())
         log = StoreLog(path, durability)
-        lock.write_mark(RevisionMark(revision, log.flushed, reading.identity))
-        return OpenedStore(path, log, lock, reading.identity)
+        lock.write_mark(RevisionMark(revision, log.flushed, loader.identity))
+        return OpenedStore(path, log, lock, loader.identity)
     except (OSError, sqlite3.Error) as error:
         lock.close()
         raise StoreError(f"{path} cannot be opened: {error}") from None
@@ -113,7 +113,7 @@ def open_store_file(
         raise
 
 
-def _begin(path: Path, lock: StoreLock, start_empty: bool) -> None:
+def _create_new(path: Path, lock: StoreLock, start_empty: bool) -> None:
     """Make a new file, unless there was one that should be there."""
     aside = list_corrupt_files(path)
     mark = lock.mark.revision
@@ -131,24 +131,24 @@ def _begin(path: Path, lock: StoreLock, start_empty: bool) -> None:
     create_store(path, CompactionState(mark + 1 if mark else 0, 0, 0))
 
 
-def _check_end(reading: LogLoader, lock: StoreLock) -> int:
+def _check_end(loader: LogLoader, lock: StoreLock) -> int:
     """The revision to go on from."""
     mark = lock.mark
-    copied = mark.identity != reading.identity and mark.revision >= max(1, reading.state.floor)
-    if reading.problems or (reading.revision >= mark.revision and not copied):
-        return reading.revision
+    copied = mark.identity != loader.identity and mark.revision >= max(1, loader.state.floor)
+    if loader.problems or (loader.revision >= mark.revision and not copied):
+        return loader.revision
     if mark.flushed and not copied:
-        reading.problems.append(f"it ends at revision {reading.revision}, and had reached {mark.revision}")
-        return reading.revision
+        loader.problems.append(f"it ends at revision {loader.revision}, and had reached {mark.revision}")
+        return loader.revision
     # A copy was put in the place of the file, or the power went while the disk was not waited for: there were
     # revisions that somebody has seen and that are not these. They are not used again, and whoever follows
     # must list anew.
-    floor = max(mark.revision, reading.revision) + 1
-    reading.drop_history(floor)
+    floor = max(mark.revision, loader.revision) + 1
+    loader.drop_history(floor)
     return floor
 
 
-def _look_at_header(path: Path, *, known: bool) -> None:
+def _check_header(path: Path, *, known: bool) -> None:
     """Refuse what is not ours, or newer than we are, before anything touches it."""
     with path.open("rb") as file:
         header = file.read(100)
@@ -167,18 +167,18 @@ def _look_at_header(path: Path, *, known: bool) -> None:
 class LogLoader:
     """One pass over a file."""
 
-    def __init__(self, head: CurrentState, compaction: Compactor) -> None:
+    def __init__(self, current: CurrentState, compaction: Compactor) -> None:
         self.problems: list[str] = []
         self.changes: list[Change] = []
         self.state = CompactionState(0, 0, 0)
         self.revision = 0
         self.rows = 0
         self.total = 0  # the sum of all revisions
-        self.jumped = False
+        self.history_dropped = False
         self.identity = 0
-        self._head = head
+        self._current = current
         self._compaction = compaction
-        self._shelves: dict[str, dict[NamespacedName, StoredObject]] = {}
+        self._objects: dict[str, dict[NamespacedName, StoredObject]] = {}
         self._last = 0
         self._below = self._below_total = 0
 
@@ -188,20 +188,20 @@ class LogLoader:
             with closing(connect(path, read_only=True)) as connection:
                 self._read(connection)
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _CIRCUMSTANCES:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _ENVIRONMENT_ERRORS:
                 raise
             self.problems.append(str(error))
 
     def drop_history(self, floor: int) -> None:
         """Go on from a later floor: nothing that happened can be told."""
         for change in self.changes:
-            self._compaction.drop(change)
+            self._compaction.on_event_dropped(change)
         self.changes = []
         self.state = CompactionState(floor, self.rows, self.total)
-        self.jumped = True
+        self.history_dropped = True
 
     def _read(self, connection: sqlite3.Connection) -> None:
-        for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
+        for (text,) in connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})"):
             if text != "ok":
                 self.problems.append(" ".join(text.split()))
         if self.problems:
@@ -211,12 +211,12 @@ class LogLoader:
             self.problems.append("the state of the log is damaged")
             return
         self.state, self.identity = state, identity
-        self._compaction.begin_with(state)
+        self._compaction.load_state(state)
         for rows in read_rows(connection):
             self.rows += len(rows)
             for row in rows:
                 self._take(row)
-            if len(self.problems) >= _MOST_PROBLEMS:
+            if len(self.problems) >= _MAX_PROBLEMS:
                 return
         if (self._below, self._below_total) != state[1:]:
             self.problems.append(
@@ -224,25 +224,25 @@ class LogLoader:
                 "that should be there"
             )
         self.revision = max(self._last, state.floor)
-        for resource, objects in self._shelves.items():
-            self._head.load(resource, objects)
+        for resource, objects in self._objects.items():
+            self._current.load(resource, objects)
 
     def _take(self, row: CheckedRow) -> None:
         revision, previous, code, created, resource, namespace, name, value, crc = row
         try:
-            head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
-            sound = crc32(value, crc32(head.encode())) == crc and type(name) is str
+            header = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
+            is_sound = crc32(value, crc32(header.encode())) == crc and type(name) is str
             key = ObjectKey(intern(resource), intern(namespace), name)
         except TypeError:
-            sound = False
-        if not sound:
+            is_sound = False
+        if not is_sound:
             self.problems.append(f"the row of revision {revision} is damaged")
             return
-        shelf = self._shelves.get(resource)
-        if shelf is None:
-            shelf = self._shelves[resource] = {}
-        place = key[1:]
-        before = shelf.get(place)
+        objects_of_resource = self._objects.get(resource)
+        if objects_of_resource is None:
+            objects_of_resource = self._objects[resource] = {}
+        qualified = key[1:]
+        before = objects_of_resource.get(qualified)
         stored = StoredObject(key, revision, value, created)
         if revision > self.state.floor:
             self._check_sequence(row, before)
@@ -251,13 +251,13 @@ class LogLoader:
             self._below += 1
             self._below_total += revision
             if before is not None:
-                self._compaction.discard(before.revision, len(before.raw))
+                self._compaction.add_garbage(before.revision, len(before.raw))
             if code == DELETED:
-                self._compaction.discard(revision, len(value))
+                self._compaction.add_garbage(revision, len(value))
         if code == DELETED:
-            shelf.pop(place, None)
+            objects_of_resource.pop(qualified, None)
         else:
-            shelf[place] = stored
+            objects_of_resource[qualified] = stored
         self._last = revision
         self.total += revision
 
@@ -272,7 +272,7 @@ class LogLoader:
 
 
 @contextmanager
-def _collector_off() -> Iterator[Any]:
+def _gc_disabled() -> Iterator[Any]:
     """Many objects are made and none is garbage: looking for some takes longer than making them."""
     was_on = gc.isenabled()
     gc.disable()

@@ -30,8 +30,8 @@ PAGE_SIZE = 8192
 #: Pages of the write-ahead log that are moved to the file in one go: a pause of a few milliseconds.
 CHECKPOINT = 512
 #: Free pages are given back to the file system when they are this many, and a quarter of the file.
-_MUCH_FREE = 1024
-_VACUUM = 512
+_MIN_FREE_PAGES = 1024
+_VACUUM_PAGES = 512
 
 TYPES: tuple[EventType, ...] = ("ADDED", "MODIFIED", "DELETED")
 DELETED = TYPES.index("DELETED")
@@ -61,10 +61,10 @@ CREATE TABLE state (
   crc INTEGER NOT NULL
 );
 """
-_PLACES = "(?,?,?,?,?,?,?,?,?)"
+_PLACEHOLDERS = "(?,?,?,?,?,?,?,?,?)"
 #: One statement for many rows: each statement hands the interpreter lock over and back once.
 _INSERTS = tuple(
-    (count, "INSERT INTO log VALUES " + ",".join([_PLACES] * count)) for count in (128, 32, 8, 1)
+    (count, "INSERT INTO log VALUES " + ",".join([_PLACEHOLDERS] * count)) for count in (128, 32, 8, 1)
 )
 _SELECT = "SELECT revision, previous, type, created, resource, namespace, name, value, crc FROM log"
 
@@ -82,8 +82,8 @@ class CompactionState(NamedTuple):
 
 def checksum(row: Row) -> int:
     revision, previous, code, created, resource, namespace, name, value = row
-    head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
-    return crc32(value, crc32(head.encode()))
+    header = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
+    return crc32(value, crc32(header.encode()))
 
 
 def state_checksum(state: CompactionState) -> int:
@@ -124,7 +124,7 @@ class StoreLog:
     def __init__(self, path: Path, durability: Durability) -> None:
         self.flushed = durability == "full"
         if self.flushed:
-            _flush(path.with_name(path.name + "-wal"))
+            _sync_wal(path.with_name(path.name + "-wal"))
         self._connection = connect(path)
         try:
             self._set(f"synchronous={durability.upper()}")
@@ -152,8 +152,10 @@ class StoreLog:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            marks = ",".join("?" * len(revisions))
-            deleted = connection.execute(f"DELETE FROM log WHERE revision IN ({marks})", revisions).rowcount
+            placeholders = ",".join("?" * len(revisions))
+            deleted = connection.execute(
+                f"DELETE FROM log WHERE revision IN ({placeholders})", revisions
+            ).rowcount
             if deleted != len(revisions):
                 raise sqlite3.DatabaseError(f"{len(revisions) - deleted} rows are missing")
             values = (*state, state_checksum(state))
@@ -172,9 +174,9 @@ class StoreLog:
         connection = self._connection
         free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
         pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
-        if free > _MUCH_FREE and free * 4 > pages:
+        if free > _MIN_FREE_PAGES and free * 4 > pages:
             # As a script it is run to its end; `execute` would stop after the first page.
-            connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM})")
+            connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 
     def _set(self, pragma: str) -> None:
         self._connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -184,7 +186,7 @@ class StoreLog:
             self._connection.execute("ROLLBACK")
 
 
-def _flush(path: Path) -> None:
+def _sync_wal(path: Path) -> None:
     """Wait for the disk: what a killed process wrote there can be read, and may not be on the disk yet."""
     try:
         file = os.open(path, os.O_RDONLY)

@@ -44,19 +44,19 @@ class ListPage(NamedTuple):
 class StoreEvent:
     """One write: what it left behind and what stood there before."""
 
-    __slots__ = ("_frames", "_previous_tree", "_tree", "_warm", "before", "stored", "type")
+    __slots__ = ("_decoded_events", "_frames", "_previous_tree", "_tree", "before", "stored", "type")
 
     def __init__(
         self,
         kind: EventType,
         stored: StoredObject,
         before: StoredObject | None,
-        warm: deque[StoreEvent] | None = None,
+        decoded_events: deque[StoreEvent] | None = None,
     ) -> None:
         self.type: EventType = kind
         self.stored = stored
         self.before = before
-        self._warm = warm
+        self._decoded_events = decoded_events
         self._tree: Any = None
         self._previous_tree: Any = None
         self._frames: dict[str, bytes] | None = None
@@ -83,7 +83,7 @@ class StoreEvent:
     def tree(self) -> Any:
         """The object after the write, decoded; shared by all who ask: do not change it."""
         if self._tree is None:
-            self._warm_up()
+            self._register_cached()
             self._tree = codec.decode_tree(self.stored.raw)
         return self._tree
 
@@ -91,7 +91,7 @@ class StoreEvent:
     def previous_tree(self) -> Any:
         """The object before the write, decoded, or None; shared by all who ask: do not change it."""
         if self._previous_tree is None and self.before:
-            self._warm_up()
+            self._register_cached()
             self._previous_tree = codec.decode_tree(self.before.raw)
         return self._previous_tree
 
@@ -99,7 +99,7 @@ class StoreEvent:
         """The event as one line of a watch, under its own type or another."""
         kind = kind or self.type
         if self._frames is None:
-            self._warm_up()
+            self._register_cached()
             self._frames = {}
         frame = self._frames.get(kind)
         if frame is None:
@@ -107,17 +107,22 @@ class StoreEvent:
             self._frames[kind] = frame
         return frame
 
-    def cool(self) -> None:
+    def drop_cache(self) -> None:
         """Forget what can be worked out again."""
         self._tree = self._previous_tree = self._frames = None
 
-    def _warm_up(self) -> None:
-        warm = self._warm
-        if warm is None or self._tree is not None or self._previous_tree is not None or self._frames:
+    def _register_cached(self) -> None:
+        decoded_events = self._decoded_events
+        if (
+            decoded_events is None
+            or self._tree is not None
+            or self._previous_tree is not None
+            or self._frames
+        ):
             return
-        warm.append(self)
-        if len(warm) > CACHED_EVENTS:
-            warm.popleft().cool()
+        decoded_events.append(self)
+        if len(decoded_events) > CACHED_EVENTS:
+            decoded_events.popleft().drop_cache()
 
     def __repr__(self) -> str:
         return f"Event({self.type} {'/'.join(self.key)} at {self.revision})"

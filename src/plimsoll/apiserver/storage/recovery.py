@@ -27,7 +27,7 @@ from plimsoll.apiserver.storage.log import DELETED, CompactionState, Row, StoreL
 from plimsoll.apiserver.storage.salvage import SalvagedRows
 from plimsoll.errors import StoreError
 
-_MOST_NAMED = 20
+_MAX_REPORTED = 20
 
 
 class RecoveryReport(NamedTuple):
@@ -42,19 +42,19 @@ def recover(path: Path) -> RecoveryReport:
     """Make a store of all that can be read in the file that was put aside last; raises StoreError."""
     with closing(StoreLock(path)) as lock:
         move_companions_aside(path)
-        aside = list_corrupt_files(path)
-        if not aside:
+        corrupt = list_corrupt_files(path)
+        if not corrupt:
             raise StoreError(f"there is no damaged file beside {path}")
         try:
-            salvage = SalvagedRows(aside[-1])
+            salvage = SalvagedRows(corrupt[-1])
         except OSError as error:
-            raise StoreError(f"{aside[-1]} cannot be read: {error.strerror}") from None
-        rows, doubts = _choose(salvage)
-        objects = _newest(rows)
-        lost, losses = _losses(salvage, rows, lock.mark.revision)
+            raise StoreError(f"{corrupt[-1]} cannot be read: {error.strerror}") from None
+        rows, warnings = _select_rows(salvage)
+        objects = _latest_states(rows)
+        lost, losses = _find_losses(salvage, rows, lock.mark.revision)
         last = max([lock.mark.revision, *salvage.rows])
         create_store(path, CompactionState(last + 1, len(objects), sum(row[0] for row in objects)), objects)
-        return RecoveryReport(len(objects), lost, (f"read from {aside[-1]}", *losses, *doubts))
+        return RecoveryReport(len(objects), lost, (f"read from {corrupt[-1]}", *losses, *warnings))
 
 
 def restore(backup: Path, path: Path, *, after: int = 0) -> int:
@@ -62,34 +62,34 @@ def restore(backup: Path, path: Path, *, after: int = 0) -> int:
 
     Raises StoreError when the backup is damaged, or where there is a store already.
     """
-    with closing(StoreLock(path)) as lock, atomic_new_file(path) as fresh:
-        copy_pages(backup, fresh)
-        reading = LogLoader(CurrentState(), Compactor())
-        reading.read(fresh)
-        if reading.problems:
-            raise StoreError(f"{backup} is damaged: {'; '.join(reading.problems)}")
-        revision, seen = reading.revision, max(lock.mark.revision, after)
+    with closing(StoreLock(path)) as lock, atomic_new_file(path) as temporary:
+        copy_pages(backup, temporary)
+        loader = LogLoader(CurrentState(), Compactor())
+        loader.read(temporary)
+        if loader.problems:
+            raise StoreError(f"{backup} is damaged: {'; '.join(loader.problems)}")
+        revision, seen = loader.revision, max(lock.mark.revision, after)
         if seen > revision:
             revision = seen + 1
-            with closing(StoreLog(fresh, "full")) as log:
-                log.compact(CompactionState(revision, reading.rows, reading.total), ())
-        lock.write_mark(RevisionMark(revision, True, reading.identity))
+            with closing(StoreLog(temporary, "full")) as log:
+                log.compact(CompactionState(revision, loader.rows, loader.total), ())
+        lock.write_mark(RevisionMark(revision, True, loader.identity))
         return revision
 
 
-def _choose(salvage: SalvagedRows) -> tuple[list[Row], list[str]]:
+def _select_rows(salvage: SalvagedRows) -> tuple[list[Row], list[str]]:
     """The rows that count, oldest first: past the floor all of them, below it those on pages in use."""
-    doubts = []
+    warnings = []
     floor = salvage.state.floor if salvage.state else max(salvage.rows, default=0)
     if salvage.state is None:
-        doubts.append("how far old rows had been deleted is not known: deleted objects may be back")
+        warnings.append("how far old rows had been deleted is not known: deleted objects may be back")
     elif not salvage.free_known:
-        doubts.append("the list of free pages is damaged: objects deleted long ago may be back")
+        warnings.append("the list of free pages is damaged: objects deleted long ago may be back")
     revisions = [revision for revision in salvage.rows if revision > floor or revision in salvage.current]
-    return [salvage.rows[revision] for revision in sorted(revisions)], doubts
+    return [salvage.rows[revision] for revision in sorted(revisions)], warnings
 
 
-def _newest(rows: Sequence[Row]) -> list[Row]:
+def _latest_states(rows: Sequence[Row]) -> list[Row]:
     """The last state of every object that is still there, as rows of a log that begins with them."""
     objects: dict[tuple[str, str, str], Row] = {}
     for row in rows:
@@ -99,11 +99,11 @@ def _newest(rows: Sequence[Row]) -> list[Row]:
     return sorted(objects.values())
 
 
-def _losses(salvage: SalvagedRows, rows: Sequence[Row], mark: int) -> tuple[int, list[str]]:
+def _find_losses(salvage: SalvagedRows, rows: Sequence[Row], mark: int) -> tuple[int, list[str]]:
     """How many writes are known to be missing, and which."""
     lost = 0
     reports = []
-    damaged = salvage.damaged[:_MOST_NAMED]
+    damaged = salvage.damaged[:_MAX_REPORTED]
     reports += [f"damaged: {text}; if there is an older state, that was kept" for text in damaged]
     more = len(salvage.damaged) - len(damaged) + salvage.unreadable
     if more:

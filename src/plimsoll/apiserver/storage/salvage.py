@@ -41,9 +41,9 @@ class SalvagedRows:
         for number, data, newest in pages.all():
             in_use = newest and (free is None or number not in free)
             for values in _leaf_records(pages, number, data):
-                self._take(values, in_use)
+                self._add_record(values, in_use)
 
-    def _take(self, values: list[Any] | None, in_use: bool) -> None:
+    def _add_record(self, values: list[Any] | None, in_use: bool) -> None:
         if values is None:
             self.unreadable += in_use
             return
@@ -80,7 +80,7 @@ class _Pages:
         self.count = os.fstat(self._file).st_size // self.size
         self._frames = self._find_frames()
         self._newest = dict(self._frames)
-        self.octets = (self.count + len(self._frames)) * self.size
+        self.size_bytes = (self.count + len(self._frames)) * self.size
 
     def __enter__(self) -> _Pages:
         return self
@@ -157,18 +157,18 @@ def _record(pages: _Pages, data: bytes, offset: int) -> list[Any]:
     length, offset = _varint(data, offset)
     number, offset = _varint(data, offset)
     payload = _payload(pages, data, offset, length)
-    end, place = _varint(payload, 0)
+    end, position = _varint(payload, 0)
     kinds = []
-    while place < end:
-        kind, place = _varint(payload, place)
+    while position < end:
+        kind, position = _varint(payload, position)
         kinds.append(kind)
     values: list[Any] = [number]
     for kind in kinds:
         size = _INTEGERS.get(kind, 0) if kind < 12 else (kind - 12) // 2
-        part = payload[place : place + size]
+        part = payload[position : position + size]
         if len(part) < size:
             raise IndexError
-        place += size
+        position += size
         if kind >= 12:
             values.append(part.decode() if kind % 2 else part)
         elif kind in (8, 9):
@@ -190,7 +190,7 @@ def _payload(pages: _Pages, data: bytes, offset: int, length: int) -> bytes:
     following = int.from_bytes(data[offset + local : offset + local + 4])
     parts = [payload]
     left = length - local
-    if left > pages.octets:
+    if left > pages.size_bytes:
         raise IndexError
     while left > 0:
         page = pages.page(following)
@@ -205,10 +205,10 @@ def _payload(pages: _Pages, data: bytes, offset: int, length: int) -> bytes:
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for _ in range(8):
-        octet = data[offset]
+        byte = data[offset]
         offset += 1
-        value = value << 7 | octet & 0x7F
-        if octet < 0x80:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
             return value, offset
     return value << 8 | data[offset], offset + 1
 

@@ -40,7 +40,7 @@ HISTORY_BYTES = 128 << 20
 #: What etcd takes in one request, and so the most that an object of any cluster can be.
 MAX_OBJECT_BYTES = 3 << 19
 _CODES = {kind: code for code, kind in enumerate(TYPES)}
-_MOST_GAPS = 1000
+_MAX_GAPS = 1000
 
 #: Told of every change of an object: its key, and its tree or None.
 Observer = Callable[[ObjectKey, dict[str, Any] | None], None]
@@ -54,7 +54,7 @@ class StoreStats(NamedTuple):
     floor: int
     events: int  # in the history
     event_bytes: int
-    waiting_feeds: int
+    waiting_watches: int
     commits: int  # since the store was opened, as are the next two
     rows: int
     failures: int
@@ -67,27 +67,31 @@ class Store:
 
     def __init__(
         self,
-        head: CurrentState,
+        current: CurrentState,
         history: EventHistory,
         compaction: Compactor | None,
         opened: OpenedStore | None,
     ) -> None:
-        self._head = head
+        self._current = current
         self._history = history
-        self._past = SnapshotReader(head, history)
+        self._snapshots = SnapshotReader(current, history)
         self._compaction = compaction
         self._path = opened.path if opened else None
         self._revision = self._assigned = history.durable
         self._rows: list[Row] = []  # written in this turn of the event loop
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._epoch = 0
-        self._gaps: list[tuple[int, int, str]] = []  # ranges of revisions that were taken back, and why
+        self._failed_ranges: list[
+            tuple[int, int, str]
+        ] = []  # ranges of revisions that were taken back, and why
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._commits = self._committed_rows = self._failures = 0
         self._observers: list[Observer] = []
         self._write_error = ""
-        self._writer = LogWriter(opened.log, opened.lock, opened.identity, self._report) if opened else None
+        self._writer = (
+            LogWriter(opened.log, opened.lock, opened.identity, self._notify_loop) if opened else None
+        )
 
     @classmethod
     def open(
@@ -106,15 +110,22 @@ class Store:
         `start_empty` says so. With durability "normal" the disk is not waited for: a kill loses nothing, a
         power cut may lose the last writes.
         """
-        head = CurrentState()
+        current = CurrentState()
         if path is None:
             return cls(
-                head, EventHistory(events=history_events, octets=history_bytes, dropped=_forget), None, None
+                current,
+                EventHistory(max_events=history_events, max_bytes=history_bytes, on_dropped=_ignore_dropped),
+                None,
+                None,
             )
         compaction = Compactor()
-        history = EventHistory(events=history_events, octets=history_bytes, dropped=compaction.drop)
-        opened = open_store_file(Path(path), durability, head, history, compaction, start_empty=start_empty)
-        return cls(head, history, compaction, opened)
+        history = EventHistory(
+            max_events=history_events, max_bytes=history_bytes, on_dropped=compaction.on_event_dropped
+        )
+        opened = open_store_file(
+            Path(path), durability, current, history, compaction, start_empty=start_empty
+        )
+        return cls(current, history, compaction, opened)
 
     # Reading
 
@@ -139,7 +150,7 @@ class Store:
         return self._write_error
 
     def get(self, key: ObjectKey) -> StoredObject | None:
-        return self._head.get(key)
+        return self._current.get(key)
 
     def list(
         self,
@@ -155,21 +166,21 @@ class Store:
         Raises ApiError 410 when that revision is too old, and 504 when it has not been reached.
         """
         if at is None or at == self._revision:
-            items, remaining = self._head.page(resource, namespace, after, limit)
+            items, remaining = self._current.page(resource, namespace, after, limit)
             return ListPage(items, self._revision, remaining)
         if at < self._history.floor:
             raise api_errors.list_expired()
         if at > self._revision:
             raise api_errors.too_large(at, self._revision)
-        return self._past.page(resource, namespace, after, limit, at)
+        return self._snapshots.page(resource, namespace, after, limit, at)
 
     def watch(self, resource: str, since: int) -> WatchCursor:
         """Follow the events of a resource past a revision; raises ApiError 410 when that is too long ago."""
-        return self._history.follow(resource, since)
+        return self._history.watch(resource, since)
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """For each resource how many objects there are, and their bytes."""
-        return self._head.counts()
+        return self._current.counts()
 
     def stats(self) -> StoreStats:
         history = self._history
@@ -178,13 +189,13 @@ class Store:
             durable=history.durable,
             floor=history.floor,
             events=len(history),
-            event_bytes=history.octets,
-            waiting_feeds=history.feeds_waiting(),
+            event_bytes=history.size_bytes,
+            waiting_watches=history.count_waiting(),
             commits=self._commits,
             rows=self._committed_rows,
             failures=self._failures,
             garbage=len(self._compaction.garbage) if self._compaction else 0,
-            file_bytes=_file_octets(self._path) if self._path else 0,
+            file_bytes=_file_bytes(self._path) if self._path else 0,
         )
 
     # Writing
@@ -195,24 +206,24 @@ class Store:
 
     def create(self, key: ObjectKey, tree: dict[str, Any]) -> StoredObject:
         """Write a new object; sets its resourceVersion. Raises ApiError 409 when there is one."""
-        if self._head.get(key) is not None:
+        if self._current.get(key) is not None:
             raise api_errors.already_exists(key)
         return self._write("ADDED", key, tree, None)
 
     def update(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
         """Replace an object at the revision expected; raises ApiError 404 or 409."""
-        return self._write("MODIFIED", key, tree, self._expect(key, expected))
+        return self._write("MODIFIED", key, tree, self._require_revision(key, expected))
 
     def delete(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
         """Remove an object at the revision expected; the tree is the last state that watches see."""
-        return self._write("DELETED", key, tree, self._expect(key, expected))
+        return self._write("DELETED", key, tree, self._require_revision(key, expected))
 
     async def wait_durable(self, revision: int) -> None:
         """Return once everything up to a revision is durable; raises StoreError when it cannot be."""
-        self._meet(asyncio.get_running_loop())
-        for first, last, reason in self._gaps:
+        self._attach_loop(asyncio.get_running_loop())
+        for first, last, reason in self._failed_ranges:
             if first <= revision <= last:
-                raise _not_written(reason)
+                raise _write_failed(reason)
         if revision <= self._history.durable:
             return
         if revision > self._revision:
@@ -228,7 +239,7 @@ class Store:
             return
         if to.exists():
             raise StoreError(f"{to} is there already")
-        objects = sorted(self._head, key=lambda stored: stored.revision)
+        objects = sorted(self._current, key=lambda stored: stored.revision)
         rows: list[Row] = [
             (stored.revision, 0, _CODES["MODIFIED"], stored.created, *stored.key, stored.raw)
             for stored in objects
@@ -243,22 +254,22 @@ class Store:
         """Make durable what is under way, and let go of the file; raises StoreError when that failed."""
         if self._closing is None:
             loop = asyncio.get_running_loop()
-            self._meet(loop)
-            self._hand_over()
+            self._attach_loop(loop)
+            self._flush_batch()
             self._closing = loop.create_future()
             if self._writer:
                 self._writer.put(None)
             else:
-                self._end()
+                self._finish_close()
         failures = self._failures
         await asyncio.shield(self._closing)
         if self._failures > failures:
-            raise _not_written(self._gaps[-1][2])
+            raise _write_failed(self._failed_ranges[-1][2])
 
     # Inside
 
-    def _expect(self, key: ObjectKey, expected: int) -> StoredObject:
-        stored = self._head.get(key)
+    def _require_revision(self, key: ObjectKey, expected: int) -> StoredObject:
+        stored = self._current.get(key)
         if stored is None:
             raise api_errors.not_found(key)
         if stored.revision != expected:
@@ -281,16 +292,16 @@ class Store:
         created = before.created if before else revision
         stored = StoredObject(key, revision, raw, created)
         if kind == "DELETED":
-            self._head.remove(key)
+            self._current.remove(key)
         else:
-            self._head.put(stored)
+            self._current.put(stored)
         history = self._history
-        history.append(StoreEvent(kind, stored, before, history.warm))
+        history.append(StoreEvent(kind, stored, before, history.decoded_events))
         previous, self._revision, self._assigned = self._revision, revision, revision
         for observer in self._observers:
             observer(key, None if kind == "DELETED" else tree)
         if self._writer is None:
-            history.show(revision)
+            history.publish(revision)
             return stored
         if not self._rows:
             self._schedule()
@@ -304,53 +315,53 @@ class Store:
         except RuntimeError:
             self._loop = None  # the next one to come hands over what was written outside of it
             return
-        self._meet(loop)
-        loop.call_soon(self._hand_over)
+        self._attach_loop(loop)
+        loop.call_soon(self._flush_batch)
 
-    def _hand_over(self) -> None:
+    def _flush_batch(self) -> None:
         if self._rows and self._writer:
             rows, self._rows = self._rows, []
             self._writer.put(WriteBatch(self._epoch, rows))
 
-    def _meet(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _attach_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have outcomes read by this loop, after those that an earlier one has not read."""
         if loop is not self._loop:
             self._loop = loop
-            self._hand_over()
-            self._collect()
+            self._flush_batch()
+            self._process_reports()
 
-    def _report(self) -> None:
+    def _notify_loop(self) -> None:
         """Called by the writer's thread: have the outcomes read by the loop."""
         loop = self._loop
         if loop is not None:
             try:
-                loop.call_soon_threadsafe(self._collect)
+                loop.call_soon_threadsafe(self._process_reports)
             except RuntimeError:
                 return  # that loop has ended; the next one reads them
 
-    def _collect(self) -> None:
+    def _process_reports(self) -> None:
         writer = self._writer
-        while writer and writer.outcomes:
-            outcome = writer.outcomes.popleft()
+        while writer and writer.reports:
+            report = writer.reports.popleft()
             chunk: CompactionChunk | None = None
-            if isinstance(outcome, BatchCommitted):
+            if isinstance(report, BatchCommitted):
                 self._commits += 1
                 self._write_error = ""
-                self._committed_rows += outcome.rows
-                self._history.show(outcome.revision)
-                self._release()
-                chunk = self._compaction.begin(self.floor) if self._compaction else None
-            elif isinstance(outcome, BatchFailed):
-                self._take_back(outcome.reason)
-            elif isinstance(outcome, ChunkCompacted):
-                failed = bool(outcome.reason)
-                chunk = self._compaction.proceed(self.floor, failed=failed) if self._compaction else None
+                self._committed_rows += report.rows
+                self._history.publish(report.revision)
+                self._resolve_waiters()
+                chunk = self._compaction.start_chunk(self.floor) if self._compaction else None
+            elif isinstance(report, BatchFailed):
+                self._roll_back(report.reason)
+            elif isinstance(report, ChunkCompacted):
+                failed = bool(report.reason)
+                chunk = self._compaction.next_chunk(self.floor, failed=failed) if self._compaction else None
             else:
-                self._end()
+                self._finish_close()
             if chunk and self._closing is None:
                 writer.put(chunk)
 
-    def _release(self) -> None:
+    def _resolve_waiters(self) -> None:
         durable = self._history.durable
         left = []
         for waiter in self._waiters:
@@ -361,54 +372,54 @@ class Store:
                 future.set_result(None)
         self._waiters = left
 
-    def _take_back(self, reason: str) -> None:
+    def _roll_back(self, reason: str) -> None:
         """Undo every write that is not durable: each may rest upon the one before it."""
         self._epoch += 1
         self._failures += 1
         self._rows = []
         self._write_error = reason
         first = last = 0
-        for event in self._history.undo():
+        for event in self._history.roll_back():
             first = event.revision
             last = last or first
             if event.before is not None:
-                self._head.put(event.before)
+                self._current.put(event.before)
             else:
-                self._head.remove(event.key)
+                self._current.remove(event.key)
             tree = codec.decode_tree(event.before.raw) if event.before is not None else None
             for observer in self._observers:
                 observer(event.key, tree)
         self._revision = self._history.durable
         assert last, "a commit failed that nobody asked for"
-        if self._gaps and self._gaps[-1][1] == first - 1:
-            first = self._gaps.pop()[0]
-        self._gaps.append((first, last, reason))
-        del self._gaps[:-_MOST_GAPS]
+        if self._failed_ranges and self._failed_ranges[-1][1] == first - 1:
+            first = self._failed_ranges.pop()[0]
+        self._failed_ranges.append((first, last, reason))
+        del self._failed_ranges[:-_MAX_GAPS]
         waiters, self._waiters = self._waiters, []
         for _, future in waiters:
             if not future.done():
-                future.set_exception(_not_written(reason))
+                future.set_exception(_write_failed(reason))
 
-    def _end(self) -> None:
+    def _finish_close(self) -> None:
         self._writer = None
         self._history.close()
         if self._closing and not self._closing.done():
             self._closing.set_result(None)
 
 
-def _forget(change: Change) -> None:
+def _ignore_dropped(change: Change) -> None:
     """In memory nothing is left of a write that the history drops."""
 
 
-def _not_written(reason: str) -> StoreError:
+def _write_failed(reason: str) -> StoreError:
     return StoreError(f"the store could not be written: {reason}")
 
 
-def _file_octets(path: Path) -> int:
-    octets = 0
+def _file_bytes(path: Path) -> int:
+    size_bytes = 0
     for name in (path, path.with_name(path.name + "-wal")):
         try:
-            octets += os.stat(name).st_size
+            size_bytes += os.stat(name).st_size
         except OSError:
             continue
-    return octets
+    return size_bytes

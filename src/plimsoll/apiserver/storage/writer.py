@@ -17,8 +17,8 @@ from typing import NamedTuple
 from plimsoll.apiserver.storage.lock import RevisionMark, StoreLock
 from plimsoll.apiserver.storage.log import CompactionState, Row, StoreLog
 
-_MOST_ROWS = 2048
-_MOST_OCTETS = 16 << 20
+_MAX_BATCH_ROWS = 2048
+_MAX_BATCH_BYTES = 16 << 20
 # A thread that waits for the interpreter lock asks for it when it has waited this long without the lock being
 # let go in between. A busy event loop lets go of it, for an instant, in every turn: with Python's 5 ms the
 # writer then wins it by luck only, and single writes were seen to take up to 11 seconds.
@@ -64,13 +64,13 @@ class LogWriter:
     """Hand over batches and chunks; read the outcomes when `report` was called."""
 
     def __init__(self, log: StoreLog, lock: StoreLock, identity: int, report: Callable[[], None]) -> None:
-        self.outcomes: deque[WriterReport] = deque()
+        self.reports: deque[WriterReport] = deque()
         self._log = log
         self._lock = lock
         self._identity = identity
         self._report = report
         self._queue: SimpleQueue[WriteBatch | CompactionChunk | None] = SimpleQueue()
-        self._broken = -1  # the epoch of the last failure
+        self._failed_epoch = -1  # the epoch of the last failure
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
         threading.Thread(target=self._run, name="plimsoll-store", daemon=True).start()
 
@@ -90,13 +90,13 @@ class LogWriter:
             self._log.close()
         finally:
             self._lock.close()
-            self._tell(WriterStopped())
+            self._send_report(WriterStopped())
 
     def _commit(self, batch: WriteBatch) -> WriteBatch | CompactionChunk | None:
         """Commit a batch and those that wait behind it; gives what comes next."""
         epoch, rows = batch.epoch, list(batch.rows)
-        octets = _octets(rows)
-        while len(rows) < _MOST_ROWS and octets < _MOST_OCTETS:
+        size_bytes = _rows_bytes(rows)
+        while len(rows) < _MAX_BATCH_ROWS and size_bytes < _MAX_BATCH_BYTES:
             try:
                 work = self._queue.get_nowait()
             except Empty:
@@ -105,21 +105,21 @@ class LogWriter:
                 self._append(epoch, rows)
                 return work
             rows += work.rows
-            octets += _octets(work.rows)
+            size_bytes += _rows_bytes(work.rows)
         self._append(epoch, rows)
         return self._queue.get()
 
     def _append(self, epoch: int, rows: list[Row]) -> None:
-        if epoch == self._broken:
+        if epoch == self._failed_epoch:
             return  # rests upon what failed
         try:
             self._log.append(rows)
         except Exception as error:  # whatever it is, those who wait must hear of it
-            self._broken = epoch
-            self._tell(BatchFailed(epoch, str(error) or repr(error)))
+            self._failed_epoch = epoch
+            self._send_report(BatchFailed(epoch, str(error) or repr(error)))
             return
         self._lock.write_mark(RevisionMark(rows[-1][0], self._log.flushed, self._identity))
-        self._tell(BatchCommitted(rows[-1][0], len(rows)))
+        self._send_report(BatchCommitted(rows[-1][0], len(rows)))
 
     def _compact(self, chunk: CompactionChunk) -> None:
         reason = ""
@@ -127,12 +127,12 @@ class LogWriter:
             self._log.compact(chunk.state, chunk.revisions)
         except Exception as error:
             reason = str(error) or repr(error)
-        self._tell(ChunkCompacted(reason))
+        self._send_report(ChunkCompacted(reason))
 
-    def _tell(self, outcome: WriterReport) -> None:
-        self.outcomes.append(outcome)
+    def _send_report(self, report: WriterReport) -> None:
+        self.reports.append(report)
         self._report()
 
 
-def _octets(rows: list[Row]) -> int:
+def _rows_bytes(rows: list[Row]) -> int:
     return sum([len(row[7]) for row in rows])

@@ -36,7 +36,7 @@ async def write_until_full(store: Store) -> tuple[dict[str, int], int, str]:
 
 async def story(path: Path) -> dict[str, Any]:
     store = Store.open(path)
-    feed = store.watch("pods", 0)
+    cursor = store.watch("pods", 0)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, hard))
     acknowledged, failed, reason = await write_until_full(store)
@@ -52,7 +52,7 @@ async def story(path: Path) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     late = store.create(ObjectKey("pods", "", "late"), {"padding": "y" * 20_000}).revision
     await store.wait_durable(late)
-    events = [event.revision for event in feed.take(100_000)]
+    events = [event.revision for event in cursor.take(100_000)]
     await store.close()
     return {
         "acknowledged": acknowledged,

@@ -73,7 +73,7 @@ def make(folder: Path, *, crashed: bool) -> Made:
         return contents
 
     (folder / "live").mkdir()
-    with patch.object(compaction, "_ENOUGH", 20):
+    with patch.object(compaction, "_MIN_GARBAGE_ROWS", 20):
         contents = asyncio.run(story())
     shutil.rmtree(folder / "live")
     return Made(folder, contents, states)

@@ -92,11 +92,11 @@ def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path)
         store = Store.open(tmp_path / "s")
         with patch.object(StoreLog, "append", side_effect=FULL):
             store.create(POD, {})
-            feed = store.watch("pods", store.revision)
+            cursor = store.watch("pods", store.revision)
             with pytest.raises(StoreError):
                 await store.wait_durable(1)
         await store.wait_durable(store.create(POD, {}).revision)
-        assert [event.revision for event in feed.take()] == [2]
+        assert [event.revision for event in cursor.take()] == [2]
         await store.close()
 
     asyncio.run(story())
@@ -139,8 +139,8 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
 
     with (
         patch.object(StoreLog, "compact", sometimes),
-        patch.object(compaction, "_ENOUGH", 10),
-        patch.object(compaction, "_CHUNK", 4),
+        patch.object(compaction, "_MIN_GARBAGE_ROWS", 10),
+        patch.object(compaction, "_CHUNK_ROWS", 4),
     ):
         asyncio.run(story())
     store = Store.open(tmp_path / "s")

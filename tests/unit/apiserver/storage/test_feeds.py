@@ -21,19 +21,19 @@ def update(store: Store, key: ObjectKey = POD, padding: str = "") -> int:
 
 def test_a_feed_tells_only_of_its_resource() -> None:
     store = Store.open(None)
-    feed = store.watch("pods", 0)
+    cursor = store.watch("pods", 0)
     update(store, ObjectKey("nodes", "", "n"))
-    assert feed.take() == []
-    assert feed.revision == 1
+    assert cursor.take() == []
+    assert cursor.revision == 1
     update(store)
-    assert [event.revision for event in feed.take()] == [2]
+    assert [event.revision for event in cursor.take()] == [2]
 
 
 def test_a_feed_may_start_in_the_future() -> None:
     async def story() -> None:
         store = Store.open(None)
-        feed = store.watch("pods", 3)
-        reader = asyncio.create_task(feed.next())
+        cursor = store.watch("pods", 3)
+        reader = asyncio.create_task(cursor.next())
         for _ in range(3):
             update(store)
             await asyncio.sleep(0)
@@ -60,14 +60,14 @@ def test_a_feed_that_fell_behind_is_told() -> None:
 
 def test_an_idle_feed_does_not_fall_behind() -> None:
     store = Store.open(None, history_events=3)
-    feed = store.watch("nodes", 0)
+    cursor = store.watch("nodes", 0)
     for _ in range(50):
         update(store)
     assert store.floor > 40
-    assert feed.take() == []
-    assert feed.revision == 50
+    assert cursor.take() == []
+    assert cursor.revision == 50
     update(store, ObjectKey("nodes", "", "n"))
-    assert [event.revision for event in feed.take()] == [51]
+    assert [event.revision for event in cursor.take()] == [51]
 
 
 def test_the_history_is_bounded_by_bytes_too() -> None:
@@ -82,10 +82,10 @@ def test_the_history_is_bounded_by_bytes_too() -> None:
 def test_one_object_larger_than_the_history_still_reaches_the_feeds() -> None:
     async def story() -> None:
         store = Store.open(None, history_bytes=1000)
-        feed = store.watch("pods", 0)
+        cursor = store.watch("pods", 0)
         for revision in range(1, 5):
             update(store, padding="x" * 5000)
-            assert [event.revision for event in await feed.next()] == [revision]
+            assert [event.revision for event in await cursor.next()] == [revision]
 
     asyncio.run(story())
 
@@ -95,15 +95,15 @@ def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s", durability="normal")
         calls = 0
 
-        async def follow(feed: WatchCursor) -> list[int]:
+        async def watch(cursor: WatchCursor) -> list[int]:
             nonlocal calls
             seen: list[int] = []
             while len(seen) < 100:
                 calls += 1
-                seen += [event.revision for event in await feed.next()]
+                seen += [event.revision for event in await cursor.next()]
             return seen
 
-        tasks = [asyncio.create_task(follow(store.watch("pods", 0))) for _ in range(1000)]
+        tasks = [asyncio.create_task(watch(store.watch("pods", 0))) for _ in range(1000)]
         await asyncio.sleep(0)
         for _ in range(100):
             update(store)
@@ -118,12 +118,12 @@ def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
 def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
     async def story() -> None:
         store = Store.open(None)
-        feed = store.watch("pods", 0)
+        cursor = store.watch("pods", 0)
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(feed.next(), 0.01)
-        assert store.stats().waiting_feeds == 0
+            await asyncio.wait_for(cursor.next(), 0.01)
+        assert store.stats().waiting_watches == 0
         update(store)
-        assert [event.revision for event in await feed.next(1)] == [1]
+        assert [event.revision for event in await cursor.next(1)] == [1]
 
     asyncio.run(story())
 
@@ -132,7 +132,7 @@ def test_events_are_handed_out_in_portions() -> None:
     store = Store.open(None)
     for _ in range(5):
         update(store)
-    feed = store.watch("pods", 1)
-    assert [event.revision for event in feed.take(3)] == [2, 3, 4]
-    assert feed.revision == 4
-    assert [event.revision for event in feed.take(3)] == [5]
+    cursor = store.watch("pods", 1)
+    assert [event.revision for event in cursor.take(3)] == [2, 3, 4]
+    assert cursor.revision == 4
+    assert [event.revision for event in cursor.take(3)] == [5]

@@ -75,11 +75,11 @@ def test_the_version_is_written_into_the_object() -> None:
 
 def test_events_decode_and_encode_once() -> None:
     store = Store.open(None)
-    feed = store.watch("pods", 0)
+    cursor = store.watch("pods", 0)
     store.create(POD, {"n": 1})
     store.update(POD, {"n": 2}, 1)
     store.delete(POD, {"n": 2}, 2)
-    added, modified, deleted = feed.take()
+    added, modified, deleted = cursor.take()
     assert (added.type, modified.type, deleted.type) == ("ADDED", "MODIFIED", "DELETED")
     assert added.previous is None
     assert added.previous_tree is None
@@ -119,19 +119,19 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
 
     async def story() -> None:
         store = Store.open(tmp_path / "s")
-        feed = store.watch("pods", 0)
+        cursor = store.watch("pods", 0)
         stored = store.create(POD, {})
         waiter = asyncio.create_task(store.wait_durable(stored.revision))
-        reader = asyncio.create_task(feed.next())
+        reader = asyncio.create_task(cursor.next())
         await asyncio.sleep(0.02)
         assert store.get(POD) == stored
         assert not waiter.done()
         assert not reader.done()
-        assert (store.durable, feed.revision) == (0, 0)
+        assert (store.durable, cursor.revision) == (0, 0)
         gate.set()
         await waiter
         assert [event.revision for event in await reader] == [1]
-        assert (store.durable, feed.revision) == (1, 1)
+        assert (store.durable, cursor.revision) == (1, 1)
         await store.close()
 
     with patch.object(StoreLog, "append", slowly):
@@ -173,14 +173,14 @@ def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
 def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
     async def story() -> None:
         store = Store.open(tmp_path / "s")
-        feed = store.watch("pods", 0)
+        cursor = store.watch("pods", 0)
         store.create(POD, {})
         waiter = asyncio.create_task(store.wait_durable(1))
         await asyncio.gather(store.close(), store.close())
         await waiter
-        assert [event.revision for event in await feed.next()] == [1]
+        assert [event.revision for event in await cursor.next()] == [1]
         with pytest.raises(StoreError, match="closed"):
-            await feed.next()
+            await cursor.next()
         with pytest.raises(StoreError, match="closed"):
             store.update(POD, {}, 1)
         assert store.get(POD) is not None
@@ -225,7 +225,10 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
             raise AssertionError(f"still {store.stats()}")
         await store.close()
 
-    with patch.object(compaction, "_ENOUGH", 100), patch("plimsoll.apiserver.storage.log._MUCH_FREE", 16):
+    with (
+        patch.object(compaction, "_MIN_GARBAGE_ROWS", 100),
+        patch("plimsoll.apiserver.storage.log._MIN_FREE_PAGES", 16),
+    ):
         asyncio.run(story())
     assert rows_in(tmp_path / "s") < 300
     store = Store.open(tmp_path / "s")
@@ -267,17 +270,17 @@ def test_figures_for_metrics(tmp_path: Path) -> None:
         store = Store.open(tmp_path / "s")
         await put(store, POD, 1)
         await put(store, POD, 2)
-        feed = store.watch("pods", 2)
-        reader = asyncio.create_task(feed.next())
+        cursor = store.watch("pods", 2)
+        reader = asyncio.create_task(cursor.next())
         await asyncio.sleep(0)
         stats = store.stats()
         assert (stats.revision, stats.durable, stats.floor, stats.events) == (2, 2, 0, 2)
-        assert (stats.waiting_feeds, stats.commits, stats.rows, stats.failures) == (1, 2, 2, 0)
+        assert (stats.waiting_watches, stats.commits, stats.rows, stats.failures) == (1, 2, 2, 0)
         assert stats.file_bytes > 8192
         stored = store.get(POD)
         assert stored
         assert store.counts() == {"pods": (1, len(stored.raw))}
-        feed.close()
+        cursor.close()
         with pytest.raises(StoreError, match="closed"):
             await reader
         await store.close()

@@ -41,7 +41,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "store.db"
         self.twin = Twin()
-        self.feeds: list[tuple[WatchCursor, str, int]] = []  # with the revision they were told up to
+        self.cursors: list[tuple[WatchCursor, str, int]] = []  # with the revision they were told up to
         self.gate = threading.Event()  # commits wait for it, so that the same steps end the same way
         gate, append = self.gate, StoreLog.append
 
@@ -50,14 +50,16 @@ class StoreMachine(RuleBasedStateMachine):
             append(log, rows)
 
         self.patches: list[Any] = [
-            patch.object(compaction, "_ENOUGH", 3),
-            patch.object(compaction, "_CHUNK", 2),
+            patch.object(compaction, "_MIN_GARBAGE_ROWS", 3),
+            patch.object(compaction, "_CHUNK_ROWS", 2),
             patch.object(StoreLog, "append", append_when_let),
         ]
         for one in self.patches:
             one.start()
 
-    @initialize(events=st.sampled_from([1, 4, 15, 10_000]), octets=st.sampled_from([400, 3000, 10_000_000]))
+    @initialize(
+        events=st.sampled_from([1, 4, 15, 10_000]), size_bytes=st.sampled_from([400, 3000, 10_000_000])
+    )
     def begin(self, events: int, octets: int) -> None:
         self.bounds = {"history_events": events, "history_bytes": octets}
         self.open()
@@ -174,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert page.remaining == max(0, len(expected) - shown)
         assert page.revision == (self.store.revision if at is None else at)
         if at is not None:
-            head, history = self.store._head, self.store._history
+            head, history = self.store._current, self.store._history
             assert page == naive_page(head, history, resource, namespace, after, limit, at)
 
     @rule(resource=st.sampled_from(RESOURCES), back=st.integers(-3, 30))
@@ -185,37 +187,37 @@ class StoreMachine(RuleBasedStateMachine):
                 self.store.watch(resource, since)
             assert (refused.value.code, refused.value.reason) == (410, "Expired")
         else:
-            self.feeds.append((self.store.watch(resource, since), resource, since))
+            self.cursors.append((self.store.watch(resource, since), resource, since))
 
     @rule(number=st.integers(0, 9), limit=st.sampled_from([1, 3, 1000]))
-    def follow(self, number: int, limit: int) -> None:
-        if not self.feeds:
+    def read_events(self, number: int, limit: int) -> None:
+        if not self.cursors:
             return
-        index = number % len(self.feeds)
-        feed, resource, since = self.feeds[index]
+        index = number % len(self.cursors)
+        cursor, resource, since = self.cursors[index]
         expected = [
             event for event in self.twin.since(resource, since) if event.revision <= self.store.durable
         ]
-        events = take(feed, limit)
+        events = take(cursor, limit)
         if events is None:
             assert expected[0].revision <= self.store.floor
-            del self.feeds[index]
+            del self.cursors[index]
             return
         assert [told(event) for event in events] == expected[: len(events)]
         assert len(events) == min(limit, len(expected))
         if events:
-            self.feeds[index] = (feed, resource, events[-1].revision)
+            self.cursors[index] = (cursor, resource, events[-1].revision)
         if len(events) == len(expected):
-            assert feed.revision >= self.store.durable
+            assert cursor.revision >= self.store.durable
 
     @rule()
     def reopen(self) -> None:
         self.gate.set()
         self.run(self.store.close())
         self.gate.clear()
-        for feed, _, _ in self.feeds:
-            feed.close()
-        self.feeds = []
+        for cursor, _, _ in self.cursors:
+            cursor.close()
+        self.cursors = []
         self.open()
         assert self.store.revision == self.twin.revision
         self.twin.assigned = self.twin.revision
@@ -237,8 +239,8 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.settle()
-            for feed, resource, since in self.feeds:
-                self.drain(feed, resource, since)
+            for cursor, resource, since in self.cursors:
+                self.drain(cursor, resource, since)
             self.gate.set()
             self.run(self.store.close())
         self.loop.close()
@@ -246,20 +248,20 @@ class StoreMachine(RuleBasedStateMachine):
             one.stop()
         self.folder.cleanup()
 
-    def drain(self, feed: WatchCursor, resource: str, since: int) -> None:
+    def drain(self, cursor: WatchCursor, resource: str, since: int) -> None:
         """In the end every feed has been told all, or that it fell behind."""
         expected = self.twin.since(resource, since)
-        events = take(feed, 100_000)
+        events = take(cursor, 100_000)
         if events is None:
             assert expected[0].revision <= self.store.floor
         else:
             assert [told(event) for event in events] == expected
 
 
-def take(feed: WatchCursor, limit: int) -> list[StoreEvent] | None:
+def take(cursor: WatchCursor, limit: int) -> list[StoreEvent] | None:
     """What a feed tells; None when it says that it fell behind."""
     try:
-        return feed.take(limit)
+        return cursor.take(limit)
     except ApiError as error:
         if (error.code, error.reason) == (410, "Expired"):
             return None
