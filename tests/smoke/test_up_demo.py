@@ -61,7 +61,7 @@ def test_the_demo_from_end_to_end_and_again(folder: Path) -> None:
     again = run("--data", folder / "data", "--demo", "--once", *FREE)
     assert (again.returncode, again.stderr) == (0, "")
     assert "The demo is loaded already" in again.stdout
-    assert "database   waits" in again.stdout
+    assert "database   pending" in again.stdout
     assert (folder / "data" / "log").stat().st_size > 0
 
 
