@@ -37,7 +37,7 @@ def test_python_blocks_run(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     names: dict[str, Any] = {"raw_json": json.dumps(claim).encode(), "seen": seen}
     names["tree"] = {**claim, "spec": {"devices": BAD}}
-    exec(block.replace("print(problem)", "seen.append(str(problem))"), names)
+    exec(block.replace("print(error)", "seen.append(str(error))"), names)
     assert bool(seen) == ("prepare(" in block)
 
 
