@@ -46,12 +46,12 @@ async def publish_all(client: Client) -> None:
         for raw in (await client.list(RESOURCE_SLICES)).items:
             spec = codec.decode_tree(raw)["spec"]
             kept |= {(spec["driver"], device["name"]): device for device in spec.get("devices", ())}
-        wanted = {
+        desired = {
             (name, device.name): dict(device.tree)
             for (name, _), driver in process.drivers.items()
-            for device in driver.arrangement.devices.values()
+            for device in driver.inventory.devices.values()
         }
-        assert kept == wanted
+        assert kept == desired
         assert "nodeAllocatableResourceMappings" in kept["accelerator.example.com", "accelerator-0"]
         classes = [
             codec.decode_tree(raw)["metadata"]["name"] for raw in (await client.list(DEVICE_CLASSES)).items

@@ -1,7 +1,4 @@
-"""`plimsoll driver`: drivers as processes.
-
-Owns the group; each driver has a module of its own beside this one.
-"""
+"""Command group `plimsoll driver`; each driver has its own module."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from plimsoll.cli.driver_fake import run_fake
 
 @click.group(name="driver")
 def driver_commands() -> None:
-    """Run a driver: tell the cluster of devices and hand them out on a node."""
+    """Run a DRA driver: publish the devices of a node and prepare claims for them."""
 
 
 driver_commands.add_command(cpu_commands)

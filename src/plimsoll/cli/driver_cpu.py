@@ -1,7 +1,7 @@
-"""`plimsoll driver cpu`: the CPU driver as a process, and questions about it.
+"""Command group `plimsoll driver cpu`: the CPU driver and its diagnostic subcommands.
 
-Owns their arguments: the Go driver's, by its names, and ours. What they need is imported when they run, so
-that the other commands start quickly.
+Flags have the names of the Go driver's where it has them. Imports are deferred to the commands, so that other
+commands start quickly.
 """
 
 # ruff: noqa: PLC0415
@@ -23,79 +23,99 @@ from plimsoll.cli.options import Form, output_options, write_report
 from plimsoll.errors import InputError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+_DIR = click.Path(file_okay=False, path_type=Path)
 _GO_FLAG = re.compile(r"-(?:[a-z][a-z-]+|v(?==))(?:=.*)?", re.DOTALL)
 ADDRESS = click.option(
     "--address",
     default="",
     metavar="HOST:PORT",
-    help="Where the driver answers. [default: of the running driver, else 127.0.0.1:8080]",
+    help="Address of the driver. [default: of the running driver, or 127.0.0.1:8080]",
 )
 
 
 def _switch(name: str, help: str) -> Callable[[Any], Any]:
-    """A flag that may have a value, as Go's may: `--flag`, `--flag=false`."""
+    """Define a boolean flag in Go's syntax: `--flag`, `--flag=false`."""
     return click.option(name, is_flag=False, flag_value="true", metavar="[BOOL]", help=help)
 
 
 class _CpuGroup(click.Group):
-    """Runs the driver where no subcommand is named. Flags may have one dash, as Go's may."""
+    """Group that runs the driver if no subcommand is given. Flags may have one dash, as in Go."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        first = next((place for place, word in enumerate(args) if word in self.commands), len(args))
+        first = next((index for index, word in enumerate(args) if word in self.commands), len(args))
         own = [f"-{word}" if _GO_FLAG.fullmatch(word) else word for word in args[:first]]
         return super().parse_args(ctx, own + args[first:])
 
 
 @click.group(name="cpu", cls=_CpuGroup, invoke_without_command=True)
-@click.option("--config", type=_FILE, metavar="FILE", help="Settings, in YAML; flags go before it.")
-@click.option("--kubeconfig", metavar="FILE", help="The cluster; else KUBECONFIG, or the pod's own account.")
-@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--cpu-device-mode", metavar="MODE", help="grouped or individual. [default: grouped]")
+@click.option("--config", type=_FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
+@click.option("--kubeconfig", metavar="FILE", help="Kubeconfig file. [default: $KUBECONFIG, or in-cluster]")
+@click.option("--context", default="", metavar="NAME", help="Kubeconfig context.")
+@click.option(
+    "--cpu-device-mode", metavar="MODE", help="Device mode: grouped or individual. [default: grouped]"
+)
 @click.option(
     "--group-by",
-    metavar="WHAT",
-    help="numanode, socket, l3cache, pcieroot or machine. [default: numanode]",
+    metavar="UNIT",
+    help="Grouping: numanode, socket, l3cache, pcieroot or machine. [default: numanode]",
 )
-@click.option("--reserved-cpus", metavar="CPUS", help="Never handed out and never shared, such as 0-1.")
-@click.option("--hostname-override", metavar="NAME", help="The node's name. [default: the host's name]")
-@click.option("--sysfs-overlay", metavar="FILE", help="Files that go before those of /sys, in YAML.")
+@click.option("--reserved-cpus", metavar="CPUS", help="CPUs reserved for the system, such as 0-1.")
+@click.option("--hostname-override", metavar="NAME", help="Node name. [default: host name]")
+@click.option("--sysfs-overlay", metavar="FILE", help="YAML file that overrides files of /sys.")
 @click.option(
     "--bind-address",
     metavar="HOST:PORT",
-    help="Health and metrics; without a host on every address, '' for none. [default: :8080]",
+    help="Address of health and metrics; '' disables them. [default: :8080]",
 )
-@_switch("--expose-pcie-roots", "Publish PCIe roots; the API server must know attributes that are lists.")
+@_switch("--expose-pcie-roots", "Publish PCIe roots; requires list attributes in the API server.")
+@click.option("--kubelet-root-dir", metavar="DIR", help="Kubelet root directory. [default: /var/lib/kubelet]")
+@click.option("--reserved-cpu-count", metavar="N", help="Number of CPUs reserved for the system.")
+@click.option("--min-shared-cpus", metavar="N", help="Minimum size of the shared pool. [default: 0]")
+@click.option("--shared-cpus", metavar="CPUS", help="CPUs that always stay in the shared pool.")
+@_switch("--publish-node-allocatable-resource-mapping", "Publish the node resources that devices consume.")
 @click.option(
-    "--kubelet-root-dir", metavar="FOLDER", help="The kubelet's folder. [default: /var/lib/kubelet]"
+    "--node-allocatable-form",
+    metavar="FORM",
+    help="Wire form of node resources: auto, off, 1.36 or 1.37. [default: auto]",
 )
-@click.option("--reserved-cpu-count", metavar="N", help="Never handed out and never shared: so many.")
-@click.option("--min-shared-cpus", metavar="N", help="So many can not be claimed. [default: 0]")
-@click.option("--shared-cpus", metavar="CPUS", help="These can not be claimed.")
-@_switch("--publish-node-allocatable-resource-mapping", "Devices say what they take from the node.")
-@click.option("--node-allocatable-form", metavar="FORM", help="auto, off, 1.36 or 1.37. [default: auto]")
-@click.option("--enforcement", metavar="HOW", help="auto, nri or cgroups. [default: auto]")
-@_switch("--memory-nodes", "Containers get the memory nodes of their CPUs, too.")
-@_switch("--lift-cfs-quota", "No CFS quota for containers that have only CPUs of claims.")
-@_switch("--exclusive-plus-shared", "Containers with claims may use shared CPUs, too.")
-@_switch("--share-across-pods", "Several pods may use a claim.")
-@_switch("--requests-apart", "A container that names a request of a claim gets the CPUs of that one only.")
-@click.option("--update-running", metavar="WHEN", help="Through NRI: auto, always or never. [default: auto]")
-@_switch("--report-cpus", "The status of claims tells which CPUs they have. [default: true]")
-@_switch("--fail-closed", "A container is not started if the driver ends meanwhile. [default: true]")
 @click.option(
-    "--host-root", metavar="FOLDER", envvar="HOST_ROOT", help="Holds the machine's sys; also HOST_ROOT."
+    "--enforcement", metavar="HOW", help="Pin containers through: auto, nri or cgroups. [default: auto]"
 )
-@click.option("--cdi-dir", metavar="FOLDER", help="For CDI files. [default: /var/run/cdi]")
-@click.option("--nri-socket", metavar="FILE", help="Of the runtime. [default: /var/run/nri/nri.sock]")
+@_switch("--memory-nodes", "Also set the memory nodes of containers to those of their CPUs.")
+@_switch("--lift-cfs-quota", "Remove the CFS quota of containers with exclusive CPUs only.")
+@_switch("--exclusive-plus-shared", "Add the shared pool to containers with exclusive CPUs.")
+@_switch("--share-across-pods", "Allow several pods to share a claim.")
+@_switch("--requests-apart", "Give a container that names one request of a claim only its CPUs.")
+@click.option(
+    "--update-running",
+    metavar="WHEN",
+    help="Update running containers through NRI: auto, always or never. [default: auto]",
+)
+@_switch("--report-cpus", "Publish assigned CPUs in the claim status. [default: true]")
+@_switch("--fail-closed", "Reject new containers if the driver stops meanwhile. [default: true]")
+@click.option(
+    "--host-root", metavar="DIR", envvar="HOST_ROOT", help="Directory that contains the host's sys."
+)
+@click.option("--cdi-dir", metavar="DIR", help="Directory for CDI files. [default: /var/run/cdi]")
+@click.option(
+    "--nri-socket", metavar="FILE", help="NRI socket of the runtime. [default: /var/run/nri/nri.sock]"
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--v", "-v", "level", type=int, default=0, metavar="N", help="Log more from 4 on.")
-@click.option("--vmodule", hidden=True, help="Accepted and not used.")
+@click.option(
+    "--v",
+    "-v",
+    "level",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Log level; 4 and above enable debug logging.",
+)
+@click.option("--vmodule", hidden=True, help="Ignored; accepted for compatibility.")
 @click.pass_context
 def cpu_commands(
     ctx: click.Context, /, context: str, log_format: str, level: int, vmodule: str | None, **given: Any
 ) -> None:
-    """Run the CPU driver of a node: publish CPUs, hand them out, pin containers to them.
+    """Run the CPU driver of a node: publish CPUs, assign them to claims, pin containers.
 
     \b
     plimsoll driver cpu --kubeconfig ./kubeconfig --config cpus.yaml
@@ -117,11 +137,14 @@ def cpu_commands(
 @cpu_commands.command(name="gatherinfo")
 @click.option("--stdout", is_flag=True, help="Write the report to standard output instead of a file.")
 @click.option(
-    "--output-dir", type=_FOLDER, metavar="FOLDER", help="For the file. [default: the temporary one]"
+    "--output-dir",
+    type=_DIR,
+    metavar="DIR",
+    help="Directory for the report. [default: the temporary directory]",
 )
 @ADDRESS
 def run_gatherinfo(stdout: bool, output_dir: Path | None, address: str) -> None:
-    """Write down what helps with a problem: CPUs, the driver's settings, what it says of itself."""
+    """Collect debug information: CPU topology, configuration and state of the driver."""
     if stdout and output_dir is not None:
         raise click.UsageError("--stdout and --output-dir cannot be used together")
     from plimsoll.drivers.cpu.process.gather_info import gather, render, write
@@ -135,7 +158,7 @@ def run_gatherinfo(stdout: bool, output_dir: Path | None, address: str) -> None:
 
 @cpu_commands.group(name="introspect")
 def introspect_commands() -> None:
-    """What the driver has, without a driver that runs."""
+    """Show static information about the driver."""
 
 
 @introspect_commands.command(name="metrics")
@@ -147,10 +170,10 @@ def run_introspect_metrics() -> None:
 
 
 @cpu_commands.command(name="status")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing; the exit code is the answer.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; only set the exit code.")
 @ADDRESS
 def run_status(quiet: bool, address: str) -> None:
-    """Ask a running driver whether all is well; the exit code is 1 if not."""
+    """Show the health of a running driver; the exit code is 1 if it is unhealthy."""
     from plimsoll.drivers.cpu.process.gather_info import find_address
     from plimsoll.drivers.cpu.process.status_client import ask_driver, ask_health, show_status
 
@@ -158,7 +181,7 @@ def run_status(quiet: bool, address: str) -> None:
     try:
         health = ask_health(where)
     except InputError:
-        if quiet:  # who asks so knows two answers only
+        if quiet:  # the exit code distinguishes healthy from everything else
             sys.exit(1)
         raise
     if not quiet:
@@ -173,9 +196,9 @@ def run_status(quiet: bool, address: str) -> None:
 @ADDRESS
 @output_options
 def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
-    """Ask a running driver why a claim has the CPUs it has."""
+    """Explain why claims of a running driver have their CPUs."""
     if bool(uid) == every:
-        raise click.UsageError("name a claim by its UID, or give --all")
+        raise click.UsageError("specify a claim UID or --all")
     from plimsoll.drivers.cpu.process.gather_info import find_address
     from plimsoll.drivers.cpu.process.status_client import ask_driver, explain_claims, select_claims
     from plimsoll.tools.report import StaticReport
@@ -193,36 +216,42 @@ def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
     multiple=True,
     required=True,
     metavar="N",
-    help="So many CPUs; repeatable, one request after the other.",
+    help="Number of CPUs; repeatable for consecutive requests.",
 )
 @click.option(
     "--algorithm", type=click.Choice(["packed", "distributed"]), default="packed", show_default=True
 )
 @click.option("--sorting", type=click.Choice(["packed", "spread"]), default="packed", show_default=True)
 @click.option(
-    "--group-size", type=click.IntRange(1, 1024), default=1, show_default=True, help="CPUs kept together."
+    "--group-size",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Size of the CPU groups that are kept together.",
 )
-@click.option("--align-l3/--no-align-l3", default=True, help="Prefer whole L3 caches. [default: yes]")
-@click.option("--full-cores", is_flag=True, help="Whole physical cores only.")
-@click.option("--taken", default="", metavar="CPUS", help="Others have these, such as 0-1,8.")
-@click.option("--within", default="", metavar="CPUS", help="Only of these.")
+@click.option("--align-l3/--no-align-l3", default=True, help="Prefer CPUs of full L3 caches. [default: yes]")
+@click.option("--full-cores", is_flag=True, help="Assign full physical cores only.")
+@click.option("--taken", default="", metavar="CPUS", help="CPUs that are already assigned, such as 0-1,8.")
+@click.option("--within", default="", metavar="CPUS", help="Restrict the assignment to these CPUs.")
 @click.option(
     "--sysfs-root",
     "root",
-    type=_FOLDER,
+    type=_DIR,
     default=Path("/"),
-    metavar="FOLDER",
-    help="Holds another machine's sys.",
+    metavar="DIR",
+    help="Directory that contains the sys of another machine.",
 )
 @click.option(
-    "--sysfs-overlay", "overlay", type=_FILE, metavar="FILE", help="Files that go before those of /sys."
+    "--sysfs-overlay", "overlay", type=_FILE, metavar="FILE", help="YAML file that overrides files of /sys."
 )
-@click.option("--topology", "rows", type=_FILE, metavar="FILE", help="A report, or rows of CPUs, in YAML.")
+@click.option(
+    "--topology", "rows", type=_FILE, metavar="FILE", help="Topology from a report or a YAML list of CPUs."
+)
 @output_options
 def run_plan(form: Form, **given: Any) -> None:
-    """Say which CPUs requests would get, on this machine or on another one. Nothing is taken.
+    """Show which CPUs requests would get, on this machine or another one. Nothing is assigned.
 
-    The exit code is 1 if a request gets nothing.
+    The exit code is 1 if a request fails.
 
     \b
     plimsoll driver cpu plan --count 4 --taken 0-1
@@ -245,12 +274,12 @@ def run_plan(form: Form, **given: Any) -> None:
 
 
 def parse_running(arguments: tuple[str, ...]) -> dict[str, Any]:
-    """The flags of a driver that runs, by its command line; what is not understood is left out."""
+    """Parse the command line of a running driver; unknown flags are ignored."""
     made = cpu_commands.make_context(
         "cpu",
         list(arguments),
         resilient_parsing=True,
-        help_option_names=["-h", "--help"],  # a command remembers them from the first time
+        help_option_names=["-h", "--help"],  # the command object keeps them from its first use
         ignore_unknown_options=True,
         allow_interspersed_args=True,
     )

@@ -1,6 +1,6 @@
-"""`plimsoll driver fake`: devices of a file, for clusters without hardware.
+"""Command `plimsoll driver fake`: simulated devices from a file.
 
-Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
+Imports are deferred to the command, so that other commands start quickly.
 """
 
 # ruff: noqa: PLC0415
@@ -15,40 +15,42 @@ import click
 from plimsoll.api.forms import Form
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+_DIR = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="fake")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="The cluster; else KUBECONFIG, or the pod's own account."
+    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file. [default: $KUBECONFIG, or in-cluster]"
 )
-@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Repeatable. [default: the host's name]")
+@click.option("--context", default="", metavar="NAME", help="Kubeconfig context.")
+@click.option(
+    "--node", "nodes", multiple=True, metavar="NAME", help="Node name; repeatable. [default: host name]"
+)
 @click.option(
     "--root",
-    type=_FOLDER,
+    type=_DIR,
     default=Path("/var/lib/kubelet"),
     show_default=True,
-    metavar="FOLDER",
-    help="The node's, with the sockets; of several nodes, the folder with those of their names.",
+    metavar="DIR",
+    help="Root directory of the kubelet or node agent; for several nodes, the parent of their directories.",
 )
 @click.option(
-    "--cdi", type=_FOLDER, metavar="FOLDER", help="Of CDI files. [default: the kubelet's, or ROOT/cdi]"
+    "--cdi", type=_DIR, metavar="DIR", help="Directory for CDI files. [default: /var/run/cdi, or ROOT/cdi]"
 )
+@click.option("--publish-only", is_flag=True, help="Publish ResourceSlices only, for nodes without sockets.")
 @click.option(
-    "--publish-only", is_flag=True, help="The nodes have no sockets: publish devices, nothing else."
+    "--control", type=_FILE, metavar="FILE", help="Control file for fault injection; reloaded on change."
 )
-@click.option("--control", type=_FILE, metavar="FILE", help="How drivers behave; read again when it changes.")
-@click.option("--classes/--no-classes", default=True, help="Make DeviceClasses. [default: yes]")
+@click.option("--classes/--no-classes", default=True, help="Create DeviceClasses. [default: yes]")
 @click.option(
     "--form",
     type=click.Choice(["1.36", "1.37"]),
-    help="Of node resources. [default: the newest that the API server knows]",
+    help="Wire form of node resources. [default: newest supported by the API server]",
 )
-@click.option("--withdraw", is_flag=True, help="Take the devices away at the end.")
+@click.option("--withdraw", is_flag=True, help="Delete the ResourceSlices on exit.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_fake(
     files: tuple[str, ...],
     kubeconfig: Path | None,
@@ -64,25 +66,25 @@ def run_fake(
     log_format: str,
     verbose: bool,
 ) -> None:
-    """Offer devices that stand in files, and hand them out as a driver does.
+    """Run a driver with simulated devices from files.
 
-    A FILE is a path, or one of those that come along: gpus, nics, accelerators.
+    FILE is a path or a built-in name: gpus, nics, accelerators.
 
     \b
     plimsoll driver fake gpus --node worker-1 --root /var/lib/plimsoll
     plimsoll driver fake ./devices.yaml --control ./control.yaml
     """
     from plimsoll.client.kubeconfig import find_config
-    from plimsoll.drivers.fake.process import find_places, find_plans, serve_fake
+    from plimsoll.drivers.fake.process import find_node_paths, find_plans, serve_fake
     from plimsoll.tools.device_file_check import require_valid_plan
 
     plans = find_plans(files)
-    places = find_places(nodes, root, cdi, sockets=not publish_only)
+    node_paths = find_node_paths(nodes, root, cdi, sockets=not publish_only)
     asyncio.run(
         serve_fake(
             find_config(kubeconfig, context=context),
             plans,
-            places,
+            node_paths,
             control=control,
             classes=classes,
             form=Form(form) if form else None,

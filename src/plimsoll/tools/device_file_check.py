@@ -41,13 +41,13 @@ def require_valid_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> None
 
 def slice_trees(plan: DriverPlan, node: str, form: Form | None) -> Iterator[dict[str, Any]]:
     """The slices of a driver on a node, as they are first published."""
-    arrangement = make_devices(plan, node, form)
-    devices = [device.tree for device in arrangement.devices.values()]
-    parts = build_slices(DevicePool(arrangement.pool, devices, arrangement.counter_trees()))
+    inventory = make_devices(plan, node, form)
+    devices = [device.tree for device in inventory.devices.values()]
+    parts = build_slices(DevicePool(inventory.pool, devices, inventory.counter_trees()))
     if isinstance(parts, PoolError):
         raise ConfigError(f"{plan.where}: {parts}")
     for part in parts:
-        pool = {"name": arrangement.pool, "generation": 1, "resourceSliceCount": len(parts)}
+        pool = {"name": inventory.pool, "generation": 1, "resourceSliceCount": len(parts)}
         yield {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",

@@ -247,10 +247,10 @@ class LocalCluster:
     def control_drivers(self, orders: str | Mapping[str, Any]) -> None:
         """Apply the content of a control file to the simulated drivers; see docs/drivers.md."""
 
-        async def follow() -> None:
-            self._all_drivers().follow(textwrap.dedent(orders) if isinstance(orders, str) else orders)
+        async def apply_control() -> None:
+            self._all_drivers().apply_control(textwrap.dedent(orders) if isinstance(orders, str) else orders)
 
-        self._wait(follow())
+        self._wait(apply_control())
 
     def connect(self) -> Client:
         """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""

@@ -98,16 +98,16 @@ class LocalDrivers:
             )
         return found[0]
 
-    def follow(self, orders: str | Mapping[str, Any]) -> None:
+    def apply_control(self, orders: str | Mapping[str, Any]) -> None:
         """Have drivers of files behave as a control file with this content says."""
         assert self._fake is not None, "the cluster is not running"
         if isinstance(orders, str):
             documents = [tree for _, tree in load_documents(orders)]
             if len(documents) > 1:
                 raise ConfigError(f"control: one document is wanted, this text has {len(documents)}")
-            self._fake.follow(parse_control(documents[0] if documents else {}))
+            self._fake.apply_control(parse_control(documents[0] if documents else {}))
         else:
-            self._fake.follow(parse_control(orders))
+            self._fake.apply_control(parse_control(orders))
 
     def _make(self, places: Sequence[NodePaths]) -> list[tuple[Driver, NodePaths]]:
         with_sockets = [place for place in places if place.root is not None]

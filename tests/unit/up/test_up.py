@@ -122,7 +122,7 @@ def test_without_a_driver(settings: UpSettings) -> None:
 
 
 def test_devices_of_files(settings: UpSettings) -> None:
-    with pytest.raises(ConfigError, match="gpu: there is no such file"):
+    with pytest.raises(ConfigError, match="gpu: no such file"):
         asyncio.run(Up(replace(settings, devices=("gpu",))).run())
     seen: list[str] = []
     output = StringIO()

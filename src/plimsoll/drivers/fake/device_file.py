@@ -1,8 +1,8 @@
-"""A file of devices, read strictly: every error names the place and the fix.
+"""Strict parser of device files: every error names the position and the fix.
 
-Owns the format (docs/drivers.md, "Devices from a file"), the ready-made files, and `find_drivers`, which
-takes any way to name a file. Promises that devices can be made of what it returns: this is tried once. What
-only the API server's rules can tell is not asked here.
+Defines the format (docs/drivers.md, "Devices from a file") and the built-in files; `find_drivers` accepts a
+path, a built-in name or YAML text. Parsing builds the devices once, so that later builds cannot fail. The API
+server's validation rules are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any
 from plimsoll.api.names import dns_subdomain
 from plimsoll.common.config_file import Section, read_document
 from plimsoll.common.yaml import load_documents
+from plimsoll.drivers.fake.device_shapes import read_shape
 from plimsoll.drivers.fake.devices import make_devices
-from plimsoll.drivers.fake.fault_injection import read_conduct
-from plimsoll.drivers.fake.fields import amount, amounts, entries, texts
-from plimsoll.drivers.fake.plan import ClassPlan, CounterSetPlan, DriverPlan, Partition, Template
-from plimsoll.drivers.fake.shapes import read_shape
+from plimsoll.drivers.fake.fault_injection import read_fault_injection
+from plimsoll.drivers.fake.field_readers import read_entries, read_quantities, read_quantity, read_strings
+from plimsoll.drivers.fake.plan import ClassPlan, CounterSetPlan, DeviceTemplate, DriverPlan, Partition
 from plimsoll.errors import ConfigError, InputError
 
 KIND = "FakeDrivers"
 #: The files that come with the package.
 BUILT_IN = ("accelerators", "gpus", "nics")
-MOST_DEVICES = 10_000
+MAX_DEVICES = 10_000
 _DRIVER_MAX = 63
 
 
 def find_drivers(source: str | Path) -> tuple[DriverPlan, ...]:
-    """The drivers of a file: its path, the name of a ready-made one, or the YAML itself."""
+    """Read the drivers of a file, given as path, built-in name or YAML text."""
     if isinstance(source, Path):
-        return parse_drivers(read_document(source, "file of devices"), str(source))
+        return parse_drivers(read_document(source, "device file"), str(source))
     if source in BUILT_IN:
         text = files("plimsoll.drivers.fake").joinpath(f"{source}.yaml").read_text(encoding="utf-8")
         return parse_text(text, f"{source}.yaml")
@@ -41,9 +41,7 @@ def find_drivers(source: str | Path) -> tuple[DriverPlan, ...]:
     path = Path(source)
     if not path.exists():
         known = ", ".join(BUILT_IN)
-        raise ConfigError(
-            f"{source}: there is no such file; of those that come with Plimsoll there is {known}"
-        )
+        raise ConfigError(f"{source}: no such file; built-in device files: {known}")
     return find_drivers(path)
 
 
@@ -53,12 +51,12 @@ def parse_text(text: str, where: str = "drivers") -> tuple[DriverPlan, ...]:
     except InputError as error:
         raise ConfigError(f"{where}: {error}") from None
     if len(documents) != 1:
-        raise ConfigError(f"{where}: a file of devices is one document, this text has {len(documents)}")
+        raise ConfigError(f"{where}: a device file must contain one YAML document, found {len(documents)}")
     return parse_drivers(documents[0], where)
 
 
 def parse_drivers(tree: Any, where: str = "drivers") -> tuple[DriverPlan, ...]:
-    """The drivers in a tree, checked."""
+    """Parse and check the drivers in a decoded document."""
     top = Section(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
@@ -70,7 +68,7 @@ def parse_drivers(tree: Any, where: str = "drivers") -> tuple[DriverPlan, ...]:
     for plan in found:
         if names.count(plan.name) > 1:
             raise ConfigError(
-                f"{plan.where}.name: {plan.name} is there twice: give all its devices in one entry"
+                f"{plan.where}.name: duplicate driver {plan.name}; list all its devices in one entry"
             )
         make_devices(plan, "node")
     return found
@@ -81,7 +79,9 @@ def _driver(section: Section) -> DriverPlan:
     problems = dns_subdomain(name)
     if problems or len(name) > _DRIVER_MAX:
         problem = problems[0] if problems else f"must be at most {_DRIVER_MAX} bytes long"
-        raise section.bad("name", f"{name!r} is no name of a driver: it {problem}, such as gpu.example.com")
+        raise section.bad(
+            "name", f"{name!r} is not a valid driver name: it {problem}, such as gpu.example.com"
+        )
     plan = DriverPlan(
         where=section.where,
         name=name,
@@ -90,29 +90,29 @@ def _driver(section: Section) -> DriverPlan:
         counter_sets=tuple(_counter_set(each) for each in section.sections("counterSets")),
         templates=tuple(_template(each) for each in section.sections("devices")),
         metadata=section.flag("metadata", False),
-        conduct=read_conduct(section),
+        faults=read_fault_injection(section),
     )
     section.end()
     count = sum(each.count * (1 + sum(p.count for p in each.partitions)) for each in plan.templates)
-    if count > MOST_DEVICES:
-        raise section.bad("devices", f"must be at most {MOST_DEVICES} for a node, not {count}")
+    if count > MAX_DEVICES:
+        raise section.bad("devices", f"must be at most {MAX_DEVICES} for a node, not {count}")
     return plan
 
 
 def _classes(section: Section, driver: str) -> tuple[ClassPlan, ...]:
-    """The classes that are given; without any there is one for all devices, named like the driver."""
+    """Read the DeviceClasses; the default is one for all devices, named like the driver."""
     value = section.take("classes")
     if value is None:
         return (ClassPlan(name=driver),)
     found = []
-    for each in entries(value, section, "classes"):
+    for each in read_entries(value, section, "classes"):
         name = each.text("name", "")
         if problems := dns_subdomain(name):
-            raise each.bad("name", f"{name!r} is no name of a class: it {problems[0]}")
+            raise each.bad("name", f"{name!r} is not a valid class name: it {problems[0]}")
         found.append(
             ClassPlan(
                 name=name,
-                selectors=texts(each, "selectors"),
+                selectors=read_strings(each, "selectors"),
                 extended_resource=each.text("extendedResourceName", ""),
                 parameters=each.take("parameters"),
             )
@@ -125,8 +125,8 @@ def _counter_set(section: Section) -> CounterSetPlan:
     found = CounterSetPlan(
         where=section.where,
         name=_name(section),
-        count=section.number("count", 1, most=MOST_DEVICES),
-        counters=amounts(section, "counters"),
+        count=section.number("count", 1, most=MAX_DEVICES),
+        counters=read_quantities(section, "counters"),
     )
     section.end()
     if not found.counters:
@@ -134,30 +134,30 @@ def _counter_set(section: Section) -> CounterSetPlan:
     return found
 
 
-def _template(section: Section) -> Template:
+def _template(section: Section) -> DeviceTemplate:
     spread = section.section("spread")
-    found = Template(
+    found = DeviceTemplate(
         where=section.where,
         name=_name(section),
-        count=section.number("count", 1, most=MOST_DEVICES),
+        count=section.number("count", 1, most=MAX_DEVICES),
         shape=read_shape(section),
         numa_nodes=spread.number("numaNodes", 0, most=1024),
         pcie_roots=spread.number("pcieRoots", 0, most=256),
-        counters=amounts(section, "counters"),
-        whole=section.flag("whole", True),
+        counters=read_quantities(section, "counters"),
+        full=section.flag("whole", True),
         partitions=tuple(_partition(each) for each in section.sections("partitions")),
         consumes=_consumes(section),
     )
     spread.end()
     section.end()
     if found.partitions and not found.counters:
-        raise section.bad("counters", "partitions share counters: say how much the whole device has of them")
-    if found.counters and found.consumes:
-        raise section.bad("consumesCounters", "must not be given along with counters, which say it already")
-    if found.partitions and found.shape.multiple:
         raise section.bad(
-            "partitions", "a device is shared by partitions or by allowMultipleAllocations, not both"
+            "counters", "must be set for a device with partitions: the counters that they share"
         )
+    if found.counters and found.consumes:
+        raise section.bad("consumesCounters", "must not be set together with counters")
+    if found.partitions and found.shape.multiple:
+        raise section.bad("partitions", "must not be set together with allowMultipleAllocations")
     return found
 
 
@@ -175,13 +175,15 @@ def _partition(section: Section) -> Partition:
     found = Partition(
         where=section.where,
         profile=profile,
-        count=section.number("count", 1, most=MOST_DEVICES),
-        counters=amounts(section, "counters"),
+        count=section.number("count", 1, most=MAX_DEVICES),
+        counters=read_quantities(section, "counters"),
         shape=read_shape(section),
     )
     section.end()
     if not found.counters:
-        raise section.bad("counters", "must say what the partition takes of the whole, such as {memory: 5Gi}")
+        raise section.bad(
+            "counters", "must be set: the counters that the partition consumes, such as {memory: 5Gi}"
+        )
     return found
 
 
@@ -193,5 +195,7 @@ def _consumes(section: Section) -> tuple[tuple[str, Mapping[str, str]], ...]:
         each.end()
         if not name:
             raise each.bad("counterSet", "must be the name of one of counterSets")
-        found.append((name, {key: amount(value, each, f"counters.{key}") for key, value in counters.items()}))
+        found.append(
+            (name, {key: read_quantity(value, each, f"counters.{key}") for key, value in counters.items()})
+        )
     return tuple(found)

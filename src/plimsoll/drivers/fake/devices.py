@@ -1,8 +1,7 @@
-"""The devices that a driver of a file has on a node.
+"""Simulated devices of a driver on a node.
 
-Owns `make_devices`: templates, partitions and counters of a plan, with placeholders filled, as the trees that
-go into ResourceSlices. Everything here is a function of its arguments. What cannot be is a ConfigError with
-the place in the file.
+`make_devices` expands the templates, partitions and counters of a plan, with placeholders filled, into
+ResourceSlice devices. Pure. Invalid values raise ConfigError with their position in the file.
 """
 
 from __future__ import annotations
@@ -17,7 +16,14 @@ from plimsoll.api.names import dns_label
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device
 from plimsoll.drivers.fake.placeholders import Value, fill, fill_value
-from plimsoll.drivers.fake.plan import Binding, DriverPlan, Gift, Partition, Shape, Template
+from plimsoll.drivers.fake.plan import (
+    BindingPlan,
+    CdiEdits,
+    DeviceShape,
+    DeviceTemplate,
+    DriverPlan,
+    Partition,
+)
 from plimsoll.errors import ConfigError, InputError
 
 NUMA_NODE = "resource.kubernetes.io/numaNode"
@@ -27,22 +33,22 @@ Counters = Mapping[str, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class FakeDevice:
-    """A device on a node."""
+    """Simulated device on a node."""
 
     name: str
     tree: Mapping[str, Any]  #: as in a ResourceSlice
-    #: What it draws from which counter set.
+    #: Counters consumed, by counter set.
     consumes: Mapping[str, Counters] = field(default_factory=dict)
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     multiple: bool = False
-    binding: Binding | None = None
-    gift: Gift = field(default_factory=Gift)
+    binding: BindingPlan | None = None
+    edits: CdiEdits = field(default_factory=CdiEdits)
     variables: Mapping[str, Value] = field(default_factory=dict)
-    losses: tuple[str, ...] = ()  #: what the form of its node resources has no room for
+    dropped_fields: tuple[str, ...] = ()  #: node resource fields that the wire form cannot express
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class FakeInventory:
     """All devices of a driver on a node."""
 
     pool: str
@@ -56,38 +62,45 @@ class Arrangement:
         ]
 
 
-def make_devices(plan: DriverPlan, node: str, form: Form | None = Form.V1_37) -> Arrangement:
-    """The devices on a node. `form` is that of node resources; None: the API server knows none."""
+def make_devices(plan: DriverPlan, node: str, form: Form | None = Form.V1_37) -> FakeInventory:
+    """Build the devices of a node. `form` is the form of node resources; None: the API server supports
+    none.
+    """
     pool = _fill(plan.pool, {"node": node}, f"{plan.where}.pool")
     counters: dict[str, Counters] = {}
     for sets in plan.counter_sets:
         for i in range(sets.count):
             variables: dict[str, Value] = {"node": node, "i": i}
             name = _fill_name(sets.name, variables, f"{sets.where}.name")
-            _add(counters, name, _amounts(sets.counters, variables, f"{sets.where}.counters"), sets.where)
+            _add_unique(
+                counters,
+                name,
+                _fill_quantities(sets.counters, variables, f"{sets.where}.counters"),
+                sets.where,
+            )
     devices: dict[str, FakeDevice] = {}
     for template in plan.templates:
-        for device, own in _of_template(template, node, form):
+        for device, own in _build_template_devices(template, node, form):
             for name, amounts in own.items():
-                _add(counters, name, amounts, template.where)
+                _add_unique(counters, name, amounts, template.where)
             if device is not None:
                 _check_counters(device, counters, template.where)
-                _add(devices, device.name, device, template.where)
-    return Arrangement(pool, devices, counters)
+                _add_unique(devices, device.name, device, template.where)
+    return FakeInventory(pool, devices, counters)
 
 
-def _of_template(
-    template: Template, node: str, form: Form | None
+def _build_template_devices(
+    template: DeviceTemplate, node: str, form: Form | None
 ) -> Iterator[tuple[FakeDevice | None, dict[str, Counters]]]:
-    """Devices of a template, each with the counter sets that come with it."""
+    """Build the devices of a template, each with the counter sets it defines."""
     where = template.where
     for i in range(template.count):
         variables: dict[str, Value] = {"node": node, "i": i, **_spread(template, i)}
         name = _fill_name(template.name, variables, f"{where}.name")
         variables |= {"device": name, "parent": name, "profile": "", "j": 0}
-        shared = _amounts(template.counters, variables, f"{where}.counters")
+        shared = _fill_quantities(template.counters, variables, f"{where}.counters")
         consumes = {
-            _fill(of, variables, f"{where}.consumesCounters"): _amounts(
+            _fill(of, variables, f"{where}.consumesCounters"): _fill_quantities(
                 amounts, variables, f"{where}.consumesCounters"
             )
             for of, amounts in template.consumes
@@ -95,42 +108,45 @@ def _of_template(
         if shared:
             yield None, {name: shared}
             consumes = {name: shared}
-        if template.whole or not template.partitions:
-            extra = _places(template, variables)
-            yield _device(name, template.shape, variables, where, form, consumes=consumes, extra=extra), {}
+        if template.full or not template.partitions:
+            extra = _topology_attributes(template, variables)
+            yield (
+                _build_device(name, template.shape, variables, where, form, consumes=consumes, extra=extra),
+                {},
+            )
         for partition in template.partitions:
             for j in range(partition.count):
-                yield _part(template, partition, {**variables, "j": j}, form), {}
+                yield _build_partition(template, partition, {**variables, "j": j}, form), {}
 
 
-def _part(
-    template: Template, partition: Partition, variables: dict[str, Value], form: Form | None
+def _build_partition(
+    template: DeviceTemplate, partition: Partition, variables: dict[str, Value], form: Form | None
 ) -> FakeDevice:
-    """A partition has the attributes of the whole, and what the whole gives containers, unless it differs."""
+    """Build a partition, with attributes and container edits of the full device unless it sets its own."""
     parent, profile, where = str(variables["parent"]), partition.profile, partition.where
-    own, whole = partition.shape, template.shape
+    own, full = partition.shape, template.shape
     word = profile.lower().replace(".", "-").replace("+", "-").replace("_", "-")
     name = f"{parent}-{word}-{variables['j']}"
     if problems := dns_label(name):
-        raise ConfigError(f"{where}.profile: a partition would be called {name!r}, but a name {problems[0]}")
+        raise ConfigError(f"{where}.profile: the partition name {name!r} is invalid: it {problems[0]}")
     variables |= {"device": name, "profile": profile}
-    shape = Shape(
-        attributes={**whole.attributes, "profile": ("string", "{profile}"), "parent": ("string", "{parent}")}
+    shape = DeviceShape(
+        attributes={**full.attributes, "profile": ("string", "{profile}"), "parent": ("string", "{parent}")}
         | dict(own.attributes),
         capacity=own.capacity,
         multiple=own.multiple,
         node_resources=own.node_resources,
-        taints=(*whole.taints, *own.taints),
-        binding=own.binding or whole.binding,
-        gift=own.gift if own.gift != Gift() else whole.gift,
+        taints=(*full.taints, *own.taints),
+        binding=own.binding or full.binding,
+        edits=own.edits if own.edits != CdiEdits() else full.edits,
     )
-    consumes = {parent: _amounts(partition.counters, variables, f"{where}.counters")}
-    extra = _places(template, variables)
-    return _device(name, shape, variables, where, form, consumes=consumes, extra=extra)
+    consumes = {parent: _fill_quantities(partition.counters, variables, f"{where}.counters")}
+    extra = _topology_attributes(template, variables)
+    return _build_device(name, shape, variables, where, form, consumes=consumes, extra=extra)
 
 
-def _spread(template: Template, i: int) -> dict[str, Value]:
-    """Where the device of a number is, if devices are spread: neighbours are together."""
+def _spread(template: DeviceTemplate, i: int) -> dict[str, Value]:
+    """Return NUMA node and PCIe root of a device number; devices are spread in contiguous blocks."""
     found: dict[str, Value] = {}
     if template.numa_nodes:
         found["numa"] = i * template.numa_nodes // template.count
@@ -139,7 +155,9 @@ def _spread(template: Template, i: int) -> dict[str, Value]:
     return found
 
 
-def _places(template: Template, variables: Mapping[str, Value]) -> dict[str, tuple[str, Any]]:
+def _topology_attributes(
+    template: DeviceTemplate, variables: Mapping[str, Value]
+) -> dict[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     if template.numa_nodes:
         found[NUMA_NODE] = ("int", variables["numa"])
@@ -148,9 +166,9 @@ def _places(template: Template, variables: Mapping[str, Value]) -> dict[str, tup
     return found
 
 
-def _device(
+def _build_device(
     name: str,
-    shape: Shape,
+    shape: DeviceShape,
     variables: Mapping[str, Value],
     where: str,
     form: Form | None,
@@ -160,7 +178,7 @@ def _device(
 ) -> FakeDevice:
     tree: dict[str, Any] = {"name": name}
     attributes = {
-        _fill(key, variables, f"{where}.attributes"): _attribute(
+        _fill(key, variables, f"{where}.attributes"): _fill_attribute(
             value, variables, f"{where}.attributes.{key}"
         )
         for key, value in {**extra, **shape.attributes}.items()
@@ -170,12 +188,12 @@ def _device(
     capacity: dict[str, Quantity] = {}
     for key, plan in shape.capacity.items():
         at = f"{where}.capacity.{key}"
-        capacity[key] = _quantity(plan.value, variables, at)
+        capacity[key] = _fill_quantity(plan.value, variables, at)
         entry: dict[str, Any] = {"value": str(capacity[key])}
         if plan.policy is not None:
             if not shape.multiple:
                 raise ConfigError(f"{at}.requestPolicy: needs allowMultipleAllocations: true on the device")
-            entry["requestPolicy"] = _fill_amounts(plan.policy, variables, f"{at}.requestPolicy")
+            entry["requestPolicy"] = _fill_policy(plan.policy, variables, f"{at}.requestPolicy")
         tree.setdefault("capacity", {})[key] = entry
     if consumes:
         tree["consumesCounters"] = [
@@ -191,10 +209,10 @@ def _device(
         tree["bindingFailureConditions"] = list(shape.binding.failures)
         if shape.binding.binds_to_node:
             tree["bindsToNode"] = True
-    resources, losses = _node_resources(shape, capacity, variables, where, form)
+    resources, dropped_fields = _node_resources(shape, capacity, variables, where, form)
     known = {
         **variables,
-        "DEVICE": as_variable(name),
+        "DEVICE": to_variable_name(name),
         **{f"capacity.{key}": str(value) for key, value in capacity.items()},
     }
     device = FakeDevice(
@@ -204,15 +222,15 @@ def _device(
         capacity=capacity,
         multiple=shape.multiple,
         binding=shape.binding,
-        gift=shape.gift,
+        edits=shape.edits,
         variables=known,
-        losses=losses,
+        dropped_fields=dropped_fields,
     )
-    fill_gift(device, _CLAIM, where)
+    fill_edits(device, _CLAIM, where)
     return device
 
 
-#: What is known of a claim when containers are told of a device of it; here for trying.
+#: Sample values of claim placeholders, to check templates before a claim exists.
 _CLAIM: dict[str, Value] = {
     "claim": "c",
     "namespace": "n",
@@ -224,61 +242,67 @@ _CLAIM: dict[str, Value] = {
 }
 
 
-def as_variable(name: str) -> str:
-    """A name as it can be part of the name of an environment variable."""
+def to_variable_name(name: str) -> str:
+    """Convert a name to a part of an environment variable name."""
     return name.upper().replace("-", "_")
 
 
-def fill_gift(device: FakeDevice, claim: Mapping[str, Value], where: str = "") -> Gift:
-    """What containers of a claim get of a device, and what the claim tells of it; `claim` says which."""
-    variables, gift = {**device.variables, **claim}, device.gift
+def fill_edits(device: FakeDevice, claim: Mapping[str, Value], where: str = "") -> CdiEdits:
+    """Fill the placeholders of a device's container edits and status with the values of a claim."""
+    variables, edits = {**device.variables, **claim}, device.edits
     at = f"{where}.container"
-    return Gift(
+    return CdiEdits(
         env={
             _fill(name, variables, f"{at}.env"): _fill(text, variables, f"{at}.env.{name}")
-            for name, text in gift.env.items()
+            for name, text in edits.env.items()
         },
-        mounts=tuple(_fill_texts(each, variables, f"{at}.mounts") for each in gift.mounts),
-        device_nodes=tuple(_fill_texts(each, variables, f"{at}.deviceNodes") for each in gift.device_nodes),
+        mounts=tuple(_fill_strings(each, variables, f"{at}.mounts") for each in edits.mounts),
+        device_nodes=tuple(
+            _fill_strings(each, variables, f"{at}.deviceNodes") for each in edits.device_nodes
+        ),
         status={
             name: _fill_value(value, variables, f"{where}.status.{name}") if isinstance(value, str) else value
-            for name, value in gift.status.items()
+            for name, value in edits.status.items()
         },
     )
 
 
 def _node_resources(
-    shape: Shape,
+    shape: DeviceShape,
     capacity: Mapping[str, Quantity],
     variables: Mapping[str, Value],
     where: str,
     form: Form | None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What the device takes of its node, in the form asked for."""
+    """Return the node resources of a device in the given form, and the fields that the form cannot
+    express.
+    """
     rules = {}
     for name, given in shape.node_resources.items():
         at = f"{where}.nodeResources.{name}"
         if given.capacity is not None and given.capacity not in capacity:
             known = ", ".join(capacity) or "none"
-            raise ConfigError(f"{at}.perCapacity.name: {given.capacity!r} is no capacity; there is {known}")
+            raise ConfigError(
+                f"{at}.perCapacity.name: {given.capacity!r} is not a capacity; valid names: {known}"
+            )
         multiplier = given.per_device if given.capacity is None else given.multiplier
         rules[name] = DeviceRule(
             capacity_key=given.capacity,
-            multiplier=_optional(multiplier, variables, at),
+            multiplier=_fill_optional(multiplier, variables, at),
             mapped=given.per_device is not None or given.capacity is not None,
-            per_pod=_optional(given.per_pod, variables, at),
-            per_container=_optional(given.per_container, variables, at),
+            per_pod=_fill_optional(given.per_pod, variables, at),
+            per_container=_fill_optional(given.per_container, variables, at),
             policy=given.policy,
         )
     if not rules:
         return {}, ()
     if form is None:
-        return {}, (f"nodeResources {', '.join(rules)}: the API server knows no such fields",)
+        return {}, (f"nodeResources {', '.join(rules)}: not supported by this API server",)
     written = write_device(Device(), rules, form)
     return codec.to_tree(written.view), written.losses
 
 
-# -- filling
+# -- placeholders
 
 
 def _fill(text: str, variables: Mapping[str, Value], where: str) -> str:
@@ -298,12 +322,12 @@ def _fill_value(text: str, variables: Mapping[str, Value], where: str) -> Value:
 def _fill_name(text: str, variables: Mapping[str, Value], where: str) -> str:
     name = _fill(text, variables, where)
     if problems := dns_label(name):
-        raise ConfigError(f"{where}: {name!r} is no name: it {problems[0]}")
+        raise ConfigError(f"{where}: {name!r} is not a valid name: it {problems[0]}")
     return name
 
 
-def _fill_texts(tree: Mapping[str, Any], variables: Mapping[str, Value], where: str) -> dict[str, Any]:
-    """A mapping in which texts, and texts in lists, are filled."""
+def _fill_strings(tree: Mapping[str, Any], variables: Mapping[str, Value], where: str) -> dict[str, Any]:
+    """Fill the strings of a mapping, including strings in lists."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, list):
@@ -313,16 +337,16 @@ def _fill_texts(tree: Mapping[str, Any], variables: Mapping[str, Value], where: 
     return found
 
 
-def _fill_amounts(tree: Any, variables: Mapping[str, Value], where: str) -> Any:
-    """A request policy: texts are amounts, wherever they are."""
+def _fill_policy(tree: Any, variables: Mapping[str, Value], where: str) -> Any:
+    """Fill a request policy: all strings are quantities."""
     if isinstance(tree, Mapping):
-        return {key: _fill_amounts(value, variables, f"{where}.{key}") for key, value in tree.items()}
+        return {key: _fill_policy(value, variables, f"{where}.{key}") for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_fill_amounts(value, variables, f"{where}[{i}]") for i, value in enumerate(tree)]
-    return str(_quantity(tree, variables, where))
+        return [_fill_policy(value, variables, f"{where}[{i}]") for i, value in enumerate(tree)]
+    return str(_fill_quantity(tree, variables, where))
 
 
-def _quantity(text: str, variables: Mapping[str, Value], where: str) -> Quantity:
+def _fill_quantity(text: str, variables: Mapping[str, Value], where: str) -> Quantity:
     filled = _fill(text, variables, where)
     try:
         amount = Quantity.parse(filled)
@@ -333,33 +357,33 @@ def _quantity(text: str, variables: Mapping[str, Value], where: str) -> Quantity
     return amount
 
 
-def _optional(text: str | None, variables: Mapping[str, Value], where: str) -> Quantity | None:
-    return None if text is None else _quantity(text, variables, where)
+def _fill_optional(text: str | None, variables: Mapping[str, Value], where: str) -> Quantity | None:
+    return None if text is None else _fill_quantity(text, variables, where)
 
 
-def _amounts(texts: Mapping[str, str], variables: Mapping[str, Value], where: str) -> Counters:
+def _fill_quantities(texts: Mapping[str, str], variables: Mapping[str, Value], where: str) -> Counters:
     found = {}
     for key, text in texts.items():
-        found[_fill_name(key, variables, where)] = _quantity(text, variables, f"{where}.{key}")
+        found[_fill_name(key, variables, where)] = _fill_quantity(text, variables, f"{where}.{key}")
     return found
 
 
-def _attribute(given: tuple[str, Any], variables: Mapping[str, Value], where: str) -> dict[str, Any]:
+def _fill_attribute(given: tuple[str, Any], variables: Mapping[str, Value], where: str) -> dict[str, Any]:
     kind, value = given
     if kind.endswith("s"):
-        return {kind: [_attribute((kind[:-1], item), variables, where)[kind[:-1]] for item in value]}
+        return {kind: [_fill_attribute((kind[:-1], item), variables, where)[kind[:-1]] for item in value]}
     if isinstance(value, str):
         value = _fill_value(value, variables, where)
         kind = kind or ("int" if isinstance(value, int) else "string")
     if kind == "int" and not isinstance(value, int):
-        raise ConfigError(f"{where}: {value!r} is no whole number")
+        raise ConfigError(f"{where}: {value!r} is not an integer")
     return {kind: str(value) if kind in ("string", "version") else value}
 
 
-def _add(into: dict[str, Any], name: str, value: Any, where: str) -> None:
+def _add_unique(into: dict[str, Any], name: str, value: Any, where: str) -> None:
     if name in into:
         raise ConfigError(
-            f"{where}.name: {name!r} is there twice: put {{i}} in the name, or choose another one"
+            f"{where}.name: duplicate name {name!r}: use {{i}} in the name, or choose another one"
         )
     into[name] = value
 
@@ -368,13 +392,17 @@ def _check_counters(device: FakeDevice, counters: Mapping[str, Counters], where:
     for of, amounts in device.consumes.items():
         if of not in counters:
             known = ", ".join(list(counters)[:5]) or "none"
-            raise ConfigError(f"{where}: {device.name} draws from the counter set {of!r}; there is {known}")
+            raise ConfigError(
+                f"{where}: {device.name} consumes the unknown counter set {of!r}; counter sets: {known}"
+            )
         for name, amount in amounts.items():
-            whole = counters[of].get(name)
-            if whole is None:
+            full = counters[of].get(name)
+            if full is None:
                 known = ", ".join(counters[of])
-                raise ConfigError(f"{where}: {device.name} draws {name!r} from {of}, which has {known}")
-            if amount > whole:
                 raise ConfigError(
-                    f"{where}: {device.name} draws {amount} {name} from {of}, which has {whole}"
+                    f"{where}: {device.name} consumes the unknown counter {name!r} of {of}; counters: {known}"
+                )
+            if amount > full:
+                raise ConfigError(
+                    f"{where}: {device.name} consumes {amount} {name} of {of}, which has {full}"
                 )

@@ -1,8 +1,7 @@
-"""How drivers of a file behave: delays, failures, health, devices that come and go.
+"""Fault injection for simulated drivers: delays, failing calls, health, absent devices, taints.
 
-Owns the reading of it, from the file itself and from a control file, which is read again whenever it changes
-and goes before the file; and the questions that a driver asks of it. Those are functions of the conduct and
-of the time.
+Reads it from the device file and from a control file, which overrides the device file while the driver runs,
+and answers a driver's queries as pure functions of the injected faults and the time.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from plimsoll.common.config_file import Section
-from plimsoll.drivers.fake.fields import entries, texts
-from plimsoll.drivers.fake.plan import CallPlan, Conduct, HealthRule, TaintRule
+from plimsoll.drivers.fake.field_readers import read_entries, read_strings
+from plimsoll.drivers.fake.plan import CallPlan, FaultInjection, HealthRule, TaintRule
 from plimsoll.drivers.plugin import Health
 
 CONTROL_KIND = "FakeDriverControl"
@@ -23,39 +22,41 @@ EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a control file says to some drivers on some nodes; () means all."""
+class ControlEntry:
+    """Entry of a control file for some drivers on some nodes; () means all."""
 
     drivers: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    conduct: Conduct = field(default_factory=Conduct)
+    faults: FaultInjection = field(default_factory=FaultInjection)
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control file."""
+    """Control file."""
 
-    orders: tuple[Order, ...] = ()
+    orders: tuple[ControlEntry, ...] = ()
 
-    def conduct(self, driver: str, node: str) -> Conduct:
-        """What a driver on a node is told; of several orders the later one counts, field by field."""
-        found = Conduct()
+    def faults(self, driver: str, node: str) -> FaultInjection:
+        """Return the faults for a driver on a node; later entries override earlier ones, field by field."""
+        found = FaultInjection()
         for order in self.orders:
-            if fits(driver, order.drivers or ("*",)) and fits(node, order.nodes or ("*",)):
-                found = order.conduct.over(found)
+            if matches_any(driver, order.drivers or ("*",)) and matches_any(node, order.nodes or ("*",)):
+                found = order.faults.merge_over(found)
         return found
 
 
 def parse_control(tree: Any, where: str = "control") -> Control:
-    """The orders in a tree; ConfigError if it cannot be used."""
+    """Parse a decoded control file; raises ConfigError if it is invalid."""
     top = Section(tree, where)
     top.text("kind", CONTROL_KIND, choices=(CONTROL_KIND,))
     top.text("apiVersion", "")
     orders = []
     value = top.take("drivers")
-    for section in entries([] if value is None else value, top, "drivers"):
-        order = Order(
-            drivers=texts(section, "name"), nodes=texts(section, "nodes"), conduct=read_conduct(section)
+    for section in read_entries([] if value is None else value, top, "drivers"):
+        order = ControlEntry(
+            drivers=read_strings(section, "name"),
+            nodes=read_strings(section, "nodes"),
+            faults=read_fault_injection(section),
         )
         section.end()
         orders.append(order)
@@ -63,17 +64,17 @@ def parse_control(tree: Any, where: str = "control") -> Control:
     return Control(tuple(orders))
 
 
-def read_conduct(section: Section) -> Conduct:
-    return Conduct(
-        prepare=_call(section, "prepare"),
-        unprepare=_call(section, "unprepare"),
-        health=_health(section),
-        absent=_absent(section),
-        taints=_taints(section),
+def read_fault_injection(section: Section) -> FaultInjection:
+    return FaultInjection(
+        prepare=_read_call(section, "prepare"),
+        unprepare=_read_call(section, "unprepare"),
+        health=_read_health(section),
+        absent=_read_absent(section),
+        taints=_read_taints(section),
     )
 
 
-def _call(section: Section, name: str) -> CallPlan | None:
+def _read_call(section: Section, name: str) -> CallPlan | None:
     value = section.take(name)
     if value is None:
         return None
@@ -81,23 +82,23 @@ def _call(section: Section, name: str) -> CallPlan | None:
     found = CallPlan(
         delay=call.seconds("delay", 0.0),
         fail_first=call.number("failFirst", 0, least=0),
-        fail_claims=texts(call, "failClaims"),
+        fail_claims=read_strings(call, "failClaims"),
         message=call.text("message", ""),
     )
     call.end()
     return found
 
 
-def _health(section: Section) -> tuple[HealthRule, ...] | None:
+def _read_health(section: Section) -> tuple[HealthRule, ...] | None:
     value = section.take("health")
     if value is None:
         return None
     found = []
-    for each in entries(value, section, "health"):
+    for each in read_entries(value, section, "health"):
         state = each.text("state", Health.UNHEALTHY.value, choices=_STATES)
         found.append(
             HealthRule(
-                devices=texts(each, "devices") or ("*",),
+                devices=read_strings(each, "devices") or ("*",),
                 state=Health(state),
                 after=each.seconds("after", 0.0),
                 message=each.text("message", ""),
@@ -107,26 +108,26 @@ def _health(section: Section) -> tuple[HealthRule, ...] | None:
     return tuple(found)
 
 
-def _absent(section: Section) -> tuple[str, ...] | None:
+def _read_absent(section: Section) -> tuple[str, ...] | None:
     value = section.take("absent")
     if value is None:
         return None
-    return texts(Section({"absent": value}, section.where), "absent")
+    return read_strings(Section({"absent": value}, section.where), "absent")
 
 
-def _taints(section: Section) -> tuple[TaintRule, ...] | None:
+def _read_taints(section: Section) -> tuple[TaintRule, ...] | None:
     value = section.take("taints")
     if value is None:
         return None
     found = []
-    for each in entries(value, section, "taints"):
-        devices = texts(each, "devices") or ("*",)
+    for each in read_entries(value, section, "taints"):
+        devices = read_strings(each, "devices") or ("*",)
         found.append(TaintRule(devices=devices, taint=read_taint(each)))
     return tuple(found)
 
 
 def read_taint(section: Section) -> dict[str, str]:
-    """A taint, to the end of its section."""
+    """Read a taint, up to the end of its section."""
     key = section.text("key", "")
     if not key:
         raise section.bad("key", "must be given, such as example.com/maintenance")
@@ -136,38 +137,38 @@ def read_taint(section: Section) -> dict[str, str]:
     return {**taint, "value": value} if value else taint
 
 
-# -- questions
+# -- queries
 
 
-def fits(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name is one of these, or like one with `*` and `?` in it."""
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Report whether a name matches one of the patterns (wildcards `*` and `?`)."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def failure(plan: CallPlan | None, claim: str, calls: int) -> str:
-    """Why the call of this number (from 1) for a claim fails; "" if it does not."""
+def find_failure(plan: CallPlan | None, claim: str, calls: int) -> str:
+    """Return the injected error for the nth call (from 1) for a claim, or ""."""
     if plan is None:
         return ""
-    if fits(claim, plan.fail_claims):
+    if matches_any(claim, plan.fail_claims):
         return plan.message or f"claim {claim} is set to fail"
     if calls <= plan.fail_first:
         return plan.message or f"call {calls} of the {plan.fail_first} that are set to fail"
     return ""
 
 
-def health_of(rules: Iterable[HealthRule], device: str, elapsed: float) -> tuple[Health, str]:
-    """How a device is so long after the start."""
+def get_health(rules: Iterable[HealthRule], device: str, elapsed: float) -> tuple[Health, str]:
+    """Return the health of a device at a time after the start."""
     found = (Health.HEALTHY, "")
     for rule in rules:
-        if rule.after <= elapsed and fits(device, rule.devices):
+        if rule.after <= elapsed and matches_any(device, rule.devices):
             found = (rule.state, rule.message)
     return found
 
 
-def next_change(rules: Iterable[HealthRule], elapsed: float) -> float | None:
-    """When the health of some device changes next, in seconds after the start."""
+def find_next_change(rules: Iterable[HealthRule], elapsed: float) -> float | None:
+    """Return the time of the next health change, in seconds after the start."""
     return min((rule.after for rule in rules if rule.after > elapsed), default=None)
 
 
-def taints_of(rules: Iterable[TaintRule], device: str) -> list[Mapping[str, str]]:
-    return [rule.taint for rule in rules if fits(device, rule.devices)]
+def get_taints(rules: Iterable[TaintRule], device: str) -> list[Mapping[str, str]]:
+    return [rule.taint for rule in rules if matches_any(device, rule.devices)]

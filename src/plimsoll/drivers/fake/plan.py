@@ -1,7 +1,7 @@
-"""What a file of devices says, as values: drivers, templates of devices, and how they are to behave.
+"""Data model of a device file: drivers, device templates and injected faults.
 
-Owns the types; `reading.py` makes them, `devices.py` makes devices of them. Texts still have their
-placeholders, which are filled for each device of each node. `where` is the place in the file, for errors.
+`device_file.py` parses it, `devices.py` builds devices from it. Strings still contain placeholders, which are
+filled for each device of each node. `where` is the position in the file, for errors.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeAlias
 
 from plimsoll.drivers.plugin import Health
 
-Outcome: TypeAlias = Literal["ready", "fail", "never"]
-OUTCOMES: tuple[Outcome, ...] = ("ready", "fail", "never")
+BindingOutcome: TypeAlias = Literal["ready", "fail", "never"]
+OUTCOMES: tuple[BindingOutcome, ...] = ("ready", "fail", "never")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gift:
-    """What a container with the device gets, and what its claim's status tells of it.
+class CdiEdits:
+    """Container edits and device status for containers that use the device.
 
     Mounts and device nodes have the keys of CDI.
     """
@@ -30,19 +30,19 @@ class Gift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """Conditions that the scheduler waits for before it binds a pod, and what becomes of them."""
+class BindingPlan:
+    """Binding conditions of a device, and how they end."""
 
     conditions: tuple[str, ...]
     failures: tuple[str, ...]
     binds_to_node: bool = False
-    outcome: Outcome = "ready"
-    after: float = 0.0  #: seconds from the allocation
+    outcome: BindingOutcome = "ready"
+    after: float = 0.0  #: seconds after the allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityPlan:
-    """An amount of something, and how much of it a claim can ask for."""
+    """Capacity of a device with its request policy."""
 
     value: str
     policy: Mapping[str, Any] | None = None
@@ -50,7 +50,7 @@ class CapacityPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResource:
-    """What a device takes of its node: an amount for each device, or for each unit of a capacity."""
+    """Node resource consumed by a device: a quantity for each device, or for each unit of a capacity."""
 
     per_device: str | None = None
     capacity: str | None = None
@@ -61,41 +61,41 @@ class NodeResource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What a device is, whether whole or part of one."""
+class DeviceShape:
+    """Properties that full devices and partitions have in common."""
 
     attributes: Mapping[str, tuple[str, Any]] = field(default_factory=dict)  #: (type or "", value)
     capacity: Mapping[str, CapacityPlan] = field(default_factory=dict)
     multiple: bool = False
     node_resources: Mapping[str, NodeResource] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
-    binding: Binding | None = None
-    gift: Gift = Gift()
+    binding: BindingPlan | None = None
+    edits: CdiEdits = CdiEdits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A way to take part of a device, so many times."""
+    """Partitions of one profile."""
 
     where: str
     profile: str
     count: int
     counters: Mapping[str, str]
-    shape: Shape
+    shape: DeviceShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
-    """So many devices that are alike but for what their number makes of them."""
+class DeviceTemplate:
+    """Template of similar devices that differ by their number."""
 
     where: str
     name: str
     count: int
-    shape: Shape
-    numa_nodes: int = 0  #: over how many they are spread; 0: nothing is said
+    shape: DeviceShape
+    numa_nodes: int = 0  #: number of NUMA nodes to spread over; 0: not set
     pcie_roots: int = 0
     counters: Mapping[str, str] = field(default_factory=dict)
-    whole: bool = True  #: a device with partitions can also be had as a whole
+    full: bool = True  #: publish the full device along with its partitions
     partitions: tuple[Partition, ...] = ()
     consumes: tuple[tuple[str, Mapping[str, str]], ...] = ()
 
@@ -110,7 +110,7 @@ class CounterSetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassPlan:
-    """A DeviceClass for devices of the driver."""
+    """DeviceClass for devices of the driver."""
 
     name: str
     selectors: tuple[str, ...] = ()
@@ -120,21 +120,21 @@ class ClassPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """How calls of one kind go: after how long they are answered, and which of them fail."""
+    """Injected delay and failures of one kind of call."""
 
     delay: float = 0.0
-    fail_first: int = 0  #: so many calls for every claim
-    fail_claims: tuple[str, ...] = ()  #: patterns of names
+    fail_first: int = 0  #: number of failing calls for each claim
+    fail_claims: tuple[str, ...] = ()  #: name patterns
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRule:
-    """From a time on, devices whose names fit are like this; of several rules the last one counts."""
+    """Health of matching devices from a time on; the last matching rule wins."""
 
     devices: tuple[str, ...]
     state: Health
-    after: float = 0.0  #: seconds from the start of the driver
+    after: float = 0.0  #: seconds after the start of the driver
     message: str = ""
 
 
@@ -145,18 +145,18 @@ class TaintRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conduct:
-    """How a driver behaves; in a control file None means: as before."""
+class FaultInjection:
+    """Injected faults of a driver; None in a control file means unchanged."""
 
     prepare: CallPlan | None = None
     unprepare: CallPlan | None = None
     health: tuple[HealthRule, ...] | None = None
-    absent: tuple[str, ...] | None = None  #: patterns of devices that are not there
+    absent: tuple[str, ...] | None = None  #: name patterns of absent devices
     taints: tuple[TaintRule, ...] | None = None
 
-    def over(self, other: Conduct) -> Conduct:
-        """What this says, and where it says nothing, what the other one says."""
-        return Conduct(
+    def merge_over(self, other: FaultInjection) -> FaultInjection:
+        """Return these faults with unset fields taken from `other`."""
+        return FaultInjection(
             prepare=other.prepare if self.prepare is None else self.prepare,
             unprepare=other.unprepare if self.unprepare is None else self.unprepare,
             health=other.health if self.health is None else self.health,
@@ -167,19 +167,19 @@ class Conduct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverPlan:
-    """One driver of a file."""
+    """Driver of a device file."""
 
     where: str
     name: str
     pool: str = "{node}"
     classes: tuple[ClassPlan, ...] = ()
     counter_sets: tuple[CounterSetPlan, ...] = ()
-    templates: tuple[Template, ...] = ()
-    conduct: Conduct = Conduct()
-    metadata: bool = False  #: containers find files about their devices
+    templates: tuple[DeviceTemplate, ...] = ()
+    faults: FaultInjection = FaultInjection()
+    metadata: bool = False  #: write device metadata files for containers
 
     def device_classes(self) -> list[dict[str, Any]]:
-        """The DeviceClasses of the driver, as the API takes them."""
+        """Return the DeviceClasses of the driver."""
         return [self._class(each) for each in self.classes]
 
     def _class(self, plan: ClassPlan) -> dict[str, Any]:

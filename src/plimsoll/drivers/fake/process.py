@@ -1,9 +1,8 @@
-"""START HERE: drivers of a file as a process, on one or many nodes.
+"""START HERE: process that runs simulated drivers on one or many nodes.
 
-Owns `FakeDriverProcess`: stations on nodes with sockets, slices of nodes without, DeviceClasses, binding
-conditions, and the control file that changes how drivers behave while they run. Promises: a file that the API
-would not take is refused at the start, with the place in it; a control file that cannot be used is told of
-and changes nothing.
+`FakeDriverProcess` owns the plugin servers of nodes with sockets, the slices of nodes without, DeviceClasses,
+binding conditions, and the control file. A device file that the API would reject is refused at start, with
+the position in the file; an invalid control file is logged and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.common.addresses import host_name
 from plimsoll.common.config_file import read_document
 from plimsoll.common.structured_log import log_event, set_up_logging
-from plimsoll.drivers.fake.binding import Binder
+from plimsoll.drivers.fake.binding_conditions import BindingConditionWriter
 from plimsoll.drivers.fake.device_file import find_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.fault_injection import Control, parse_control
-from plimsoll.drivers.fake.plan import Binding, DriverPlan
-from plimsoll.drivers.fake.simulated_slices import BareSlices
+from plimsoll.drivers.fake.plan import BindingPlan, DriverPlan
+from plimsoll.drivers.fake.simulated_slices import SimulatedSlices
 from plimsoll.drivers.plugin import KUBELET_ROOT
 from plimsoll.drivers.plugin.claim_reader import read_claim
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths, PluginServerGroup, check_unique_names
@@ -40,21 +39,21 @@ LOG = logging.getLogger("plimsoll.driver")
 #: Checks a plan against the API server's validation before anything is published.
 Validate = Callable[[DriverPlan, Form | None], None]
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _READY_SECONDS = 30.0
-#: Nodes that are published in a second, at least.
+#: Minimum number of nodes published per second, for the default timeout.
 _NODES_PER_SECOND = 20
 _MANAGER = "plimsoll-driver-fake"
 
 
 class FakeDriverProcess:
-    """Drivers of a file on some nodes; `run` it on the loop it is to live on, or `start` and `end` it."""
+    """Simulated drivers on some nodes: `run` it, or `start` and `end` it."""
 
     def __init__(
         self,
         client: Client,
         plans: Sequence[DriverPlan],
-        places: Sequence[NodePaths],
+        node_paths: Sequence[NodePaths],
         *,
         client_for: Callable[[str], Client] | None = None,
         control: Path | None = None,
@@ -62,66 +61,70 @@ class FakeDriverProcess:
         form: Form | None = None,
         validate: Validate | None = None,
     ) -> None:
-        """`client_for` gives the client that a driver uses, by its name; else all use `client`.
+        """`client_for` returns the client of a driver by name; the default is `client` for all.
 
-        `form` is how node resources are written; None: as the API server knows them. `validate` raises
-        ConfigError for a plan whose objects the API server would refuse.
+        `form` is the form of node resources; None: the one that the API server supports. `validate` raises
+        ConfigError for a plan whose objects the API server would reject.
         """
         check_unique_names([plan.name for plan in plans])
         self.plans = tuple(plans)
-        self.places = tuple(places)
+        self.node_paths = tuple(node_paths)
         self.drivers: dict[tuple[str, str], FakeDriver] = {}
-        self.stations = PluginServerGroup()
+        self.servers = PluginServerGroup()
         self._client = client
         self._client_for = client_for or (lambda driver: client)
         self._control_file = control
         self._classes = classes
         self._form = form
         self._validate = validate
-        self._bare: dict[str, BareSlices] = {}
+        self._simulated: dict[str, SimulatedSlices] = {}
         self._stale: set[str] = set()
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._started = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    # -- from outside
+    # -- control
 
     def stop(self) -> None:
-        """Ask for an orderly end; `run` returns when it is reached."""
+        """Request a graceful shutdown; `run` returns when it is complete."""
         self._stop.set()
 
     def driver(self, name: str = "", node: str = "") -> FakeDriver:
-        """The driver of a name on a node; either can be left out where there is one only."""
+        """Return a driver by name and node; either can be omitted if it is unique."""
         found = [
             driver
-            for (own, place), driver in self.drivers.items()
-            if name in ("", own) and node in ("", place)
+            for (own, paths), driver in self.drivers.items()
+            if name in ("", own) and node in ("", paths)
         ]
         if len(found) != 1:
-            known = ", ".join(f"{own} on {place}" for own, place in list(self.drivers)[:5])
-            raise InputError(f"driver {name!r} on node {node!r}: say which of {known}")
+            known = ", ".join(f"{own} on {paths}" for own, paths in list(self.drivers)[:5])
+            raise InputError(
+                f"driver {name!r} on node {node!r} is ambiguous or unknown; running drivers: {known}"
+            )
         return found[0]
 
-    def follow(self, control: Control) -> None:
-        """Have all drivers behave as they are told, and otherwise as their file says."""
+    def apply_control(self, control: Control) -> None:
+        """Apply a control file to all drivers."""
         for (name, node), driver in self.drivers.items():
-            driver.follow(control.conduct(name, node))
+            driver.apply_control(control.faults(name, node))
 
     async def wait_ready(self, timeout: float | None = None) -> None:
-        """Wait until all are registered and published; ConfigError says what is missing."""
-        patience = _READY_SECONDS + len(self.places) / _NODES_PER_SECOND if timeout is None else timeout
+        """Wait until all are registered and published; raises ConfigError with what is missing."""
+        timeout_seconds = (
+            _READY_SECONDS + len(self.node_paths) / _NODES_PER_SECOND if timeout is None else timeout
+        )
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout_seconds):
                 await self._started.wait()
         except TimeoutError:
-            raise ConfigError(f"drivers have not started after {patience:g} s") from None
-        await self.stations.wait_ready(patience)
+            raise ConfigError(f"drivers not started after {timeout_seconds:g} s") from None
+        await self.servers.wait_ready(timeout_seconds)
 
-    # -- the story
+    # -- lifecycle
 
     async def run(self, *, withdraw: bool = False) -> None:
-        """Start, and go on until `stop` is called or this is cancelled; `withdraw`: see `end`."""
+        """Run until `stop` is called or the task is cancelled; `withdraw`: see `end`."""
         await self.start()
         try:
             stopped = asyncio.create_task(self._stop.wait())
@@ -136,7 +139,7 @@ class FakeDriverProcess:
             await self.end(withdraw=withdraw)
 
     async def start(self) -> None:
-        """Make drivers and classes, publish and register; see `wait_ready`."""
+        """Create drivers and classes, publish and register; see `wait_ready`."""
         form = self._form or await detect_form(self._client)
         for plan in self.plans:
             if self._validate is not None:
@@ -147,61 +150,61 @@ class FakeDriverProcess:
                 self._start_plan(plan, form, orders)
             if self._classes:
                 await ensure_classes(self._client, self.plans)
-            await self.stations.start()
-            for slices in self._bare.values():
+            await self.servers.start()
+            for slices in self._simulated.values():
                 await slices.publish()
         except BaseException:
             await self.end()
             raise
         self._started.set()
-        self._keep(self._publish_bare(), "slices of nodes without sockets")
+        self._start_task(self._publish_bare(), "simulated slices")
         if self._control_file is not None:
-            self._keep(self._watch_control(self._control_file), "control file")
+            self._start_task(self._watch_control(self._control_file), "control file")
 
     async def end(self, *, withdraw: bool = False) -> None:
-        """End all that was started; with `withdraw` slices go too."""
+        """Stop everything; with `withdraw` also delete the slices."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.stations.stop(withdraw=withdraw)
+        await self.servers.stop(withdraw=withdraw)
         if withdraw:
-            for slices in self._bare.values():
+            for slices in self._simulated.values():
                 await slices.withdraw()
 
-    # -- inside
+    # -- internals
 
     def _start_plan(self, plan: DriverPlan, form: Form | None, orders: Control) -> None:
         client = self._client_for(plan.name)
         own: list[FakeDriver] = []
-        bare: list[FakeDriver] = []
-        for place in self.places:
-            driver = FakeDriver(plan, place.node, form=form)
-            driver.follow(orders.conduct(plan.name, place.node))
-            self.drivers[plan.name, place.node] = driver
+        simulated: list[FakeDriver] = []
+        for paths in self.node_paths:
+            driver = FakeDriver(plan, paths.node, form=form)
+            driver.apply_control(orders.faults(plan.name, paths.node))
+            self.drivers[plan.name, paths.node] = driver
             own.append(driver)
-            if place.root is None:
-                bare.append(driver)
-                driver.on_devices = partial(self._again, plan.name)
+            if paths.root is None:
+                simulated.append(driver)
+                driver.on_devices = partial(self._mark_stale, plan.name)
                 continue
-            station = self.stations.add(driver, client, place)
-            driver.on_devices, driver.on_health = station.publish, station.publish_health
-            driver.known = partial(getattr, station, "prepared_claims")
-            driver.look_up = partial(read_claim, client, driver=plan.name)
-        if bare:
-            self._bare[plan.name] = BareSlices(client, bare)
-        if any(device.binding for driver in own[:1] for device in driver.arrangement.devices.values()):
-            binder = Binder(client, finder(own))
-            self._keep(binder.run(), f"conditions of {plan.name}")
-        for loss in dict.fromkeys(
-            loss
+            server = self.servers.add(driver, client, paths)
+            driver.on_devices, driver.on_health = server.publish, server.publish_health
+            driver.known = partial(getattr, server, "prepared_claims")
+            driver.read_claim = partial(read_claim, client, driver=plan.name)
+        if simulated:
+            self._simulated[plan.name] = SimulatedSlices(client, simulated)
+        if any(device.binding for driver in own[:1] for device in driver.inventory.devices.values()):
+            binder = BindingConditionWriter(client, make_binding_finder(own))
+            self._start_task(binder.run(), f"conditions of {plan.name}")
+        for field in dict.fromkeys(
+            field
             for driver in own[:1]
-            for device in driver.arrangement.devices.values()
-            for loss in device.losses
+            for device in driver.inventory.devices.values()
+            for field in device.dropped_fields
         ):
-            LOG.warning("%s: not published, this API server has no place for it: %s", plan.name, loss)
+            LOG.warning("%s: not published, because the API server does not support it: %s", plan.name, field)
 
-    def _again(self, name: str) -> None:
+    def _mark_stale(self, name: str) -> None:
         self._stale.add(name)
         self._wake.set()
 
@@ -212,54 +215,54 @@ class FakeDriverProcess:
             stale, self._stale = self._stale, set()
             for name in stale:
                 try:
-                    await self._bare[name].publish()
+                    await self._simulated[name].publish()
                 except ApiError as error:
-                    LOG.warning("%s: slices are not up to date: %s", name, error)
-                    await asyncio.sleep(_LOOK_SECONDS)
-                    self._again(name)
+                    LOG.warning("%s: publishing ResourceSlices failed: %s", name, error)
+                    await asyncio.sleep(_POLL_SECONDS)
+                    self._mark_stale(name)
 
     async def _watch_control(self, path: Path) -> None:
         problem = ""
         last: Control | None = None
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             try:
                 control = await asyncio.to_thread(read_control, path)
                 problem = ""
             except ConfigError as error:
                 if str(error) != problem:
-                    LOG.warning("drivers go on as they were: %s", error)
+                    LOG.warning("ignoring invalid control file: %s", error)
                 problem = str(error)
                 continue
             if control != last:
                 last = control
-                self.follow(control)
+                self.apply_control(control)
 
-    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
 
 
 def read_control(path: Path | None) -> Control:
-    """The orders of a control file; none if it is not there."""
+    """Read a control file; an absent file is empty."""
     if path is None or not path.exists():
         return Control()
     return parse_control(read_document(path, "control file"), str(path))
 
 
-def finder(drivers: Iterable[FakeDriver]) -> Callable[[str, str, str], Binding | None]:
-    """What becomes of the conditions of a device, wherever it is."""
-    by_pool = {(driver.name, driver.arrangement.pool): driver for driver in drivers}
+def make_binding_finder(drivers: Iterable[FakeDriver]) -> Callable[[str, str, str], BindingPlan | None]:
+    """Return a function that looks up the binding plan of a device."""
+    by_pool = {(driver.name, driver.inventory.pool): driver for driver in drivers}
 
-    def find(driver: str, pool: str, device: str) -> Binding | None:
+    def find(driver: str, pool: str, device: str) -> BindingPlan | None:
         found = by_pool.get((driver, pool))
-        known = found.arrangement.devices.get(device) if found is not None else None
+        known = found.inventory.devices.get(device) if found is not None else None
         return known.binding if known is not None else None
 
     return find
 
 
 async def ensure_classes(client: Client, plans: Iterable[DriverPlan]) -> None:
-    """Have the DeviceClasses of drivers; whoever may not write them is told and does without."""
+    """Create the DeviceClasses of drivers; missing permissions are logged and ignored."""
     for plan in plans:
         for tree in plan.device_classes():
             name = tree["metadata"]["name"]
@@ -270,20 +273,20 @@ async def ensure_classes(client: Client, plans: Iterable[DriverPlan]) -> None:
             except ApiError as error:
                 if error.code != 403:
                     raise
-                LOG.warning("the DeviceClass %s is not made: %s", name, error)
+                LOG.warning("DeviceClass %s not created: %s", name, error)
 
 
 def find_plans(sources: Iterable[str]) -> tuple[DriverPlan, ...]:
-    """The drivers of several files, by path or ready-made name."""
+    """Read the drivers of several files, by path or built-in name."""
     plans = tuple(plan for source in sources for plan in find_drivers(source))
     check_unique_names([plan.name for plan in plans])
     return plans
 
 
-def find_places(
+def find_node_paths(
     nodes: Sequence[str], root: Path = KUBELET_ROOT, cdi: Path | None = None, *, sockets: bool = True
 ) -> tuple[NodePaths, ...]:
-    """Where nodes have their sockets: one at the root itself, several in folders of their names below it."""
+    """Return the directories of nodes: the root itself for one node, subdirectories by name for several."""
     names = list(dict.fromkeys(nodes)) or [host_name()]
     if not sockets:
         return tuple(NodePaths(name, None) for name in names)
@@ -293,7 +296,7 @@ def find_places(
 async def serve_fake(
     config: ClientConfig,
     plans: Sequence[DriverPlan],
-    places: Sequence[NodePaths],
+    node_paths: Sequence[NodePaths],
     *,
     control: Path | None = None,
     classes: bool = True,
@@ -303,16 +306,18 @@ async def serve_fake(
     log_format: str = "text",
     verbose: bool = False,
 ) -> None:
-    """The process behind `plimsoll driver fake`: runs until a signal asks it to stop."""
+    """Run `plimsoll driver fake` until a signal stops it."""
     set_up_logging(log_format, verbose=verbose)
     async with Client.connect(config) as client:
         process = FakeDriverProcess(
-            client, plans, places, control=control, classes=classes, form=form, validate=validate
+            client, plans, node_paths, control=control, classes=classes, form=form, validate=validate
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
         names = ",".join(plan.name for plan in plans)
-        log_event(LOG, "starting", drivers=names, nodes=len(places), server=config.server, pid=os.getpid())
+        log_event(
+            LOG, "starting", drivers=names, nodes=len(node_paths), server=config.server, pid=os.getpid()
+        )
         await process.run(withdraw=withdraw)
     LOG.info("stopped")

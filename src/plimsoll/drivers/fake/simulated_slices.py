@@ -1,7 +1,7 @@
-"""Slices of nodes without sockets: many simulated ones, for which no driver can be asked anything.
+"""ResourceSlices of simulated nodes, which have no sockets.
 
-Owns `BareSlices`, which publishes the devices of one driver on any number of nodes with one listing. Nobody
-but us is expected to write them; what others do to them is not looked at before the next change.
+`SimulatedSlices` publishes the devices of one driver on any number of nodes with one list request. Changes by
+other clients are not noticed before the next publish.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.plugin.slices import PoolError, build_slices
 from plimsoll.errors import ConfigError
 
-_AT_ONCE = 32
+_MAX_CONCURRENT = 32
 
 
-class BareSlices:
-    """The slices of one driver on nodes without sockets."""
+class SimulatedSlices:
+    """Slices of one driver on nodes without sockets."""
 
     def __init__(self, client: Client, drivers: Iterable[FakeDriver]) -> None:
         self._client = client
@@ -30,21 +30,21 @@ class BareSlices:
         self._owners: dict[str, str] = {}
 
     async def publish(self) -> None:
-        """Have what the drivers want now, and nothing else."""
+        """Bring all slices to the drivers' current state."""
         if not self._drivers:
             return
         listing = await self._client.list(RESOURCE_SLICES, fields=f"spec.driver={self._name}")
-        there: dict[str, dict[str, dict[str, Any]]] = {node: {} for node in self._drivers}
+        existing: dict[str, dict[str, dict[str, Any]]] = {node: {} for node in self._drivers}
         for raw in listing.items:
             tree = codec.decode_tree(raw)
             node = tree["spec"].get("nodeName")
-            if node in there:
-                there[node][tree["metadata"]["name"]] = tree
-        slots = asyncio.Semaphore(_AT_ONCE)
+            if node in existing:
+                existing[node][tree["metadata"]["name"]] = tree
+        slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
         async def one(driver: FakeDriver) -> None:
             async with slots:
-                await self._publish(driver, there[driver.node])
+                await self._publish(driver, existing[driver.node])
 
         await asyncio.gather(*map(one, self._drivers.values()))
 
@@ -53,27 +53,27 @@ class BareSlices:
             fields = f"spec.driver={self._name},spec.nodeName={node}"
             await self._client.delete_collection(RESOURCE_SLICES, fields=fields)
 
-    async def _publish(self, driver: FakeDriver, there: Mapping[str, dict[str, Any]]) -> None:
+    async def _publish(self, driver: FakeDriver, existing: Mapping[str, dict[str, Any]]) -> None:
         if driver.node not in self._owners:
             node = await self._client.get(NODES, driver.node)
             self._owners[driver.node] = node["metadata"]["uid"]
-        wanted = self._wanted(driver)
-        if {name: _content(tree) for name, tree in wanted.items()} == {
-            name: _content(tree) for name, tree in there.items()
+        desired = self._build_slices(driver)
+        if {name: _content(tree) for name, tree in desired.items()} == {
+            name: _content(tree) for name, tree in existing.items()
         }:
             return
-        generation = max((tree["spec"]["pool"]["generation"] for tree in there.values()), default=0) + 1
-        for name, tree in wanted.items():
+        generation = max((tree["spec"]["pool"]["generation"] for tree in existing.values()), default=0) + 1
+        for name, tree in desired.items():
             tree["spec"]["pool"]["generation"] = generation
-            before = there.get(name)
+            before = existing.get(name)
             if before is None:
                 await self._client.create(RESOURCE_SLICES, tree)
             else:
                 await self._client.update(RESOURCE_SLICES, {**before, "spec": tree["spec"]})
-        for name in set(there) - set(wanted):
+        for name in set(existing) - set(desired):
             await self._client.delete(RESOURCE_SLICES, name)
 
-    def _wanted(self, driver: FakeDriver) -> dict[str, dict[str, Any]]:
+    def _build_slices(self, driver: FakeDriver) -> dict[str, dict[str, Any]]:
         found = {}
         node = driver.node
         owner = self._owners.get(node)

@@ -132,7 +132,7 @@ def test_a_cpuset_that_is_none() -> None:
     found = fault(config(cpuset="2-x"))
     assert found.kind is FaultKind.BAD_CPUSET
     assert found.text.startswith('opaque config: failed to parse cpuset "2-x": ')
-    assert "cpuConfig.cpuset must be a text, not 3" in fault(config(cpuset=3)).text
+    assert "cpuConfig.cpuset must be a string, not 3" in fault(config(cpuset=3)).text
 
 
 # -- how CPUs are chosen

@@ -207,7 +207,7 @@ REFUSED = [
         'cannot validate config: invalid groupBy "numa": must be "numanode", "socket", "l3cache", '
         '"pcieroot", or "machine"',
     ),
-    ("groupBy: 3", "cannot apply FILE: groupBy: must be a text, not 3; write it in quotes"),
+    ("groupBy: 3", "cannot apply FILE: groupBy: must be a string, not 3; write it in quotes"),
     ("reservedCPUs: 3", 'must be a list of CPUs in quotes such as "0-1,8", not 3; for a number of CPUs'),
     ("reservedCPUs: 0-x", "failed to parse reserved CPUs: "),
     ("sharedCPUs: a", "failed to parse shared CPUs: "),
@@ -254,7 +254,7 @@ def test_what_a_file_must_not_say(tmp_path: Path, text: str, says: str) -> None:
     assert says in refused(tmp_path, text)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         read_settings(tmp_path / "none.yaml", {}, hostname="n")
 

@@ -48,8 +48,8 @@ def test_a_file_is_named_in_three_ways(tmp_path: Path) -> None:
     assert find_drivers("gpus")[0].name == "gpu.example.com"
 
 
-def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match=r"gpu: there is no such file.* accelerators, gpus, nics"):
+def test_a_missing_file() -> None:
+    with pytest.raises(ConfigError, match=r"gpu: no such file.* accelerators, gpus, nics"):
         find_drivers("gpu")
     with pytest.raises(ConfigError, match="No such file"):
         find_drivers(Path("/nowhere/gpus.yaml"))
@@ -63,88 +63,97 @@ def test_a_file_that_is_not_there() -> None:
         ({"drivers": []}, "must be a list with at least one entry"),
         ({"kind": "Pod"}, "drivers: kind: must be one of FakeDrivers, not 'Pod'"),
         ({"drivers": [{"name": "x"}], "driver": 1}, "drivers: driver: there is no such setting"),
-        ({"drivers": [{}]}, "drivers: drivers[0].name: '' is no name of a driver"),
-        ({"drivers": [{"name": "GPU"}]}, "'GPU' is no name of a driver: it must be lower case letters"),
+        ({"drivers": [{}]}, "drivers: drivers[0].name: '' is not a valid driver name"),
+        ({"drivers": [{"name": "GPU"}]}, "'GPU' is not a valid driver name: it must be lower case letters"),
         ({"drivers": [{"name": "a." * 40 + "a"}]}, "must be at most 63 bytes long"),
-        ({"drivers": [{"name": "x"}, {"name": "x"}]}, "x is there twice: give all its devices in one entry"),
+        (
+            {"drivers": [{"name": "x"}, {"name": "x"}]},
+            "duplicate driver x; list all its devices in one entry",
+        ),
         (driver(device=[]), "drivers[0].device: there is no such setting; there is name, pool, classes"),
-        (driver(pool="{i}"), "drivers[0].pool: {i}: there is no 'i' here; there is node"),
-        (driver(classes=[{}]), "drivers[0].classes[0].name: '' is no name of a class"),
+        (driver(pool="{i}"), "drivers[0].pool: {i}: unknown name 'i'; known names: node"),
+        (driver(classes=[{}]), "drivers[0].classes[0].name: '' is not a valid class name"),
         (device(count=0), "devices[0].count: must be a whole number from 1 to 10000, not 0"),
         (device(nmae=1), "devices[0].nmae: there is no such setting"),
-        (driver(devices=[{"name": "gpu", "count": 2}]), "'gpu' is there twice: put {i} in the name"),
-        (driver(devices=[{"name": "GPU-{i}"}]), "devices[0].name: 'GPU-0' is no name: it must be lower case"),
+        (driver(devices=[{"name": "gpu", "count": 2}]), "duplicate name 'gpu': use {i} in the name"),
+        (
+            driver(devices=[{"name": "GPU-{i}"}]),
+            "devices[0].name: 'GPU-0' is not a valid name: it must be lower case",
+        ),
         (driver(devices=[{}]), "devices[0].name: must be given, such as gpu-{i}"),
-        (device(attributes={"a": 1.5}), "devices[0].attributes.a: must be a text, a whole number"),
-        (device(attributes={"a": {"version": 1, "x": 2}}), "attributes.a: must be a text, a whole number"),
-        (device(attributes={"a": {"int": "{node}"}}), "attributes.a: 'node' is no whole number"),
-        (device(attributes={"a": [1, "b"]}), "attributes.a: must be a text, a whole number"),
-        (device(attributes={"a": "{x}"}), "attributes.a: {x}: there is no 'x' here"),
+        (device(attributes={"a": 1.5}), "devices[0].attributes.a: must be a string, an integer"),
+        (device(attributes={"a": {"version": 1, "x": 2}}), "attributes.a: must be a string, an integer"),
+        (device(attributes={"a": {"int": "{node}"}}), "attributes.a: 'node' is not an integer"),
+        (device(attributes={"a": [1, "b"]}), "attributes.a: must be a string, an integer"),
+        (device(attributes={"a": "{x}"}), "attributes.a: {x}: unknown name 'x'"),
         (device(capacity={"m": "4Qi"}), "capacity.m: '4Qi' is not a quantity"),
         (device(capacity={"m": -1}), "capacity.m: -1 must not be negative"),
-        (device(capacity={"m": True}), "capacity.m: must be an amount such as 8, 500m or 40Gi"),
+        (device(capacity={"m": True}), "capacity.m: must be a quantity such as 8, 500m or 40Gi"),
         (device(capacity={"m": {"value": 1, "requestPolicy": {}}}), "needs allowMultipleAllocations: true"),
         (device(capacity={"m": {"value": 1, "policy": 1}}), "capacity.m.policy: there is no such setting"),
         (device(nodeResources={"cpu": {}}), "nodeResources.cpu: must have perDevice, perCapacity"),
         (
             device(nodeResources={"cpu": {"perCapacity": {"name": "cores"}}}),
-            "nodeResources.cpu.perCapacity.name: 'cores' is no capacity; there is none",
+            "nodeResources.cpu.perCapacity.name: 'cores' is not a capacity; valid names: none",
         ),
         (
             device(nodeResources={"cpu": {"perDevice": 1, "perCapacity": {"name": "c"}}}),
-            "perCapacity: must not be given along with perDevice",
+            "perCapacity: must not be set together with perDevice",
         ),
         (device(taints=[{"effect": "NoSchedule"}]), "taints[0].key: must be given"),
         (device(taints=[{"key": "a", "effect": "Never"}]), "taints[0].effect: must be one of NoSchedule"),
         (device(binding={"conditions": "a"}), "binding.failureConditions: must have at least one type"),
         (device(binding={"outcome": "later"}), "binding.outcome: must be one of ready, fail, never"),
-        (device(partitions=[{"profile": "1g"}]), "partitions[0].counters: must say what the partition takes"),
+        (device(partitions=[{"profile": "1g"}]), "partitions[0].counters: must be set: the counters"),
         (
             device(partitions=[{"profile": "1g", "counters": {"m": 1}}]),
-            "devices[0].counters: partitions share counters",
+            "devices[0].counters: must be set for a device with partitions",
         ),
         (
             device(counters={"m": 2}, partitions=[{"profile": "1g", "counters": {"x": 1}}]),
-            "gpu-0-1g-0 draws 'x' from gpu-0, which has m",
+            "gpu-0-1g-0 consumes the unknown counter 'x' of gpu-0; counters: m",
         ),
         (
             device(counters={"m": 2}, partitions=[{"profile": "1g", "counters": {"m": 3}}]),
-            "gpu-0-1g-0 draws 3 m from gpu-0, which has 2",
+            "gpu-0-1g-0 consumes 3 m of gpu-0, which has 2",
         ),
         (
             device(counters={"m": 2}, partitions=[{"profile": "1 g", "counters": {"m": 1}}]),
-            "partitions[0].profile: a partition would be called 'gpu-0-1 g-0'",
+            "partitions[0].profile: the partition name 'gpu-0-1 g-0' is invalid",
         ),
         (
             device(consumesCounters=[{"counterSet": "s", "counters": {"m": 1}}]),
-            "gpu-0 draws from the counter set 's'; there is none",
+            "gpu-0 consumes the unknown counter set 's'; counter sets: none",
         ),
-        (device(container={"env": {"A": "{x}"}}), "container.env.A: {x}: there is no 'x' here"),
-        (device(container={"mounts": [{"hostPath": "a"}]}), "mounts[0].hostPath: must be a path"),
-        (device(container={"deviceNodes": [{"hostPath": "/a"}]}), "deviceNodes[0].path: must be a path"),
-        (device(status={"a": [1]}), "status.a: must be a text, a whole number, true or false"),
-        (device(status={"a": "{x}"}), "status.a: {x}: there is no 'x' here"),
+        (device(container={"env": {"A": "{x}"}}), "container.env.A: {x}: unknown name 'x'"),
+        (device(container={"mounts": [{"hostPath": "a"}]}), "mounts[0].hostPath: must be an absolute path"),
+        (
+            device(container={"deviceNodes": [{"hostPath": "/a"}]}),
+            "deviceNodes[0].path: must be an absolute path",
+        ),
+        (device(status={"a": [1]}), "status.a: must be a string, an integer or a boolean"),
+        (device(status={"a": "{x}"}), "status.a: {x}: unknown name 'x'"),
         (device(container={"hooks": []}), "container.hooks: there is no such setting"),
         (driver(prepare={"delay": "soon"}), "drivers[0].prepare.delay: must be a time such as 500ms"),
         (driver(prepare={"failfirst": 1}), "prepare.failfirst: there is no such setting; there is delay"),
         (driver(health=[{"state": "Ill"}]), "health[0].state: must be one of Unknown, Healthy, Unhealthy"),
-        (driver(absent=[1]), "absent: must be a list of texts"),
+        (driver(absent=[1]), "absent: must be a list of strings"),
         (
             driver(devices=[{"name": "g{i}", "count": 5000}, {"name": "h{i}", "count": 5001}]),
             "drivers[0].devices: must be at most 10000 for a node, not 10001",
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tree: Any, problem: str) -> None:
+def test_errors_name_their_position(tree: Any, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_drivers(tree)
     assert problem in str(caught.value), str(caught.value)
 
 
-def test_text_that_is_no_file_of_devices() -> None:
+def test_text_that_is_not_a_device_file() -> None:
     with pytest.raises(ConfigError, match="not YAML"):
         parse_text("a: [\n")
-    with pytest.raises(ConfigError, match="one document, this text has 2"):
+    with pytest.raises(ConfigError, match="one YAML document, found 2"):
         parse_text("a: 1\n---\nb: 2\n")
 
 

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
-from plimsoll.drivers.fake.devices import Arrangement, fill_gift, make_devices
+from plimsoll.drivers.fake.devices import FakeInventory, fill_edits, make_devices
 from plimsoll.tools.check import check_object
 from plimsoll.tools.device_file_check import check_plan, slice_trees
 
 
-def arrange(*templates: dict[str, Any], form: Form | None = Form.V1_37, **more: Any) -> Arrangement:
+def arrange(*templates: dict[str, Any], form: Form | None = Form.V1_37, **more: Any) -> FakeInventory:
     (plan,) = parse_drivers({"drivers": [{"name": "x.example.com", "devices": list(templates), **more}]})
     return make_devices(plan, "node-1", form)
 
 
 def test_names_and_attributes() -> None:
-    arrangement = arrange(
+    inventory = arrange(
         {
             "name": "gpu-{i}",
             "count": 2,
@@ -39,9 +39,9 @@ def test_names_and_attributes() -> None:
             },
         }
     )
-    assert arrangement.pool == "node-1"
-    assert list(arrangement.devices) == ["gpu-0", "gpu-1"]
-    assert arrangement.devices["gpu-1"].tree["attributes"] == {
+    assert inventory.pool == "node-1"
+    assert list(inventory.devices) == ["gpu-0", "gpu-1"]
+    assert inventory.devices["gpu-1"].tree["attributes"] == {
         "index": {"int": 1},
         "text": {"string": "1"},
         "name": {"string": "on node-1"},
@@ -54,7 +54,7 @@ def test_names_and_attributes() -> None:
 
 
 def test_devices_are_spread_in_blocks() -> None:
-    arrangement = arrange(
+    inventory = arrange(
         {
             "name": "gpu-{i}",
             "count": 8,
@@ -63,28 +63,27 @@ def test_devices_are_spread_in_blocks() -> None:
         }
     )
     numa = [
-        d.tree["attributes"]["resource.kubernetes.io/numaNode"]["int"] for d in arrangement.devices.values()
+        d.tree["attributes"]["resource.kubernetes.io/numaNode"]["int"] for d in inventory.devices.values()
     ]
     roots = [
-        d.tree["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
-        for d in arrangement.devices.values()
+        d.tree["attributes"]["resource.kubernetes.io/pcieRoot"]["string"] for d in inventory.devices.values()
     ]
-    places = [d.tree["attributes"]["place"]["string"] for d in arrangement.devices.values()]
+    node_paths = [d.tree["attributes"]["place"]["string"] for d in inventory.devices.values()]
     assert numa == [0, 0, 0, 0, 1, 1, 1, 1]
     assert roots == [f"pci0000:0{n}" for n in (0, 0, 1, 1, 2, 2, 3, 3)]
-    assert places[5] == "1.2"
+    assert node_paths[5] == "1.2"
 
 
 def test_shared_capacity_with_its_policy() -> None:
     policy = {"default": "1G", "validRange": {"min": "1G", "max": "{i+1}0G", "step": "1G"}}
-    arrangement = arrange(
+    inventory = arrange(
         {
             "name": "nic-{i}",
             "allowMultipleAllocations": True,
             "capacity": {"bandwidth": {"value": "{i+1}0G", "requestPolicy": policy}},
         }
     )
-    tree = arrangement.devices["nic-0"].tree
+    tree = inventory.devices["nic-0"].tree
     assert tree["allowMultipleAllocations"] is True
     assert tree["capacity"]["bandwidth"]["requestPolicy"]["validRange"] == {
         "min": "1G",
@@ -95,11 +94,11 @@ def test_shared_capacity_with_its_policy() -> None:
 
 def test_partitions_share_the_counters_of_their_device() -> None:
     (plan,) = find_drivers("gpus")
-    arrangement = make_devices(plan, "n")
-    assert set(arrangement.counters) == {"gpu-0", "gpu-1"}
-    whole = arrangement.devices["gpu-1"]
-    assert whole.consumes == {"gpu-1": arrangement.counters["gpu-1"]}
-    part = arrangement.devices["gpu-1-2g-10gb-2"]
+    inventory = make_devices(plan, "n")
+    assert set(inventory.counters) == {"gpu-0", "gpu-1"}
+    full = inventory.devices["gpu-1"]
+    assert full.consumes == {"gpu-1": inventory.counters["gpu-1"]}
+    part = inventory.devices["gpu-1-2g-10gb-2"]
     assert {name: str(amount) for name, amount in part.consumes["gpu-1"].items()} == {
         "memory": "10Gi",
         "compute": "2",
@@ -110,24 +109,24 @@ def test_partitions_share_the_counters_of_their_device() -> None:
     assert part.tree["attributes"]["profile"] == {"string": "2g.10gb"}
     assert part.tree["attributes"]["parent"] == {"string": "gpu-1"}
     assert part.tree["attributes"]["type"] == {"string": "partition"}
-    assert part.tree["attributes"]["model"] == whole.tree["attributes"]["model"]
+    assert part.tree["attributes"]["model"] == full.tree["attributes"]["model"]
     assert part.tree["capacity"] == {"memory": {"value": "10Gi"}, "compute": {"value": "2"}}
 
 
 def test_a_device_may_be_had_in_partitions_only() -> None:
     halves = [{"profile": "half", "count": 2, "counters": {"m": 1}}]
-    arrangement = arrange({"name": "gpu-{i}", "whole": False, "counters": {"m": 2}, "partitions": halves})
-    assert list(arrangement.devices) == ["gpu-0-half-0", "gpu-0-half-1"]
+    inventory = arrange({"name": "gpu-{i}", "whole": False, "counters": {"m": 2}, "partitions": halves})
+    assert list(inventory.devices) == ["gpu-0-half-0", "gpu-0-half-1"]
 
 
 def test_counters_that_several_templates_draw_from() -> None:
-    arrangement = arrange(
+    inventory = arrange(
         {"name": "a-{i}", "count": 2, "consumesCounters": [{"counterSet": "link-{i}", "counters": {"m": 1}}]},
         {"name": "b-{i}", "consumesCounters": [{"counterSet": "link-{i}", "counters": {"m": 2}}]},
         counterSets=[{"name": "link-{i}", "count": 2, "counters": {"m": 2}}],
     )
-    assert set(arrangement.counters) == {"link-0", "link-1"}
-    assert [list(device.consumes) for device in arrangement.devices.values()] == [
+    assert set(inventory.counters) == {"link-0", "link-1"}
+    assert [list(device.consumes) for device in inventory.devices.values()] == [
         ["link-0"],
         ["link-1"],
         ["link-0"],
@@ -155,7 +154,7 @@ def test_node_resources_in_the_form_of_1_37() -> None:
         },
         "hugepages-2Mi": {"mapping": {"deviceMultiplier": "512Mi"}},
     }
-    assert not device.losses
+    assert not device.dropped_fields
 
 
 def test_node_resources_in_the_form_of_1_36() -> None:
@@ -165,14 +164,14 @@ def test_node_resources_in_the_form_of_1_36() -> None:
         "memory": {"capacityKey": "buffers", "allocationMultiplier": "2"},
         "hugepages-2Mi": {"allocationMultiplier": "512Mi"},
     }
-    assert len(device.losses) == 1
-    assert "overhead of 64Mi per pod" in device.losses[0]
+    assert len(device.dropped_fields) == 1
+    assert "overhead of 64Mi per pod" in device.dropped_fields[0]
 
 
 def test_node_resources_that_no_api_server_knows() -> None:
     device = arrange(RESOURCES, form=None).devices["acc-0"]
     assert not {"nodeAllocatableResources", "nodeAllocatableResourceMappings"} & set(device.tree)
-    assert "cpu, memory, hugepages-2Mi: the API server knows no such fields" in device.losses[0]
+    assert "cpu, memory, hugepages-2Mi: not supported by this API server" in device.dropped_fields[0]
 
 
 @pytest.mark.parametrize("form", [Form.V1_36, Form.V1_37, None])
@@ -183,7 +182,7 @@ def test_files_that_come_along_are_valid_in_every_form(name: str, form: Form | N
 
 
 def test_what_containers_get() -> None:
-    arrangement = arrange(
+    inventory = arrange(
         {
             "name": "gpu-{i}",
             "capacity": {"memory": "4Gi"},
@@ -198,10 +197,10 @@ def test_what_containers_get() -> None:
         }
     )
     claim = {"claim": "c1", "REQUEST": "MINE", "capacity.memory": "1Gi"}
-    gift = fill_gift(arrangement.devices["gpu-0"], claim)
-    assert gift.env == {"GPU_MINE": "gpu-0 of c1", "MEMORY": "1Gi"}
-    assert gift.mounts == ({"hostPath": "/opt/gpu-0", "containerPath": "/opt/gpu", "options": ["ro"]},)
-    assert gift.device_nodes == (
+    edits = fill_edits(inventory.devices["gpu-0"], claim)
+    assert edits.env == {"GPU_MINE": "gpu-0 of c1", "MEMORY": "1Gi"}
+    assert edits.mounts == ({"hostPath": "/opt/gpu-0", "containerPath": "/opt/gpu", "options": ["ro"]},)
+    assert edits.device_nodes == (
         {"path": "/dev/null"},
         {"path": "/dev/gpu0", "hostPath": "/dev/zero", "fileMode": 438},
     )
@@ -212,11 +211,11 @@ AMOUNTS = st.integers(1, 64)
 
 
 @st.composite
-def templates(draw: st.DrawFn, place: int) -> dict[str, Any]:
+def templates(draw: st.DrawFn, paths: int) -> dict[str, Any]:
     shared = draw(st.booleans())
     counters = draw(st.dictionaries(NAMES, AMOUNTS, max_size=3))
     tree: dict[str, Any] = {
-        "name": f"d{place}-{{i}}",
+        "name": f"d{paths}-{{i}}",
         "count": draw(st.integers(1, 12)),
         "attributes": draw(
             st.dictionaries(NAMES, st.one_of(NAMES, st.booleans(), AMOUNTS, st.just("{i*2}")), max_size=4)
@@ -248,7 +247,7 @@ def templates(draw: st.DrawFn, place: int) -> dict[str, Any]:
 @settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).flatmap(
-        lambda places: st.tuples(*(templates(place) for place in places))
+        lambda node_paths: st.tuples(*(templates(paths) for paths in node_paths))
     ),
     st.sampled_from([Form.V1_36, Form.V1_37]),
 )
@@ -259,11 +258,11 @@ def test_any_file_makes_slices_that_the_api_takes(found: tuple[dict[str, Any], .
     for tree in slice_trees(plan, "node-1", form):
         assert not check_object(tree, now).problems
         names += [device["name"] for device in tree["spec"].get("devices", ())]
-    wanted = sum(
+    desired = sum(
         each["count"] * (1 + sum(part["count"] for part in each.get("partitions") or ())) for each in found
     )
-    assert len(set(names)) == len(names) == wanted
-    arrangement = make_devices(plan, "node-1", form)
-    for device in arrangement.devices.values():
+    assert len(set(names)) == len(names) == desired
+    inventory = make_devices(plan, "node-1", form)
+    for device in inventory.devices.values():
         for of, amounts in device.consumes.items():
-            assert all(ZERO < amount <= arrangement.counters[of][name] for name, amount in amounts.items())
+            assert all(ZERO < amount <= inventory.counters[of][name] for name, amount in amounts.items())

@@ -30,11 +30,11 @@ def test_the_example_can_be_published() -> None:
     assert "gpu-0-1g-10gb-3" in make_devices(plans[0], "n").devices
 
 
-def test_the_orders_can_be_followed() -> None:
+def test_the_control_file_can_be_parsed() -> None:
     ((_, tree),) = load_documents(blocks()[1])
     control = parse_control(tree)
-    assert control.conduct("gpu.example.com", "worker-1").absent == ("gpu-7", "gpu-7-*")
-    assert control.conduct("gpu.example.com", "worker-2").absent is None
+    assert control.faults("gpu.example.com", "worker-1").absent == ("gpu-7", "gpu-7-*")
+    assert control.faults("gpu.example.com", "worker-2").absent is None
 
 
 def test_every_field_is_in_the_document() -> None:
@@ -43,9 +43,11 @@ def test_every_field_is_in_the_document() -> None:
     assert section is not None
     source = Path(__file__).parents[4] / "src" / "plimsoll" / "drivers" / "fake"
     names = set()
-    for module in ("device_file", "shapes", "fault_injection"):
+    for module in ("device_file", "device_shapes", "fault_injection"):
         text = (source / f"{module}.py").read_text()
         names |= set(re.findall(r'\.(?:text|flag|number|seconds|section|sections|take)\(\s*"(\w+)"', text))
-        names |= set(re.findall(r'(?:texts|amounts|optional_amount)\(\w+, "(\w+)"', text))
+        names |= set(
+            re.findall(r'(?:read_strings|read_quantities|read_optional_quantity)\(\w+, "(\w+)"', text)
+        )
     missing = {name for name in names if not re.search(rf"\b{name}\b", section[1])}
     assert missing == {"apiVersion"}

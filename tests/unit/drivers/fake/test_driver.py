@@ -55,7 +55,7 @@ def gpus() -> FakeDriver:
 
 
 def told(driver: FakeDriver, **orders: Any) -> None:
-    driver.follow(parse_control({"drivers": [orders]}).conduct(driver.name, driver.node))
+    driver.apply_control(parse_control({"drivers": [orders]}).faults(driver.name, driver.node))
 
 
 def test_devices_are_handed_with_what_containers_get() -> None:
@@ -88,7 +88,7 @@ def test_shares_know_what_they_have() -> None:
     assert handed.requests == ("net",)
 
 
-def test_what_is_given_twice_is_refused_until_it_is_back() -> None:
+def test_a_conflicting_claim_fails_until_the_device_is_released() -> None:
     async def story() -> None:
         driver = gpus()
         assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)
@@ -96,7 +96,7 @@ def test_what_is_given_twice_is_refused_until_it_is_back() -> None:
         refused = await driver.prepare(claim("b", "gpu-0"))
         assert isinstance(refused, ClaimError)
         assert refused.code == "Conflict"
-        assert "held" not in driver.held
+        assert "held" not in driver.allocated
         looking = await driver.prepare(claim("admin", "gpu-0", admin_access=True))
         assert not isinstance(looking, ClaimError)
         assert await driver.unprepare(ref("a")) is None
@@ -115,12 +115,12 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
         assert not isinstance(await driver.prepare(claim("old", "gpu-0")), ClaimError)
         asked: list[ClaimRef] = []
 
-        async def look_up(wanted: ClaimRef) -> AllocatedClaim | ClaimError:
-            asked.append(wanted)
+        async def read_claim(desired: ClaimRef) -> AllocatedClaim | ClaimError:
+            asked.append(desired)
             return claim("old", "gpu-0", admin_access=True)
 
         other = gpus()
-        other.known, other.look_up = driver.known, look_up
+        other.known, other.read_claim = driver.known, read_claim
         assert not isinstance(await other.prepare(claim("new", "gpu-0")), ClaimError)
         assert not isinstance(await other.prepare(claim("newer", "gpu-1")), ClaimError)
         assert asked == [ref("old")]
@@ -156,7 +156,7 @@ def test_calls_take_long_and_fail_as_they_are_told() -> None:
         }
         driver = FakeDriver(parse_drivers(tree)[0], "n", clock=clock, sleep=clock.sleep)
         assert await driver.prepare(claim("a", "gpu-0")) == ClaimError("warming up")
-        assert driver.held == {}
+        assert driver.allocated == {}
         assert not isinstance(await driver.prepare(claim("a", "gpu-0")), ClaimError)
         assert await driver.prepare(claim("b", "gpu-1")) == ClaimError("warming up")
         assert clock.slept == [2.0, 2.0, 2.0]
@@ -164,7 +164,7 @@ def test_calls_take_long_and_fail_as_they_are_told() -> None:
         assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), ClaimError)
         assert clock.slept == [2.0, 2.0, 2.0]
         assert await driver.unprepare(ref("sticky")) == ClaimError("claim sticky is set to fail")
-        assert "uid-sticky" in driver.held
+        assert "uid-sticky" in driver.allocated
         told(driver, unprepare={})
         assert await driver.unprepare(ref("sticky")) is None
 
@@ -216,9 +216,9 @@ def test_health_is_told_when_its_time_has_come() -> None:
         driver = FakeDriver(parse_drivers(tree)[0], "n")
         heard = asyncio.Event()
         driver.on_health = heard.set
-        station = Mock(spec=PluginServer, publish_health=heard.set)
+        server = Mock(spec=PluginServer, publish_health=heard.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
-        running = asyncio.create_task(driver.watch(station))
+        running = asyncio.create_task(driver.watch(server))
         async with asyncio.timeout(5):
             await heard.wait()
             assert [(each.device, each.health, each.message) for each in driver.health()] == [

@@ -8,20 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.drivers.fake.fault_injection import failure, health_of, next_change, parse_control, taints_of
-from plimsoll.drivers.fake.plan import CallPlan, Conduct, HealthRule
+from plimsoll.drivers.fake.fault_injection import (
+    find_failure,
+    find_next_change,
+    get_health,
+    get_taints,
+    parse_control,
+)
+from plimsoll.drivers.fake.plan import CallPlan, FaultInjection, HealthRule
 from plimsoll.drivers.plugin import Health
 from plimsoll.errors import ConfigError
 
 
 def test_calls_that_fail() -> None:
     plan = CallPlan(fail_first=2, fail_claims=("bad-*",), message="")
-    assert failure(None, "c", 1) == ""
-    assert failure(plan, "c", 1) == "call 1 of the 2 that are set to fail"
-    assert failure(plan, "c", 2) == "call 2 of the 2 that are set to fail"
-    assert failure(plan, "c", 3) == ""
-    assert failure(plan, "bad-1", 9) == "claim bad-1 is set to fail"
-    assert failure(CallPlan(fail_first=1, message="out of order"), "c", 1) == "out of order"
+    assert find_failure(None, "c", 1) == ""
+    assert find_failure(plan, "c", 1) == "call 1 of the 2 that are set to fail"
+    assert find_failure(plan, "c", 2) == "call 2 of the 2 that are set to fail"
+    assert find_failure(plan, "c", 3) == ""
+    assert find_failure(plan, "bad-1", 9) == "claim bad-1 is set to fail"
+    assert find_failure(CallPlan(fail_first=1, message="out of order"), "c", 1) == "out of order"
 
 
 RULES = (
@@ -43,7 +49,7 @@ RULES = (
     ],
 )
 def test_health_follows_its_script(device: str, elapsed: float, state: Health) -> None:
-    assert health_of(RULES, device, elapsed)[0] is state
+    assert get_health(RULES, device, elapsed)[0] is state
 
 
 @given(
@@ -59,13 +65,13 @@ def test_health_follows_its_script(device: str, elapsed: float, state: Health) -
     st.integers(0, 25),
 )
 def test_between_two_changes_nothing_changes(rules: list[HealthRule], now: int) -> None:
-    """Looking every second finds no change that `next_change` has not told of."""
-    due = next_change(rules, now)
-    for moment in range(now, 26):
-        if due is not None and moment >= due:
+    """Looking every second finds no change that `find_next_change` has not told of."""
+    due = find_next_change(rules, now)
+    for timestamp in range(now, 26):
+        if due is not None and timestamp >= due:
             break
-        assert [health_of(rules, name, moment) for name in "ab"] == [
-            health_of(rules, name, now) for name in "ab"
+        assert [get_health(rules, name, timestamp) for name in "ab"] == [
+            get_health(rules, name, now) for name in "ab"
         ]
 
 
@@ -80,15 +86,15 @@ def test_orders_are_for_some_drivers_on_some_nodes() -> None:
             ]
         }
     )
-    assert control.conduct("gpu.example.com", "node-0").absent == ("gpu-3",)
-    assert control.conduct("gpu.example.com", "edge-7").absent == ()
-    assert control.conduct("gpu.example.com", "edge-7").prepare == CallPlan(fail_first=1)
-    assert control.conduct("nic", "n") == Conduct(absent=("gpu-3",))
-    taints = control.conduct("other", "n").taints
+    assert control.faults("gpu.example.com", "node-0").absent == ("gpu-3",)
+    assert control.faults("gpu.example.com", "edge-7").absent == ()
+    assert control.faults("gpu.example.com", "edge-7").prepare == CallPlan(fail_first=1)
+    assert control.faults("nic", "n") == FaultInjection(absent=("gpu-3",))
+    taints = control.faults("other", "n").taints
     assert taints is not None
-    assert taints_of(taints, "gpu-0") == [{"key": "a", "effect": "NoExecute"}]
-    assert taints_of(taints, "gpu-1") == []
-    assert parse_control(None).conduct("x", "y") == Conduct()
+    assert get_taints(taints, "gpu-0") == [{"key": "a", "effect": "NoExecute"}]
+    assert get_taints(taints, "gpu-1") == []
+    assert parse_control(None).faults("x", "y") == FaultInjection()
 
 
 @pytest.mark.parametrize(
@@ -101,10 +107,10 @@ def test_orders_are_for_some_drivers_on_some_nodes() -> None:
             "drivers[0].devices: there is no such setting; there is name, nodes",
         ),
         ({"drivers": [{"health": [{"after": -1}]}]}, "health[0].after: must be a time"),
-        ({"drivers": [{"absent": 3}]}, "drivers[0].absent: must be a list of texts"),
+        ({"drivers": [{"absent": 3}]}, "drivers[0].absent: must be a list of strings"),
     ],
 )
-def test_orders_that_cannot_be_followed(tree: Any, problem: str) -> None:
+def test_invalid_control_files(tree: Any, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_control(tree)
     assert problem in str(caught.value)

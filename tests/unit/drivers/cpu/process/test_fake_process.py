@@ -18,7 +18,7 @@ from plimsoll.apiserver.auth.users import driver_user
 from plimsoll.cli.main import main
 from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
-from plimsoll.drivers.fake.process import FakeDriverProcess, find_places, find_plans
+from plimsoll.drivers.fake.process import FakeDriverProcess, find_node_paths, find_plans
 from plimsoll.drivers.plugin import AllocatedClaim, DevicePool, Driver, InjectedDevice, Prepared
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ConfigError, InputError
@@ -112,7 +112,7 @@ def test_a_control_file_is_read_again_when_it_changes(
         wait_until(is_tainted)
         control.unlink()
         wait_until(lambda: not is_tainted())
-        assert "drivers go on as they were" in caplog.text
+        assert "ignoring invalid control file" in caplog.text
 
 
 def test_a_control_file_that_cannot_be_used_at_the_start(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_a_driver_that_starts_again_knows_what_it_gave() -> None:
             assert list(driver.known()) == [uid]
             # Another claim that was given the same device is refused; a scheduler would not do that.
             device = tree["status"]["allocation"]["devices"]["results"][0]["device"]
-            cluster._wait(driver._remember("another"))
-            assert [held.device for held in driver.held[uid]] == [device]
+            cluster._wait(driver._load_allocations("another"))
+            assert [allocated.device for allocated in driver.allocated[uid]] == [device]
             cluster.client.delete("pods", "p", "default")
             cluster.wait_for("pods", "p", gone=True)
-            assert driver.held == {}
+            assert driver.allocated == {}
 
 
 def test_node_resources_in_the_form_that_is_asked_for() -> None:
@@ -225,7 +225,7 @@ def test_drivers_outlast_an_agent() -> None:
         cluster.wait_for("pods", "p", gone=True, timeout=20)
         driver = cluster.driver()
         assert isinstance(driver, FakeDriver)
-        wait_until(lambda: not driver.held)
+        wait_until(lambda: not driver.allocated)
 
 
 class OneDevice(Driver):
@@ -267,7 +267,7 @@ def test_drivers_that_cannot_be() -> None:
         LocalCluster(nodes=1, drivers=[3])  # type: ignore[list-item]
     with pytest.raises(InputError, match="makes one for each node"):
         LocalCluster(nodes=2, drivers=OneDevice("a")).start()
-    with pytest.raises(ConfigError, match=r"gpu\.example\.com is there twice"):
+    with pytest.raises(ConfigError, match=r"duplicate driver name gpu\.example\.com"):
         LocalCluster(nodes=1, drivers=["gpus", small()]).start()
 
 
@@ -298,29 +298,29 @@ def test_the_fixture_has_drivers(plimsoll_cluster: LocalCluster) -> None:
 # -- the command
 
 
-def test_files_and_places_of_the_command() -> None:
+def test_files_and_nodes_of_the_command() -> None:
     assert [plan.name for plan in find_plans(["gpus", "nics"])] == ["gpu.example.com", "nic.example.com"]
-    with pytest.raises(ConfigError, match=r"gpu\.example\.com is there twice"):
+    with pytest.raises(ConfigError, match=r"duplicate driver name gpu\.example\.com"):
         find_plans(["gpus", "gpus"])
-    one = find_places(["a"])
+    one = find_node_paths(["a"])
     assert one == (NodePaths("a", Path("/var/lib/kubelet")),)
     assert one[0].cdi_dir == Path("/var/run/cdi")
-    two = find_places(["a", "b"], Path("/r"))
-    assert [(place.root, place.cdi_dir) for place in two] == [
+    two = find_node_paths(["a", "b"], Path("/r"))
+    assert [(paths.root, paths.cdi_dir) for paths in two] == [
         (Path("/r/a"), Path("/r/a/cdi")),
         (Path("/r/b"), Path("/r/b/cdi")),
     ]
-    assert find_places(["a"], sockets=False) == (NodePaths("a", None),)
-    assert find_places([])[0].node
+    assert find_node_paths(["a"], sockets=False) == (NodePaths("a", None),)
+    assert find_node_paths([])[0].node
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("drivers: [{name: x.example.com, devices: [{name: 'd-{k}'}]}]")
     with pytest.raises(SystemExit) as ended:
         main(["driver", "fake", str(bad)])
     assert ended.value.code == 2
-    told = "bad.yaml: drivers[0].devices[0].name: {k}: there is no 'k' here; there is i, node"
+    told = "bad.yaml: drivers[0].devices[0].name: {k}: unknown name 'k'; known names: i, node"
     assert told in capsys.readouterr().err
 
 
@@ -329,9 +329,9 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
 )
 def test_a_root_that_cannot_be_used(root: str, told: str) -> None:
     with LocalCluster(nodes=["n"]) as cluster:
-        places = [NodePaths("n", Path(root))]
+        node_paths = [NodePaths("n", Path(root))]
         process = FakeDriverProcess(
-            cluster._running().client(), parse_drivers(small()), places, validate=require_valid_plan
+            cluster._running().client(), parse_drivers(small()), node_paths, validate=require_valid_plan
         )
         with pytest.raises(ConfigError, match=told):
             cluster._wait(process.start())

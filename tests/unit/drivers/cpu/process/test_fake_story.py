@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from plimsoll.drivers.fake.conflicts import DeviceAllocation, find_conflict
 from plimsoll.drivers.fake.device_file import find_drivers
 from plimsoll.drivers.fake.devices import make_devices
 from plimsoll.drivers.fake.driver import FakeDriver
-from plimsoll.drivers.fake.holdings import Holding, find_conflict
 from plimsoll.protocols.dra import ClaimRef
 from plimsoll.up.local_cluster import LocalCluster
 
@@ -106,11 +106,13 @@ def test_a_partition_and_its_way_back(cluster: LocalCluster, space: str) -> None
     ]
     driver = cluster.driver("gpu.example.com")
     assert isinstance(driver, FakeDriver)
-    assert [held.device for held in driver.held[claim["metadata"]["uid"]]] == [result["device"]]
+    assert [allocated.device for allocated in driver.allocated[claim["metadata"]["uid"]]] == [
+        result["device"]
+    ]
     cluster.client.delete("pods", "p", space)
     cluster.wait_for("resourceclaims", claim["metadata"]["name"], space, gone=True)
     assert not cdi_files(cluster, claim["metadata"]["uid"])
-    assert claim["metadata"]["uid"] not in driver.held
+    assert claim["metadata"]["uid"] not in driver.allocated
 
 
 def test_partitions_that_overlap_are_never_given_at_once(cluster: LocalCluster, space: str) -> None:
@@ -143,14 +145,16 @@ def test_partitions_that_overlap_are_never_given_at_once(cluster: LocalCluster, 
         )
 
     pods = [settled(number) for number in range(len(profiles))]
-    arrangement = make_devices(find_drivers("gpus")[0], NODE)
+    inventory = make_devices(find_drivers("gpus")[0], NODE)
     given = [
-        Holding(ClaimRef(space, claim["metadata"]["name"], claim["metadata"]["uid"]), result["device"])
+        DeviceAllocation(
+            ClaimRef(space, claim["metadata"]["name"], claim["metadata"]["uid"]), result["device"]
+        )
         for claim in cluster.client.list("resourceclaims", space)
         if claim.get("status", {}).get("allocation")
         for result in results(claim)
     ]
-    assert find_conflict(arrangement, [], given) is None
+    assert find_conflict(inventory, [], given) is None
     assert 4 <= len(given) < len(profiles)
     waiting = [pod for pod in pods if pod["status"]["phase"] == "Pending"]
     assert len(waiting) == len(profiles) - len(given)
@@ -162,11 +166,11 @@ def test_partitions_that_overlap_are_never_given_at_once(cluster: LocalCluster, 
 
 
 def test_shares_of_a_network_card(cluster: LocalCluster, space: str) -> None:
-    def wanted(amount: str) -> Tree:
+    def desired(amount: str) -> Tree:
         return request("nic.example.com", capacity={"requests": {"bandwidth": amount}})
 
     for name, amount in (("a", "60G"), ("b", "60G"), ("c", "39500M")):
-        pod_with(cluster, space, name, wanted(amount))
+        pod_with(cluster, space, name, desired(amount))
     claims = [claim_of(cluster, space, running(cluster, space, name)) for name in "abc"]
     found = [results(claim)[0] for claim in claims]
     assert found[0]["device"] != found[1]["device"]
@@ -178,7 +182,7 @@ def test_shares_of_a_network_card(cluster: LocalCluster, space: str) -> None:
     claim = cluster.wait_for("resourceclaims", name, space, lambda tree: "devices" in tree["status"])
     (told,) = claim["status"]["devices"]
     assert (told["shareID"], told["data"]["bandwidth"]) == (found[2]["shareID"], "40G")
-    pod_with(cluster, space, "d", wanted("41G"))
+    pod_with(cluster, space, "d", desired("41G"))
     cluster.wait_for(
         "pods",
         "d",
@@ -219,11 +223,11 @@ def test_health_is_in_the_status_of_the_pod(cluster: LocalCluster, space: str) -
     pod = running(cluster, space, "p")
     (result,) = results(claim_of(cluster, space, pod))
 
-    def is_health(wanted: str) -> Any:
+    def is_health(desired: str) -> Any:
         def check(pod: Tree) -> bool:
             (status,) = pod["status"]["containerStatuses"]
             (entry,) = status["allocatedResourcesStatus"]
-            return bool(entry["resources"][0]["health"] == wanted)
+            return bool(entry["resources"][0]["health"] == desired)
 
         return check
 

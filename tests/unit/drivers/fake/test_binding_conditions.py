@@ -8,8 +8,8 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.drivers.fake.binding import due_statuses
-from plimsoll.drivers.fake.plan import Binding, Outcome
+from plimsoll.drivers.fake.binding_conditions import find_pending_conditions
+from plimsoll.drivers.fake.plan import BindingOutcome, BindingPlan
 
 
 def claim(status: dict[str, Any]) -> ResourceClaim:
@@ -27,14 +27,14 @@ def allocated(*results: dict[str, Any], devices: list[dict[str, Any]] | None = N
     return claim({"allocation": {"devices": {"results": list(results)}}, "devices": devices or []})
 
 
-def finds(outcome: Outcome = "ready") -> Any:
-    binding = Binding(conditions=("a", "b"), failures=("x", "y"), outcome=outcome, after=1.5)
+def finds(outcome: BindingOutcome = "ready") -> Any:
+    binding = BindingPlan(conditions=("a", "b"), failures=("x", "y"), outcome=outcome, after=1.5)
     return lambda driver, pool, device: binding if (driver, pool, device) == ("d", "p", "one") else None
 
 
 @pytest.mark.parametrize(("outcome", "types"), [("ready", ("a", "b")), ("fail", ("x",))])
-def test_conditions_become_true(outcome: Outcome, types: tuple[str, ...]) -> None:
-    (due,) = due_statuses(allocated(result("one"), result("two")), finds(outcome))
+def test_conditions_become_true(outcome: BindingOutcome, types: tuple[str, ...]) -> None:
+    (due,) = find_pending_conditions(allocated(result("one"), result("two")), finds(outcome))
     assert (due.device, due.types, due.after) == ("one", types, 1.5)
     tree = due.status("2026-01-01T00:00:00Z")
     assert [each["type"] for each in tree["conditions"]] == list(types)
@@ -43,10 +43,10 @@ def test_conditions_become_true(outcome: Outcome, types: tuple[str, ...]) -> Non
 
 
 def test_nothing_is_due() -> None:
-    assert due_statuses(claim({}), finds()) == ()
-    assert due_statuses(allocated(result("two")), finds()) == ()
-    assert due_statuses(allocated(result("one")), finds("never")) == ()
-    assert due_statuses(allocated(result("one", bindingConditions=[])), finds()) == ()
+    assert find_pending_conditions(claim({}), finds()) == ()
+    assert find_pending_conditions(allocated(result("two")), finds()) == ()
+    assert find_pending_conditions(allocated(result("one")), finds("never")) == ()
+    assert find_pending_conditions(allocated(result("one", bindingConditions=[])), finds()) == ()
 
 
 def test_what_is_set_is_not_set_again() -> None:
@@ -54,10 +54,10 @@ def test_what_is_set_is_not_set_again() -> None:
         conditions = [{"type": each, "status": "True"} for each in types]
         return {"driver": "d", "pool": "p", "device": "one", "conditions": conditions, **more}
 
-    assert due_statuses(allocated(result("one"), devices=[status("a", "b")]), finds()) == ()
-    assert due_statuses(allocated(result("one"), devices=[status("a")]), finds()) != ()
+    assert find_pending_conditions(allocated(result("one"), devices=[status("a", "b")]), finds()) == ()
+    assert find_pending_conditions(allocated(result("one"), devices=[status("a")]), finds()) != ()
     # Shares of a device are told apart.
     shares = [result("one", shareID="s1"), result("one", shareID="s2")]
-    found = due_statuses(allocated(*shares, devices=[status("a", "b", shareID="s1")]), finds())
+    found = find_pending_conditions(allocated(*shares, devices=[status("a", "b", shareID="s1")]), finds())
     assert [due.share_id for due in found] == ["s2"]
     assert found[0].status("t")["shareID"] == "s2"

@@ -1,7 +1,7 @@
-"""Binding conditions: what the scheduler waits for between allocating a device and binding the pod.
+"""Binding conditions of simulated devices, which the scheduler waits for between allocation and binding.
 
-Owns `due_statuses`, which says what is to be written into a claim, and `Binder`, which follows claims and
-writes it in time. Devices of real drivers are attached in that time; those of a file are said to be.
+`find_pending_conditions` computes the conditions to set in a claim; `BindingConditionWriter` watches claims
+and sets them after the configured delay, where a real driver would attach the device.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from plimsoll.api.resource import AllocatedDeviceStatus, AllocationDevice, Resou
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.informer import Handler, Informer
-from plimsoll.drivers.fake.plan import Binding
+from plimsoll.drivers.fake.plan import BindingPlan
 from plimsoll.errors import ApiError
 
-#: (driver, pool, device) -> what becomes of its conditions; None: not one of ours, or without conditions.
-Find = Callable[[str, str, str], Binding | None]
+#: (driver, pool, device) -> binding plan; None: a foreign device, or one without conditions.
+FindBinding = Callable[[str, str, str], BindingPlan | None]
 _log = logging.getLogger("plimsoll.driver")
 _ATTEMPTS = 6
-_FIRST_WAIT = 0.1
+_FIRST_DELAY = 0.1
 _REASON = {"ready": "Ready", "fail": "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A device of a claim whose conditions are to be set, and how."""
+class PendingCondition:
+    """Allocated device whose conditions are still to be set."""
 
     driver: str
     pool: str
     device: str
     share_id: str | None
-    types: tuple[str, ...]  #: the conditions that become True
+    types: tuple[str, ...]  #: condition types to set to True
     reason: str
     after: float
 
     def status(self, now: str) -> dict[str, Any]:
-        """The device's entry in the claim's status."""
+        """Return the device's entry in `status.devices` of the claim."""
         tree: dict[str, Any] = {"driver": self.driver, "pool": self.pool, "device": self.device}
         if self.share_id is not None:
             tree["shareID"] = self.share_id
@@ -52,7 +52,7 @@ class Due:
                 "type": type_,
                 "status": "True",
                 "reason": self.reason,
-                "message": f"after {self.after:g} s, as the file of devices says",
+                "message": f"after {self.after:g} s, as configured in the device file",
                 "lastTransitionTime": now,
             }
             for type_ in self.types
@@ -60,12 +60,12 @@ class Due:
         return tree
 
 
-def due_statuses(claim: ResourceClaim, find: Find) -> tuple[Due, ...]:
-    """The devices of a claim whose conditions are still to be set."""
+def find_pending_conditions(claim: ResourceClaim, find: FindBinding) -> tuple[PendingCondition, ...]:
+    """Return the devices of a claim whose conditions are still to be set."""
     return tuple(_due(claim, find))
 
 
-def _due(claim: ResourceClaim, find: Find) -> Iterator[Due]:
+def _due(claim: ResourceClaim, find: FindBinding) -> Iterator[PendingCondition]:
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
         binding = find(result.driver, result.pool, result.device)
@@ -74,7 +74,7 @@ def _due(claim: ResourceClaim, find: Find) -> Iterator[Due]:
         types = binding.conditions if binding.outcome == "ready" else binding.failures[:1]
         if set(types) <= _true_conditions(claim.status.devices, result):
             continue
-        yield Due(
+        yield PendingCondition(
             result.driver,
             result.pool,
             result.device,
@@ -86,30 +86,30 @@ def _due(claim: ResourceClaim, find: Find) -> Iterator[Due]:
 
 
 def _true_conditions(statuses: tuple[AllocatedDeviceStatus, ...], result: AllocationDevice) -> set[str]:
-    wanted = (result.driver, result.pool, result.device, result.share_id)
+    desired = (result.driver, result.pool, result.device, result.share_id)
     return {
         condition.type
         for status in statuses
-        if (status.driver, status.pool, status.device, status.share_id) == wanted
+        if (status.driver, status.pool, status.device, status.share_id) == desired
         for condition in status.conditions
         if condition.status == "True"
     }
 
 
-class Binder(Handler[ResourceClaim]):
-    """Follows all claims and sets the conditions of devices, each when it is due."""
+class BindingConditionWriter(Handler[ResourceClaim]):
+    """Watches all claims and sets the conditions of their devices when due."""
 
-    def __init__(self, client: Client, find: Find) -> None:
+    def __init__(self, client: Client, find: FindBinding) -> None:
         self._client = client
         self._find = find
-        self._tasks: dict[tuple[str, Due], asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[str, PendingCondition], asyncio.Task[None]] = {}
         self._claims: Informer[ResourceClaim] = Informer(
             client, RESOURCE_CLAIMS, partial(codec.decode, view=ResourceClaim)
         )
         self._claims.add_handler(self)
 
     async def run(self) -> None:
-        """Until cancelled; what waits then is left."""
+        """Run until cancelled; pending conditions are dropped."""
         try:
             await self._claims.run()
         finally:
@@ -119,11 +119,11 @@ class Binder(Handler[ResourceClaim]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def synced(self) -> None:
-        """Wait until all claims there are have been looked at."""
+        """Wait until all existing claims have been handled."""
         await self._claims.synced()
 
     def on_added(self, new: ResourceClaim) -> None:
-        for due in due_statuses(new, self._find):
+        for due in find_pending_conditions(new, self._find):
             key = (new.metadata.uid, due)
             if key not in self._tasks:
                 task = self._tasks[key] = asyncio.create_task(self._set(new, due))
@@ -132,33 +132,33 @@ class Binder(Handler[ResourceClaim]):
     def on_changed(self, old: ResourceClaim, new: ResourceClaim) -> None:
         self.on_added(new)
 
-    def _forget(self, key: tuple[str, Due], task: asyncio.Task[None]) -> None:
+    def _forget(self, key: tuple[str, PendingCondition], task: asyncio.Task[None]) -> None:
         self._tasks.pop(key, None)
 
-    async def _set(self, seen: ResourceClaim, due: Due) -> None:
+    async def _set(self, seen: ResourceClaim, due: PendingCondition) -> None:
         namespace, name = seen.metadata.namespace, seen.metadata.name
         await asyncio.sleep(due.after)
         for attempt in range(_ATTEMPTS):
             now = self._claims.get(namespace, name)
             if now is None or now.metadata.uid != seen.metadata.uid:
                 return  # gone
-            if due not in due_statuses(now, self._find):
+            if due not in find_pending_conditions(now, self._find):
                 return  # set already, or no longer allocated
             try:
                 await self._write(namespace, name, now.metadata.uid, due)
             except ApiError as error:
                 _log.info("conditions of %s in claim %s/%s: %s", due.device, namespace, name, error)
-                await asyncio.sleep(_FIRST_WAIT * 2**attempt)
+                await asyncio.sleep(_FIRST_DELAY * 2**attempt)
             else:
                 return
 
-    async def _write(self, namespace: str, name: str, uid: str, due: Due) -> None:
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async def _write(self, namespace: str, name: str, uid: str, due: PendingCondition) -> None:
+        timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         tree = {
             "apiVersion": RESOURCE_CLAIMS.api_version,
             "kind": RESOURCE_CLAIMS.kind,
             "metadata": {"name": name, "namespace": namespace, "uid": uid},
-            "status": {"devices": [due.status(moment)]},
+            "status": {"devices": [due.status(timestamp)]},
         }
         await self._client.patch(
             RESOURCE_CLAIMS,
@@ -167,7 +167,7 @@ class Binder(Handler[ResourceClaim]):
             namespace,
             subresource="status",
             type="apply",
-            # One for each device: what one apply leaves out of its own fields, it takes away.
+            # One field manager per device: an apply removes fields of its manager that it omits.
             field_manager=f"{due.pool}/{due.device}/{due.share_id or ''}"[-128:],
             force=True,
         )

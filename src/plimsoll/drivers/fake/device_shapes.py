@@ -1,6 +1,6 @@
-"""What a device is, read from a file: attributes, capacity, what it takes of its node, what containers get.
+"""Readers for the properties of a device: attributes, capacity, node resources, container edits.
 
-Owns the reading of those fields, which whole devices and partitions have in common.
+Full devices and partitions have these fields in common.
 """
 
 from __future__ import annotations
@@ -11,10 +11,22 @@ from typing import Any
 from plimsoll.api.forms import POLICIES
 from plimsoll.common.config_file import Section
 from plimsoll.drivers.fake.fault_injection import read_taint
-from plimsoll.drivers.fake.fields import amount, entries, optional_amount, texts
-from plimsoll.drivers.fake.plan import OUTCOMES, Binding, CapacityPlan, Gift, NodeResource, Shape
+from plimsoll.drivers.fake.field_readers import (
+    read_entries,
+    read_optional_quantity,
+    read_quantity,
+    read_strings,
+)
+from plimsoll.drivers.fake.plan import (
+    OUTCOMES,
+    BindingPlan,
+    CapacityPlan,
+    CdiEdits,
+    DeviceShape,
+    NodeResource,
+)
 
-#: The types of attributes, and what a value of each looks like in a file.
+#: Attribute types with the YAML types of their values.
 _SCALARS: dict[str, tuple[type, ...]] = {
     "int": (int, str),
     "bool": (bool,),
@@ -35,27 +47,27 @@ _NODE_KEYS = {
 }
 
 
-def read_shape(section: Section) -> Shape:
-    """The fields of a shape; the others are left in the section."""
+def read_shape(section: Section) -> DeviceShape:
+    """Read the fields of a shape; other fields stay in the section."""
     attributes = section.section("attributes")
     capacity = section.section("capacity")
     resources = section.section("nodeResources")
     taints = section.take("taints")
-    return Shape(
+    return DeviceShape(
         attributes={
             name: read_attribute(value, attributes, name) for name, value in attributes.rest().items()
         },
         capacity={name: _capacity(value, capacity, name) for name, value in capacity.rest().items()},
         multiple=section.flag("allowMultipleAllocations", False),
         node_resources={name: _resource(value, resources, name) for name, value in resources.rest().items()},
-        taints=tuple(read_taint(each) for each in entries(taints or [], section, "taints")),
+        taints=tuple(read_taint(each) for each in read_entries(taints or [], section, "taints")),
         binding=_binding(section),
-        gift=_gift(section.section("container"), section.section("status")),
+        edits=_read_edits(section.section("container"), section.section("status")),
     )
 
 
 def read_attribute(value: Any, section: Section, name: str) -> tuple[str, Any]:
-    """(type, value): a text may turn out to be a number when it is filled, so its type is left open."""
+    """Return (type, value); the type of a string stays open, because placeholders may make it a number."""
     if isinstance(value, bool):
         return "bool", value
     if isinstance(value, int):
@@ -72,7 +84,7 @@ def read_attribute(value: Any, section: Section, name: str) -> tuple[str, Any]:
             return kind, inner
     raise section.bad(
         name,
-        "must be a text, a whole number, true or false, a list of one of them, or one value with its type, "
+        "must be a string, an integer, a boolean, a list of one of these, or one value with its type, "
         f"such as {{version: 1.2.3}} (types: {', '.join(_TYPES)}), not {value!r}",
     )
 
@@ -86,12 +98,12 @@ def _is_of(kind: str, value: Any) -> bool:
 
 def _capacity(value: Any, section: Section, name: str) -> CapacityPlan:
     if not isinstance(value, Mapping):
-        return CapacityPlan(value=amount(value, section, name))
+        return CapacityPlan(value=read_quantity(value, section, name))
     inner = Section(value, f"{section.where}.{name}")
-    whole = inner.take("value")
+    full = inner.take("value")
     policy = inner.take("requestPolicy")
     found = CapacityPlan(
-        value=amount(whole, inner, "value"),
+        value=read_quantity(full, inner, "value"),
         policy=None if policy is None else _policy(Section(policy, f"{inner.where}.requestPolicy")),
     )
     inner.end()
@@ -100,17 +112,17 @@ def _capacity(value: Any, section: Section, name: str) -> CapacityPlan:
 
 def _policy(section: Section) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if (default := optional_amount(section, "default")) is not None:
+    if (default := read_optional_quantity(section, "default")) is not None:
         found["default"] = default
     values = section.take("validValues")
     if values is not None:
         if not isinstance(values, list) or not values:
-            raise section.bad("validValues", f"must be a list of amounts, not {values!r}")
-        found["validValues"] = [amount(each, section, "validValues") for each in values]
+            raise section.bad("validValues", f"must be a list of quantities, not {values!r}")
+        found["validValues"] = [read_quantity(each, section, "validValues") for each in values]
     given = section.take("validRange")
     if given is not None:
         span = Section(given, f"{section.where}.validRange")
-        limits = {name: optional_amount(span, name) for name in ("min", "max", "step")}
+        limits = {name: read_optional_quantity(span, name) for name in ("min", "max", "step")}
         span.end()
         found["validRange"] = {name: value for name, value in limits.items() if value is not None}
     section.end()
@@ -118,43 +130,43 @@ def _policy(section: Section) -> dict[str, Any]:
 
 
 def _resource(value: Any, section: Section, name: str) -> NodeResource:
-    """What is taken of one resource of the node; an amount alone is for each device."""
+    """Read one node resource; a plain quantity is for each device."""
     if not isinstance(value, Mapping):
-        return NodeResource(per_device=amount(value, section, name))
+        return NodeResource(per_device=read_quantity(value, section, name))
     inner = Section(value, f"{section.where}.{name}")
     per_capacity = inner.take("perCapacity")
     capacity = multiplier = None
     if per_capacity is not None:
         unit = Section(per_capacity, f"{inner.where}.perCapacity")
-        capacity, multiplier = unit.text("name", ""), optional_amount(unit, "times")
+        capacity, multiplier = unit.text("name", ""), read_optional_quantity(unit, "times")
         unit.end()
         if not capacity:
             raise unit.bad("name", "must be one of the device's capacities")
     found = NodeResource(
-        per_device=optional_amount(inner, "perDevice"),
+        per_device=read_optional_quantity(inner, "perDevice"),
         capacity=capacity,
         multiplier=multiplier,
-        per_pod=optional_amount(inner, "perPod"),
-        per_container=optional_amount(inner, "perContainer"),
+        per_pod=read_optional_quantity(inner, "perPod"),
+        per_container=read_optional_quantity(inner, "perContainer"),
         policy=inner.text("policy", "", choices=("", *POLICIES)),
     )
     inner.end()
     if found.per_device is not None and capacity is not None:
-        raise inner.bad("perCapacity", "must not be given along with perDevice")
+        raise inner.bad("perCapacity", "must not be set together with perDevice")
     if all(each is None for each in (found.per_device, capacity, found.per_pod, found.per_container)):
         raise section.bad(name, "must have perDevice, perCapacity, perPod or perContainer")
     return found
 
 
-def _binding(section: Section) -> Binding | None:
+def _binding(section: Section) -> BindingPlan | None:
     value = section.take("binding")
     if value is None:
         return None
     inner = Section(value, f"{section.where}.binding")
     outcome = inner.text("outcome", "ready", choices=OUTCOMES)
-    found = Binding(
-        conditions=texts(inner, "conditions"),
-        failures=texts(inner, "failureConditions"),
+    found = BindingPlan(
+        conditions=read_strings(inner, "conditions"),
+        failures=read_strings(inner, "failureConditions"),
         binds_to_node=inner.flag("bindsToNode", False),
         outcome=next(known for known in OUTCOMES if known == outcome),
         after=inner.seconds("after", 0.0),
@@ -166,47 +178,47 @@ def _binding(section: Section) -> Binding | None:
     return found
 
 
-def _gift(section: Section, status: Section) -> Gift:
+def _read_edits(section: Section, status: Section) -> CdiEdits:
     env = section.section("env")
     nodes = section.take("deviceNodes")
     mounts = section.sections("mounts")
     section.end()
     if nodes is not None and not isinstance(nodes, list):
         raise section.bad("deviceNodes", f"must be a list of paths or mappings, not {nodes!r}")
-    return Gift(
+    return CdiEdits(
         env={name: _env(value, env, name) for name, value in env.rest().items()},
         mounts=tuple(_mount(each) for each in mounts),
         device_nodes=tuple(_device_node(node, section, i) for i, node in enumerate(nodes or ())),
-        status={name: _saying(value, status, name) for name, value in status.rest().items()},
+        status={name: _status_value(value, status, name) for name, value in status.rest().items()},
     )
 
 
-def _saying(value: Any, section: Section, name: str) -> str | int | bool:
+def _status_value(value: Any, section: Section, name: str) -> str | int | bool:
     if not isinstance(value, str | int | bool):
-        raise section.bad(name, f"must be a text, a whole number, true or false, not {value!r}")
+        raise section.bad(name, f"must be a string, an integer or a boolean, not {value!r}")
     return value
 
 
 def _env(value: Any, section: Section, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise section.bad(name, f"must be a text, not {value!r}")
+        raise section.bad(name, f"must be a string, not {value!r}")
     if not name or "=" in name or "\0" in name or "\0" in str(value):
-        raise section.bad(name, "is no name and value of an environment variable")
+        raise section.bad(name, "is not a valid environment variable")
     return str(value)
 
 
 def _mount(section: Section) -> dict[str, Any]:
     found: dict[str, Any] = {name: section.text(name, "") for name in ("hostPath", "containerPath", "type")}
-    found["options"] = list(texts(section, "options"))
+    found["options"] = list(read_strings(section, "options"))
     section.end()
     for name in ("hostPath", "containerPath"):
         if not found[name].startswith(("/", "{")):
-            raise section.bad(name, f"must be a path from the root, not {found[name]!r}")
+            raise section.bad(name, f"must be an absolute path, not {found[name]!r}")
     return {name: value for name, value in found.items() if value}
 
 
-def _device_node(value: Any, section: Section, place: int) -> dict[str, Any]:
-    where = f"{section.where}.deviceNodes[{place}]"
+def _device_node(value: Any, section: Section, paths: int) -> dict[str, Any]:
+    where = f"{section.where}.deviceNodes[{paths}]"
     inner = Section({"path": value} if isinstance(value, str) else value, where)
     found = {}
     for name, kind in _NODE_KEYS.items():
@@ -215,5 +227,5 @@ def _device_node(value: Any, section: Section, place: int) -> dict[str, Any]:
             found[name] = given
     inner.end()
     if not str(found.get("path", "")).startswith(("/", "{")):
-        raise inner.bad("path", "must be a path from the root, such as /dev/null")
+        raise inner.bad("path", "must be an absolute path, such as /dev/null")
     return found
