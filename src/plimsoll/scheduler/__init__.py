@@ -1,8 +1,8 @@
-"""One pod's life, from the queue to a node. Imports api, cel, ledger and allocate; no I/O, no clock.
+"""Scheduler: places pods on nodes. Pure Python without I/O or clocks, except for `process/`.
 
-START at `cycle.py`: `schedule_one` reads as the story. Objects make up a `Snapshot`; a pod becomes a `Task`;
-`filters/` say where it may go, `score/` where it goes best, `devices` chooses devices and charges as one
-question; a `Placement` is assumed on the snapshot at once and written down by `bind`, whose every step can be
-undone. `queue` knows who is next and which event wakes whom; `preemption` who must go. Implements document
-000 (scheduling workflow) and section 3 of the accounting semantics.
+START at `cycle.py`: `schedule_one` is one scheduling attempt. `snapshot/` holds the cluster state, `pod_info`
+a pod with its claims; `filters/` and `devices/` decide on which nodes the pod fits, `scores/` ranks those
+nodes. A `Placement` is assumed on the snapshot at once and written by `binding/`, whose steps are idempotent.
+`queue/` orders pending pods, `queueing_hints` decides which event wakes which pod, and `preemption/` selects
+victims. Semantics: docs/spec/keps.md and docs/spec/accounting.md, "Scheduler".
 """

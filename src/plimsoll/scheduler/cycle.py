@@ -1,9 +1,9 @@
-"""START HERE: `schedule_one` is one pod's life from the queue to a node.
+"""START HERE: `schedule_one`, one scheduling attempt of one pod.
 
-A pure function: a task, a snapshot and settings in; a `Placement` or an `Unplaced` out. The story: read the
-rules that concern the pod; leave out every node that breaks one, all nodes at once; score what is left; ask
-about devices and books together on the best node, then on the next, until one says yes. The snapshot is not
-changed: whoever calls assumes the placement, at once, and only then takes the next pod.
+A pure function of a pod, a snapshot and a profile. It builds the filters that apply to the pod, evaluates
+each for all nodes at once, scores the remaining nodes, and searches devices within node headroom on the best
+node first, until a node fits. The result is a `Placement` or a `FitError`. The snapshot is not changed: the
+caller assumes the placement before it schedules the next pod.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def schedule_one(
     new_id: NewId,
     promises: NominationCheck | None = None,
 ) -> Placement | FitError:
-    """Find the best node for a pod, and devices for its claims there; or say why there is none."""
+    """Find the best node for a pod and devices for its claims, or return why no node fits."""
     cache = snapshot.index(UnschedulableCache)
     lasting = settings.device_order is DeviceOrder.JOINT  # else a device that is taken may make room
     known = cache.get(pod_info, snapshot) if lasting else None
@@ -61,7 +61,7 @@ def schedule_one(
 def build_filters(
     pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, new_id: NewId
 ) -> list[Filter] | NodeReason:
-    """The rules that concern a pod, devices last; or why no node will do."""
+    """Return the filters that apply to a pod, devices last, or the reason why no node can fit."""
     rules: list[Filter] = []
     for kind in FILTERS:
         rule = kind.pre_filter(pod_info, snapshot)

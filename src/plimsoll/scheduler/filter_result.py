@@ -1,8 +1,4 @@
-"""The nodes that are left for a pod, and which rule took away the others.
-
-Owns the bookkeeping of an attempt: rules take nodes away, all at once or one by one; `sum_up` says how many
-fell to which reason, in numbers that do not depend on how the rules were ordered for those that pass.
-"""
+"""Feasible nodes of one attempt, and the reasons why others were excluded."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class FilterResult:
-    """What is left of the nodes."""
+    """Feasible nodes after the filters applied so far."""
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
         self.pod_info = pod_info
@@ -31,7 +27,7 @@ class FilterResult:
         self._excluded_nodes: dict[int, tuple[NodeReason, ...]] = {}
 
     def apply(self, rule: Filter) -> None:
-        """Take away the nodes that break a rule; of devices, those where no search can succeed."""
+        """Exclude the nodes that a filter rejects; for devices, those where no search can succeed."""
         if isinstance(rule, DynamicResourcesFilter):
             self.devices = rule
             passed = rule.candidates()
@@ -43,12 +39,12 @@ class FilterResult:
             self.feasible &= passed
 
     def exclude(self, row: int, reasons: tuple[NodeReason, ...]) -> None:
-        """Take away one node that an exact question was answered with no for."""
+        """Exclude one node for the reasons an exact check gave."""
         self._excluded_nodes[row] = reasons
         self.feasible[row] = False
 
     def search_all(self) -> NodeReason | None:
-        """Take away every node that has no devices for the pod; an error anywhere ends the attempt."""
+        """Search devices on every feasible node; return the first error, which ends the attempt."""
         if self.devices is None:
             return None
         for row in np.flatnonzero(self.feasible).tolist():
@@ -61,7 +57,7 @@ class FilterResult:
         return None
 
     def fit_error(self) -> FitError:
-        """Why no node is left, and where it would be otherwise if other pods were gone."""
+        """Summarize why no node fits, and on which nodes preemption may help."""
         reasons: dict[str, tuple[NodeReason, int]] = {}
         resolvable = np.zeros_like(self.feasible)
 

@@ -1,10 +1,9 @@
-"""Which of the nodes that are left a pod goes to.
+"""Selection of the node for a pod among the feasible ones.
 
-Owns the order in which nodes are asked about devices: best score first, and among equals the next after the
-one that was chosen last, so that equal nodes take turns. Usually the first one asked says yes. How well the
-alternatives of prioritized lists are served, and how large the devices are that are handed out, is known only
-after asking: until then a node counts with the best it can still do, and asking goes on until no node can
-beat the best one found, or as many have said yes as the settings allow to explore.
+Devices are searched on the node with the best score first; among equal scores, nodes take turns. The rank of
+prioritized lists and the size of devices are known only after a search: until then a node counts with the
+best it can reach, and searching goes on until no node can exceed the best one found or the profile's limit is
+reached.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _RULED_OUT = -1
 
 
 class NominationCheck(Protocol):
-    """Room that is promised to other pods, which are on no book yet (`preemption.nominations`)."""
+    """Capacity reserved for nominated pods, which are in no ledger yet (`preemption.nominations`)."""
 
     def filter_node(self, pod_info: PodInfo, row: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
-        """Why a pod that fits on a node would not beside those the node is promised to; empty if it would."""
+        """Return why a pod that fits on a node does not fit together with pods nominated to it."""
 
 
 def select_node(
@@ -42,7 +41,7 @@ def select_node(
     scores: Column,
     promises: NominationCheck | None = None,
 ) -> Placement | None:
-    """The best node that has the devices; None if none has, and then the sieve is empty."""
+    """Return the placement on the best node that has the devices, or None, with all nodes excluded."""
     devices = filter_result.devices
     feasible = int(np.count_nonzero(filter_result.feasible))
     ranked = settings.rank_weight if devices is not None and _has_lists(pod_info) else 0
@@ -96,7 +95,7 @@ def _has_lists(pod_info: PodInfo) -> bool:
 
 
 def _best(hopes: Column, turn: int) -> int:
-    """The place with the most hope; of several, the first from `turn` on."""
+    """Return the row with the highest value; of several, the first from `turn` on."""
     best = int(hopes.argmax())
     if best >= turn or turn >= len(hopes):
         return best

@@ -1,9 +1,9 @@
-"""Reading a pod's claims before any node is looked at.
+"""Checks of a pod's claims before any node is considered.
 
-Owns `read_task`: every claim the pod names must be there, be made for this pod if it was generated, not be on
-its way out, not be promised to a pod in flight, have room for one more consumer, and its requests must name
-classes that exist and can be read. What is missing is a reason about the pod itself; it holds for all nodes.
-Document 000, "PreFilter"; the checks and their order are kube-scheduler's.
+Each claim must exist, be owned by the pod if it was generated for it, not be terminating, not be assumed for
+a pod in flight, have fewer than 256 consumers, and request existing, valid device classes. Failures are
+reasons about the pod itself. KEP-5517 (docs/spec/keps.md), "PreFilter"; the checks and their order are
+kube-scheduler's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRE_ENQUEUE_REASONS = frozenset(
 
 
 def read_pod_info(pod: Pod, snapshot: Snapshot) -> PodInfo | NodeReason:
-    """The pod with its claims, ready to be placed, or why it cannot be tried at all."""
+    """Return a pod with its claims, or the reason why it cannot be scheduled yet."""
     if not pod.spec.resource_claims or not snapshot.gates.enabled("DynamicResourceAllocation"):
         return PodInfo(pod, (), snapshot.options)
     claims = find_claims(pod, snapshot)
@@ -47,9 +47,9 @@ def read_pod_info(pod: Pod, snapshot: Snapshot) -> PodInfo | NodeReason:
 
 
 def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | NodeReason:
-    """The claims a pod names, each once; or the first that is not there yet, or not for this pod.
+    """Return the distinct claims of a pod, or the reason for the first that is missing or not owned by it.
 
-    A pod for which this gives a reason is not worth an attempt (kube-scheduler's PreEnqueue).
+    A pod for which this returns a reason is not queued (kube-scheduler's PreEnqueue).
     """
     made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     found: dict[str, ResourceClaim] = {}
@@ -108,7 +108,7 @@ def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | No
 
 
 def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
-    """The requests of a claim and the classes they name."""
+    """Return the requests of a claim with their device classes."""
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
             yield request.name, request.exactly.device_class_name

@@ -1,8 +1,4 @@
-"""A pod that is to be placed, read once.
-
-Owns `Task`: the pod, its claims as they are now, what it requests by itself and the keys under which what
-was found out for one pod serves the next like it. A task is a value for one attempt; the queue keeps pods.
-"""
+"""Pod to be scheduled, read once per attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from plimsoll.ledger.units import units_of
 
 
 class PodInfo:
-    """One pod to place. `claims` are all its claims, each once, in the order of the pod's spec."""
+    """Pod with its distinct claims, in the order of its spec, and values derived from them."""
 
     def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: Options) -> None:
         self.pod = pod
@@ -27,7 +23,7 @@ class PodInfo:
 
     @cached_property
     def key(self) -> str:
-        """What the books know the pod by."""
+        """Key of the pod in ledgers."""
         return pod_key(self.pod)
 
     @property
@@ -36,20 +32,20 @@ class PodInfo:
 
     @cached_property
     def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
-        """The claims that have no devices yet."""
+        """Claims without an allocation."""
         return tuple(claim for claim in self.claims if claim.status.allocation is None)
 
     @cached_property
     def requests(self) -> Mapping[str, int]:
-        """What the pod requests by itself, claims apart, in whole units.
+        """Requests of the pod itself, without claims, in base units.
 
-        Charges that a former attempt left in its status do not count.
+        Charges that an earlier attempt left in its status do not count.
         """
         return units_of(pod_requests(self.pod, self.options, ()))
 
     @cached_property
     def resource_signature(self) -> bytes:
-        """Equal for pods that devices and books treat alike: same resources, same requests of claims."""
+        """Key that is equal for pods with the same resources and claim requests."""
         spec = self.pod.spec
         containers = [(c.resources, c.restart_policy) for c in (*spec.init_containers, *spec.containers)]
         own = (len(spec.init_containers), containers, spec.resources, spec.overhead)

@@ -1,7 +1,7 @@
-"""How a scheduler weighs nodes and how hard it searches: a profile, read from a file or made in code.
+"""Scheduler profile: score weights and search limits, from a file or from code.
 
-Owns `Settings`. The defaults are those of kube-scheduler's default profile; a profile file names what it
-changes and nothing else. Whatever is wrong in it is an `InputError` that names the field and the fix.
+The defaults are those of kube-scheduler's default profile; a file lists only what differs. An invalid file
+raises an `InputError` that names the field and the fix.
 
     schedulerName: plimsoll
     weights: {NodeResourcesFit: 1, TaintToleration: 3, DeviceWaste: 2}
@@ -54,18 +54,18 @@ _RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
 
 
 class Strategy(Enum):
-    """Which nodes `NodeResourcesFit` prefers: those with the most left, or those with the least."""
+    """Scoring strategy of `NodeResourcesFit`: prefer nodes with the most or the least free capacity."""
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
 
 
 class DeviceOrder(Enum):
-    """Whether devices are chosen together with the node's books, or first.
+    """Order of device allocation and ledger check: joint, or devices first.
 
     DIFF: kube-scheduler chooses devices first and asks the node's books about that choice only, so that a
-    node is refused where other devices would have fitted; a shortage of devices is none that preemption
-    helps against. `devices-first` does the same, for predictions of it; the default is joint
+    node is refused where other devices would have fitted; a shortage of devices is none that preemption helps
+    against. `devices-first` does the same, for predictions of it; the default is joint
     (test_devices_first_refuses_what_joint_allocation_finds).
 
     DIFF: an error on one node ends kube-scheduler's attempt on all of them; jointly, that node is refused
@@ -77,7 +77,7 @@ class DeviceOrder(Enum):
 
 
 class Scoring(Enum):
-    """How scores are worked out: in whole numbers, or with the doubles and the slips of kube-scheduler 1.36.
+    """Score arithmetic: integers, or the floating-point formulas of kube-scheduler 1.36.
 
     DIFF: kube-scheduler's NodeResourcesFit passes over what a pod requests as a whole when it scores nodes;
     here it counts. `as-kube-scheduler` does as upstream does, for predictions
@@ -90,7 +90,7 @@ class Scoring(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerProfile:
-    """A profile. What is not given is as in kube-scheduler's default profile."""
+    """Profile of a scheduler; unset fields are as in kube-scheduler's default profile."""
 
     name: str = "plimsoll"  #: the `schedulerName` of the pods it is for
     weights: Mapping[str, int] = field(default_factory=dict)  #: only what differs from `WEIGHTS`; 0: off
@@ -126,24 +126,24 @@ class SchedulerProfile:
 
     @property
     def rank_weight(self) -> int:
-        """What the rank of the alternatives chosen from prioritized lists counts."""
+        """Weight of the rank of alternatives chosen from prioritized lists."""
         return self.weights[RANK]
 
     @property
     def waste_weight(self) -> int:
-        """What device waste counts."""
+        """Weight of device waste."""
         return self.weights[WASTE]
 
     def searches_all_nodes(self, nodes: int) -> bool:
-        """Whether every node is asked about devices before any is scored, as kube-scheduler does.
+        """Return whether devices are searched on every node before scoring, as kube-scheduler does.
 
-        It does so with fewer than 100 nodes; with more it looks at some of them, which nobody can predict.
+        It does so below 100 nodes; above, it samples nodes, which cannot be predicted.
         """
         return self.device_order is DeviceOrder.FIRST and nodes < SAMPLED_FROM
 
     @staticmethod
     def read(tree: Any) -> SchedulerProfile:
-        """The settings a profile file has; `tree` is what YAML or JSON made of it (None: an empty file)."""
+        """Read a profile from parsed YAML or JSON; None (an empty file) is the default profile."""
         if tree is None:
             return _DEFAULT
         if not isinstance(tree, Mapping):
@@ -235,7 +235,7 @@ def _weights(
     known: Mapping[str, int] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """The weights given, by their proper names; with `known`, no others may be named."""
+    """Validate weights and resolve aliases; with `known`, only those names are allowed."""
     found: dict[str, int] = {}
     for name, weight in given.items():
         _text(f"{where}: the name {_told(name)}", name)

@@ -1,7 +1,7 @@
-"""Why a pod cannot go to a node, as values.
+"""Reasons why a pod does not fit on a node, as values.
 
-Owns `Rule` (kube-scheduler's plugin names: users and metrics know them), `Sentence` (the words a user of
-Kubernetes knows) and `NodeReason`. Nothing else under `schedule/` builds such a text; `render` does.
+`Rule` has kube-scheduler's plugin names, which users and metrics know; `ReasonMessage` its messages. Only
+`render` builds text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.ledger.verdict import Code
 
 
 class Rule(Enum):
-    """What a pod is held to; the value is the name of the plugin that has the same task in kube-scheduler."""
+    """Scheduling rules; the value is the name of kube-scheduler's plugin for it."""
 
     SCHEDULING_GATES = "SchedulingGates"
     NODE_NAME = "NodeName"
@@ -36,7 +36,7 @@ class Rule(Enum):
 
 
 class ReasonMessage(Enum):
-    """What can be said about a pod on a node, or about a pod by itself; facts go into the braces."""
+    """Messages about a pod on a node, or about a pod itself, with facts in braces."""
 
     WRONG_NAME = "node(s) didn't match the requested node name"
     UNSCHEDULABLE = "node(s) were unschedulable"
@@ -98,8 +98,9 @@ class ReasonMessage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeReason:
-    """One reason. `because` is the value underneath, where there is one: a Reason of the ledger with its
-    numbers, a Refusal or a Fault of the allocator."""
+    """Reason why a node was rejected. `cause` is the underlying value, if any: a ledger `Reason` with its
+    numbers, a `Refusal` or a `Fault` of the allocator.
+    """
 
     rule: Rule
     message: ReasonMessage
@@ -109,10 +110,10 @@ class NodeReason:
 
     @property
     def resolvable(self) -> bool:
-        """Whether it would be otherwise if other pods were gone."""
+        """Whether removing other pods may resolve it."""
         return self.code is Code.UNSCHEDULABLE
 
 
 def render(reason: NodeReason) -> str:
-    """A reason as the words that stand in an event."""
+    """Format a reason as in FailedScheduling events."""
     return reason.message.value.format_map(reason.facts)

@@ -1,8 +1,4 @@
-"""What comes out of an attempt: a place for a pod, or why there is none.
-
-Owns `Placement` (assumed on the snapshot, then written down by `bind`) and `Unplaced`, whose numbers are
-per reason, not per node, so that it stays small however large the cluster is.
-"""
+"""Results of a scheduling attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod goes to a node: which devices its waiting claims get there, and what its claims charge."""
+    """Node chosen for a pod, with the allocations of its claims and their charges."""
 
     pod_info: PodInfo
     row: int
@@ -32,7 +28,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class FitError:
-    """A pod has no place: for each reason, on how many nodes it holds (0: it is about the pod itself)."""
+    """Reasons why no node fits, each with the number of nodes (0: about the pod itself).
+
+    Counts are per reason, not per node, so that it stays small in large clusters.
+    """
 
     pod_info: PodInfo
     nodes: int  #: how many nodes there are
@@ -42,5 +41,5 @@ class FitError:
 
     @property
     def rules(self) -> frozenset[Rule]:
-        """The rules that stood in the way."""
+        """Rules that rejected nodes or the pod."""
         return frozenset(reason.rule for reason, _ in self.reasons)

@@ -1,70 +1,97 @@
-"""Pods that have just been found to fit nowhere, so that the next one like it is answered at once.
+"""Negative cache of scheduling results, keyed by pod signature.
 
-Owns the memory of failed attempts. An answer holds while nothing has happened that could change it: for most
-pods that is while nothing was given back (taking more never helps); for pods with rules about other pods,
-while nothing has changed at all. A flood of hopeless pods costs little this way.
+A flood of identical unschedulable pods costs one attempt. A cached result holds until an event can help the
+pod, as the queueing hints of the rules declare it. Changes that can free something are counted by the
+snapshot's generation; those that only take something (a pod is assigned, a node is removed) help few pods,
+and are kept here and given to the hints of the rules that rejected the pod.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Node, Pod
+from plimsoll.scheduler.devices import needs_capacity
+from plimsoll.scheduler.events import ClusterEvent, EventKind
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.queueing_hints import affected_rules, any_event_helps, make_waiting_pod
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: How many different pods are remembered.
-KEPT = 1024
+#: Number of cached results.
+MAX_RESULTS = 1024
+#: Number of events that are kept; a result that missed more is dropped if they can matter to it.
+MAX_EVENTS = 256
+#: Events that do not count for the snapshot's generation.
+UNCOUNTED_EVENTS = (ClusterEvent(EventKind.POD_ASSIGNED), ClusterEvent(EventKind.NODE_REMOVED))
+_UNCOUNTED_RULES = affected_rules(UNCOUNTED_EVENTS[0]) | affected_rules(UNCOUNTED_EVENTS[1])
+
+
+@dataclass(slots=True)
+class _CachedResult:
+    fit_error: FitError
+    waiting_pod: WaitingPod
+    generation: int
+    events_seen: int  #: number of events up to which the result is known to hold
 
 
 class UnschedulableCache(SnapshotIndex):
-    """Failed attempts, by everything about a pod that placement looks at."""
+    """Failed attempts by everything about a pod that scheduling reads."""
 
     def __init__(self) -> None:
-        self._results: dict[bytes, tuple[int, int, FitError]] = {}
-        self._joined = 0
+        self._results: dict[bytes, _CachedResult] = {}
+        self._events: deque[ClusterEvent] = deque(maxlen=MAX_EVENTS)
+        self._event_count = 0
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        self._joined += 1
-
-    def node_set(self, row: int, node: Node, old: Node | None) -> None:
-        self._joined += 1
+        self._add_event(ClusterEvent(EventKind.POD_ASSIGNED, new=pod))
 
     def node_removed(self, row: int, node: Node) -> None:
-        self._joined += 1
+        self._add_event(ClusterEvent(EventKind.NODE_REMOVED, node))
+
+    def _add_event(self, event: ClusterEvent) -> None:
+        self._events.append(event)
+        self._event_count += 1
 
     def get(self, pod_info: PodInfo, snapshot: Snapshot) -> FitError | None:
-        """What is known of pods like this one, if it still holds."""
+        """Return the result for pods like this one if it still holds."""
         if not self._results:
             return None
-        known = self._results.get(pod_signature(pod_info))
-        if known is None or known[0] != snapshot.generation:
+        cached = self._results.get(pod_signature(pod_info))
+        if cached is None or cached.generation != snapshot.generation or self._is_helped(cached):
             return None
-        if known[1] != self._joined and _heeds_others(pod_info.pod):
-            return None
-        return replace(known[2], pod_info=pod_info)
+        return replace(cached.fit_error, pod_info=pod_info)
+
+    def _is_helped(self, cached: _CachedResult) -> bool:
+        """Return whether an event since the result was last checked may help the pod."""
+        missed = self._event_count - cached.events_seen
+        rules = cached.waiting_pod.rules
+        if missed and (not rules or rules & _UNCOUNTED_RULES):
+            if missed > MAX_EVENTS:
+                return True
+            if any_event_helps(islice(self._events, len(self._events) - missed, None), cached.waiting_pod):
+                return True
+        cached.events_seen = self._event_count
+        return False
 
     def put(self, pod_info: PodInfo, snapshot: Snapshot, fit_error: FitError) -> FitError:
+        """Cache a result and return it."""
         key = pod_signature(pod_info)
         self._results.pop(key, None)
-        self._results[key] = (snapshot.generation, self._joined, fit_error)
-        if len(self._results) > KEPT:
+        waiting_pod = make_waiting_pod(pod_info.pod, fit_error.rules, needs_capacity(fit_error))
+        self._results[key] = _CachedResult(fit_error, waiting_pod, snapshot.generation, self._event_count)
+        if len(self._results) > MAX_RESULTS:
             del self._results[next(iter(self._results))]
         return fit_error
 
 
 def pod_signature(pod_info: PodInfo) -> bytes:
-    """Equal for pods that placement treats alike."""
+    """Return a key that is equal for pods that scheduling cannot tell apart."""
     pod = pod_info.pod
     own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, pod_info.resource_signature)
     return encode((*own, pod.status.nominated_node_name))
-
-
-def _heeds_others(pod: Pod) -> bool:
-    """Whether a pod that joins could help this one."""
-    affinity = pod.spec.affinity
-    together = affinity is not None and affinity.pod_affinity is not None
-    return together or bool(pod.spec.topology_spread_constraints)

@@ -1,4 +1,6 @@
-"""Devices and books as one question: of one node (`exact`), of many (`filter`), and remembered (`memory`)."""
+"""DynamicResources: device allocation and ledger fit on one node (`exact`), as a filter (`filter`) with a
+cache of searches (`search_cache`).
+"""
 
 from plimsoll.scheduler.devices.charging_nodes import charges_node
 from plimsoll.scheduler.devices.exact import (
@@ -10,7 +12,7 @@ from plimsoll.scheduler.devices.exact import (
     is_usable_on,
     try_node,
 )
-from plimsoll.scheduler.devices.filter import DynamicResourcesFilter
+from plimsoll.scheduler.devices.filter import DynamicResourcesFilter, needs_capacity
 from plimsoll.scheduler.devices.search_cache import SearchCache, SearchResults
 
 __all__ = [
@@ -24,5 +26,6 @@ __all__ = [
     "charges_node",
     "check_charges",
     "is_usable_on",
+    "needs_capacity",
     "try_node",
 ]

@@ -1,8 +1,8 @@
-"""How kube-scheduler counts the alternatives of prioritized lists.
+"""Score of prioritized lists as kube-scheduler computes it.
 
-Owns `count_points` and `score_points`, for predictions of it: 8 for the first of a list, 7 for the second and
-so on, claims that had their devices before included; the node with the most points has 100, the others their
-part of it.
+For predictions of kube-scheduler: 8 points for the first alternative of a list, 7 for the second and so on,
+claims that were allocated before included. The node with the most points scores 100, the others
+proportionally.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BEST = 100
 
 
 def count_points(claims: Sequence[ResourceClaim], allocations: Mapping[str, AllocationResult]) -> int:
-    """The points of a choice; `allocations`, by name, are those of claims that waited."""
+    """Count the points of a choice; `allocations` are those of newly allocated claims, by claim name."""
     points = 0
     for claim in claims:
         allocation = claim.status.allocation or allocations.get(claim.metadata.name)
@@ -30,6 +30,6 @@ def count_points(claims: Sequence[ResourceClaim], allocations: Mapping[str, Allo
 
 
 def score_points(points: Sequence[int]) -> list[int]:
-    """Points of nodes as scores from 0 to 100."""
+    """Normalize the points of nodes to scores from 0 to 100."""
     most = max(points, default=0)
     return [each * _BEST // most if most else 0 for each in points]

@@ -1,4 +1,6 @@
-"""Which nodes have devices that charge them; where none does, the books have nothing to say about claims."""
+"""Nodes whose devices charge node-allocatable resources; on other nodes the ledger does not restrict
+claims.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def charges_node(snapshot: Snapshot, row: int) -> bool:
-    """Whether any device of a node could charge the node; where none does, the books have nothing to say."""
+    """Return whether any device of a node can charge the node's allocatable resources."""
     return snapshot.index(ChargingNodes).at(row, snapshot)
 
 
 class ChargingNodes(SnapshotIndex):
-    """Which nodes have devices with mappings, found out once per state of the node's devices.
+    """Index of the nodes that have devices with mappings, cached per state of a node's devices.
 
-    A class that says in an annotation what its devices charge concerns all nodes.
+    A device class with a mapping annotation applies to all nodes.
     """
 
     def __init__(self) -> None:

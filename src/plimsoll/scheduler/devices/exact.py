@@ -1,8 +1,7 @@
-"""Devices and books as one question about one node.
+"""Device allocation and ledger fit on one node, as one search.
 
-Owns `try_place`, the exact answer: devices for the claims that wait, chosen so that what they charge stays
-below the node's line and inside the pod's own budget, and the bills to book (document 000, "Joint allocation"
-and story 4).
+`try_node` chooses devices for unallocated claims so that what they charge fits into the node's headroom and
+the pod's own budget, and returns the charges to record. KEP-5517 (docs/spec/keps.md), "Joint allocation".
 """
 
 from __future__ import annotations
@@ -49,7 +48,9 @@ MAX_SCORE = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    """A pod fits on a node: what its waiting claims get, what they charge, and how well it was served."""
+    """Result for a node that fits: allocations of the unallocated claims, their charges, and how well
+    lists were served.
+    """
 
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     bills: tuple[Bill, ...] = ()
@@ -70,7 +71,9 @@ def try_node(
     ledger: NodeLedger | None = None,
     explain: bool = False,
 ) -> NodeFit | tuple[NodeReason, ...]:
-    """Whether a node has the devices and the room for a pod's claims; `ledger` may be another than it has."""
+    """Allocate devices for a pod's claims on a node, or return why it does not fit; `ledger` replaces the
+    node's own.
+    """
     if not pod_info.claims:
         return NO_CLAIMS
     settings = settings or SchedulerProfile.default()
@@ -140,9 +143,9 @@ def _before_elsewhere(
     ledger: NodeLedger,
     usable: Mapping[str, ResourceClaim],
 ) -> NodeFit | tuple[NodeReason, ...]:
-    """What there is to say of a node before it is said that a claim has its devices elsewhere.
+    """Return the reasons that take precedence over a claim allocated to another node.
 
-    Nothing, unless devices are chosen first: kube-scheduler then tells of that claim last.
+    There are none, unless devices are chosen first: kube-scheduler then reports that claim last.
     """
     if settings.device_order is DeviceOrder.JOINT:
         return NO_CLAIMS
@@ -153,13 +156,13 @@ def _before_elsewhere(
 def _taken(
     pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger, claims: Mapping[str, ResourceClaim]
 ) -> tuple[NodeReason, ...]:
-    """Whether other pods have claims that may not be shared."""
+    """Return the reasons for claims that other pods use and that must not be shared."""
     verdict = judge_sharing(ledger, pod_info.pod, claims, snapshot.pricing(row))
     return tuple(map(_of_ledger, verdict.reasons))
 
 
 def _own_devices(pod_info: PodInfo, snapshot: Snapshot) -> AllocationState:
-    """What would be held if there were no other pods."""
+    """Return the allocation state as if there were no other pods."""
     return AllocationState.of(pod_info.claims, snapshot.features.consumable_capacity)
 
 
@@ -179,7 +182,7 @@ def check_charges(
     rank: int = MAX_SCORE,
     sizes: ConsumedCapacity = (),
 ) -> NodeFit | tuple[NodeReason, ...]:
-    """What the books say to these allocations."""
+    """Check whether the charges of these allocations fit on a node."""
     claims = {claim.metadata.name: claim for claim in pod_info.claims}
     judged = judge_placement(ledger, pod_info.pod, claims, allocations, snapshot.pricing(row))
     if not judged.verdict.fits:
@@ -188,7 +191,7 @@ def check_charges(
 
 
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
-    """Whether a claim's devices, if it has any yet, can be used on a node."""
+    """Return whether a claim's allocation, if it has one, can be used on a node."""
     allocation = claim.status.allocation
     if allocation is None or allocation.node_selector is None:
         return True
@@ -221,7 +224,7 @@ def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]
 
 
 def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snapshot) -> ConsumedCapacity:
-    """What allocations take of each capacity: all of it, or what a share consumes."""
+    """Return the consumed amount of each capacity: all of it, or what a share consumes."""
     devices = snapshot.inventory.devices_for(snapshot.node(row))
     sizes: dict[tuple[str, str], int] = {}
     for allocation in allocations.values():

@@ -1,36 +1,61 @@
-"""The rule about claims, which asks the exact question as seldom as it can.
+"""DynamicResources filter: searches devices only where no cached result answers.
 
-Owns `DevicesFilter`: `candidates` is what no memory speaks against, `attempt` asks and remembers. Unlike the
-other rules it is asked node by node, best first (`choice`).
+`candidates` are the nodes without a cached refusal; `search` runs the exact search on one node and caches its
+result. Unlike other filters it is evaluated node by node, best score first (`node_selection`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from plimsoll.allocator import Fault
 from plimsoll.allocator.devices.usage import Usage
-from plimsoll.api.core import NodeSelector
+from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.devices.charging_nodes import charges_node
 from plimsoll.scheduler.devices.exact import MAX_SCORE, NewId, NodeFit, is_usable_on, try_node
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
+from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, render
+from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class DynamicResourcesFilter(Filter):
-    """Claims: devices and what they charge."""
+    """Filter by the devices that claims need and by what these charge to the node."""
 
     rule = Rule.DEVICES
+    depends_on_pods = True
+    #: DIFF: a pod that was refused for its devices is woken when any pod leaves a node, also one without
+    #: claims: what its claims charge may fit now. Upstream wakes it by changes of claims alone, so that it
+    #: waits for the next flush (test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices).
+    events = frozenset(
+        {
+            EventKind.NODE_ADDED,
+            NodeUpdate.LABELS,
+            NodeUpdate.ALLOCATABLE,
+            EventKind.POD_DELETED,
+            PodUpdate.SCALED_DOWN,
+            EventKind.CLAIM_CHANGED,
+            EventKind.CLAIM_FREED,
+            EventKind.CLASS_CHANGED,
+            EventKind.SLICE_CHANGED,
+            EventKind.TAINT_RULE_CHANGED,
+        }
+    )
+    pod_fields = frozenset(
+        {"resource_claims", "claim_statuses", "containers", "init_containers", "resources", "overhead"}
+    )
 
     def __init__(
         self,
@@ -50,7 +75,7 @@ class DynamicResourcesFilter(Filter):
         self._results = snapshot.index(SearchCache).results_for(key)
 
     def candidates(self) -> Mask:
-        """The places where a search may still succeed."""
+        """Return the nodes where a search may still succeed."""
         mask = self._results.refused_at < self.snapshot.node_generations
         if self._settings.searches_all_nodes(len(self.snapshot)):
             return np.ones_like(mask)
@@ -60,12 +85,12 @@ class DynamicResourcesFilter(Filter):
         return mask
 
     def ranks(self) -> Column:
-        """The best rank that alternatives can have, place by place."""
+        """Return the best rank that alternatives can get on each node."""
         current = self._results.ranked_at >= self.snapshot.node_generations
         return np.where(current, self._results.ranks, MAX_SCORE)
 
     def search(self, row: int) -> NodeFit | tuple[NodeReason, ...]:
-        """Ask about one place exactly, and remember the answer."""
+        """Search devices on one node and cache the result."""
         found = self.search_uncached(row)
         if isinstance(found, NodeFit):
             self._results.ranks[row] = found.rank
@@ -76,17 +101,17 @@ class DynamicResourcesFilter(Filter):
         return found
 
     def _is_cacheable(self, reasons: tuple[NodeReason, ...]) -> bool:
-        """Whether a refusal holds until something is given back.
+        """Return whether a refusal holds until capacity is freed.
 
-        Where devices are chosen before the books are asked, it may be otherwise as soon as a dear device is
-        taken: the next one may cost less.
+        If devices are chosen before the ledger is checked, it may not: once an expensive device is allocated,
+        the next choice may be cheaper.
         """
         if self._settings.device_order is DeviceOrder.JOINT:
             return True
         return not any(isinstance(reason.cause, Reason) for reason in reasons)
 
     def search_uncached(self, row: int) -> NodeFit | tuple[NodeReason, ...]:
-        """Ask about one place exactly; only what holds for every node in the same state is remembered."""
+        """Search devices on one node; only results that hold for every node in the same state are cached."""
         state = self._state(row) if self._results.states else None
         known = self._results.states.get(state) if state is not None else None
         found = known or try_node(self.pod_info, row, self.snapshot, self._new_id, self._settings)
@@ -97,7 +122,7 @@ class DynamicResourcesFilter(Filter):
         return found
 
     def short_of_devices(self) -> Mask:
-        """The places that are known to have too few devices, whatever their books say."""
+        """Return the nodes that are known to lack devices, whatever their headroom."""
         told = [
             any(r.message is ReasonMessage.CANNOT_ALLOCATE for r in each) for each in self._results.reasons
         ]
@@ -130,9 +155,9 @@ class DynamicResourcesFilter(Filter):
         return removed & np.array([*helps, False], dtype=np.bool_)[self._results.kinds]
 
     def _state(self, row: int) -> NodeState | None:
-        """What an answer depends on beside the shape of the pod; None where that is more than can be said.
+        """Return what a result depends on besides the pod's resource signature, or None if that is not known.
 
-        Nodes with the same devices, of which the same is taken, and with the same room fail alike.
+        Nodes with the same devices, the same allocations and the same headroom have the same result.
         """
         if len(self.pod_info.unallocated_claims) < len(self.pod_info.claims):
             return None
@@ -147,7 +172,7 @@ class DynamicResourcesFilter(Filter):
         return (likeness, Usage(devices, self.snapshot.state).likeness, room)
 
     def _ask(self, removed: Mask) -> None:
-        """See to it that there is an answer for each of these places."""
+        """Search all of these nodes that have no cached result."""
         unknown = removed & (self._results.refused_at < self.snapshot.node_generations)
         for row in np.flatnonzero(unknown).tolist():
             self.search(row)
@@ -162,9 +187,65 @@ class DynamicResourcesFilter(Filter):
                 mask[row] = is_usable_on(claim, self.snapshot.node(row))
         return mask
 
+    # -- queueing hint
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        match event.kind:
+            case EventKind.NODE_CHANGED if not waiting_pod.needs_capacity:
+                if NodeUpdate.LABELS not in event.updates:
+                    return False
+            case EventKind.POD_DELETED | EventKind.POD_UPDATED:
+                if event.releases_devices:
+                    return True
+                capacity = event.capacity
+                return waiting_pod.needs_capacity and (
+                    capacity is None or not waiting_pod.is_rejected(capacity.node, capacity)
+                )
+            case EventKind.CLAIM_CHANGED:
+                meta = event.object.metadata
+                return meta.namespace == waiting_pod.namespace and meta.name in waiting_pod.value(
+                    _claim_names
+                )
+        return super().queueing_hint(event, waiting_pod)
+
+    @classmethod
+    def affected_node(cls, event: ClusterEvent) -> str:
+        if event.kind in (EventKind.POD_DELETED, EventKind.POD_UPDATED) and event.releases_devices:
+            return ""  # other nodes may reach the devices
+        return super().affected_node(event)
+
+    @classmethod
+    def named_objects(cls, pod: Pod) -> Iterator[NamedObject]:
+        for name in _claim_names(pod) if pod.spec.resource_claims else ():
+            yield EventKind.CLAIM_CHANGED, pod.metadata.namespace, name
+
+
+#: Refusals for devices that more capacity of a node does not change.
+_NOT_CAPACITY = frozenset(
+    {
+        ReasonMessage.CANNOT_ALLOCATE,
+        ReasonMessage.CLAIM_ELSEWHERE,
+        ReasonMessage.CLAIM_IN_USE,
+        ReasonMessage.CLAIM_PENDING,
+        ReasonMessage.NO_CLASS,
+    }
+)
+
+
+def needs_capacity(fit_error: FitError) -> bool:
+    """Return whether node capacity for what claims charge may have been short; if not, only devices were."""
+    return any(
+        reason.rule is Rule.DEVICES and reason.message not in _NOT_CAPACITY for reason, _ in fit_error.reasons
+    )
+
+
+def _claim_names(pod: Pod) -> frozenset[str]:
+    return frozenset(claim_names(pod).values())
+
 
 def _only_node(selector: NodeSelector | None) -> str | None:
-    """The name of the only node a selector can match, where that is plain to see."""
+    """Return the name of the only node a selector can match, if it is evident."""
     if selector is None or len(selector.node_selector_terms) != 1:
         return None
     for requirement in selector.node_selector_terms[0].match_fields:

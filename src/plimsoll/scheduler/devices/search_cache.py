@@ -1,8 +1,8 @@
-"""What exact searches found out, so that they are not made again.
+"""Cache of device searches.
 
-A search that failed on a node fails there again for every pod of the same shape until something is given
-back, because taking more never helps; and nodes with the same devices, of which the same is taken, and with
-the same room fail alike. Owns `Memory`, by shape of pod, place and state.
+A failed search on a node stays failed for all pods with the same resource signature until capacity is freed
+there, because allocating more never helps. Nodes with the same devices, allocations and headroom share their
+results.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ NodeState: TypeAlias = "tuple[object, object, object]"
 
 
 class SearchCache(SnapshotIndex):
-    """What exact searches found out, by shape of pod and place, until something is given back there.
+    """Results of device searches by resource signature and node.
 
-    That a node refuses stays true when more is taken; the reason that is told may be the one of before.
-
-    `refused_at` is the stamp of the snapshot when the search failed; it counts while the place's `freed`
-    stamp is not newer. `rank` is the best that prioritized lists can still get, as the last search saw it.
+    A refusal holds while more is allocated, although its reason may be outdated. `refused_at` is the
+    snapshot's generation when the search failed; it holds while the node's generation is not newer. `ranks`
+    is the best that prioritized lists can still get, as of the last search.
     """
 
     def __init__(self) -> None:
@@ -57,7 +56,7 @@ class SearchCache(SnapshotIndex):
         self.forget(row)
 
     def forget(self, row: int) -> None:
-        """What is known of a place does not hold any more."""
+        """Drop the results for a node."""
         for shape in self._results.values():
             shape.clear(row)
 
@@ -70,7 +69,7 @@ class SearchCache(SnapshotIndex):
 
 
 class SearchResults:
-    """The findings for pods of one shape. Alike reasons have one number, so that they can be counted."""
+    """Results for one resource signature. Equal reasons share one number, so that they can be counted."""
 
     __slots__ = ("_numbers", "kinds", "ranked_at", "ranks", "reasons", "refused_at", "states")
 
@@ -84,7 +83,7 @@ class SearchResults:
         self.states: dict[NodeState, tuple[NodeReason, ...]] = {}
 
     def remember(self, state: NodeState, reasons: tuple[NodeReason, ...]) -> None:
-        """Nodes in this state refuse pods of this shape."""
+        """Record that nodes in this state refuse pods with this signature."""
         self.states[state] = reasons
         if len(self.states) > STATES_KEPT:
             del self.states[next(iter(self.states))]

@@ -1,8 +1,8 @@
-"""How much is handed out, compared between nodes.
+"""Score that prefers small devices.
 
-Owns the score for small devices: what a pod needs can often be served by a small device or a large one, and a
-large one taken is one that nobody else can have. Sizes are what allocations take of each capacity, in shares
-what they consume; they are compared name by name with the smallest among the nodes that were asked.
+A request can often be served by a small device or a large one, and a large one is then unavailable to others.
+Sizes are what allocations consume of each capacity; they are compared by name with the smallest of the
+searched nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plimsoll.scheduler.devices.exact import MAX_SCORE, NodeFit
 
 
 def score_sizes(fits: Sequence[NodeFit]) -> list[int]:
-    """0 to 100 for each: 100 for those that take the least of everything."""
+    """Score each node from 0 to 100; 100 for those that consume the least of every capacity."""
     sizes = [dict(fit.sizes) for fit in fits]
     names = sorted({name for each in sizes for name in each})
     if not names:

@@ -1,4 +1,8 @@
-"""The rules that say where a pod may go, a small module each; `filter.py` is what they have in common."""
+"""Filters: one module per scheduling rule, named after kube-scheduler's plugin.
+
+A module keeps its rule's bulk filter, pointwise filter, queueing hint and reasons together. To add a rule,
+add its module and a line in `FILTERS`. `filter.py` has the base class.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Which volumes are attached where, and how many more drivers can attach.
+"""Index of attached volumes and of the volume limits of nodes.
 
-Owns `Attachments`, an index of the volumes that the pods on a node's books use and those that are attached to
-it, each once, and of what the node's CSINode says drivers can attach. A claim that has no volume yet counts
-as a volume of its class's provisioner; volumes of the old kinds count for the driver that serves them today.
+A volume counts once per node, whether pods use it or it is attached. The limits come from CSINode. A claim
+without a volume counts as a volume of its class's provisioner; in-tree volumes count for the CSI driver that
+replaces them.
 
-Objects come in any order, so what they mean is worked out when somebody asks, for the places where anything
-happened since.
+Objects arrive in any order, so columns are computed on demand for the nodes that changed.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ _MATTER = frozenset({"persistentVolumeClaim", "ephemeral", *_SERVED})
 
 
 def can_attach(pod: Pod) -> bool:
-    """Whether a pod has a volume that may have to be attached."""
+    """Return whether a pod has a volume that may need to be attached."""
     return has_any(pod, _MATTER)
 
 
 def uses(pod: Pod) -> Iterator[Use]:
-    """What a pod uses that may have to be attached."""
+    """Return the volumes of a pod that may need to be attached."""
     for volume in pod.spec.volumes:
         for kind, (driver, field, _) in _SERVED.items():
             source = part(volume, kind)
@@ -66,7 +65,7 @@ def uses(pod: Pod) -> Iterator[Use]:
 
 
 def _source(volume: PersistentVolume) -> Volume | None:
-    """What a PersistentVolume stands for; None for kinds that are not attached."""
+    """Return the attachable source of a PersistentVolume, or None if its kind is not attached."""
     spec = volume.spec
     if spec.csi is not None:
         return (spec.csi.driver, spec.csi.volume_handle) if spec.csi.volume_handle else None
@@ -85,7 +84,7 @@ def _source(volume: PersistentVolume) -> Volume | None:
 
 
 class AttachedVolumes(SnapshotIndex):
-    """The volumes at every place, and the room there is for more."""
+    """Volumes of every node, and the number of volumes it can still attach."""
 
     def __init__(self) -> None:
         # -- what was heard of
@@ -110,7 +109,7 @@ class AttachedVolumes(SnapshotIndex):
     # -- asking
 
     def volume_of(self, use: Use) -> Volume | None:
-        """The volume behind what a pod uses; None if it is not known or is not attached."""
+        """Return the volume behind a pod's volume, or None if it is unknown or not attached."""
         name, own = use
         if name is None:
             return own
@@ -127,7 +126,7 @@ class AttachedVolumes(SnapshotIndex):
         return driver, f"claim {name[0]}/{name[1]}"
 
     def volumes_at(self, row: int) -> frozenset[Volume]:
-        """The volumes at a place."""
+        """Return the volumes of a node."""
         found = {self.volume_of(use) for use in self._uses.get(row, ())}
         for each in self._attached.get(self._nodes.get(row, ""), {}).values():
             volume = self._volumes.get(each.spec.source.persistent_volume_name or "")
@@ -136,18 +135,18 @@ class AttachedVolumes(SnapshotIndex):
         return frozenset(each for each in found if each is not None)
 
     def limits_at(self, row: int) -> Mapping[str, int]:
-        """What drivers can attach at a place; a driver that is not named can attach any number."""
+        """Return the volume limits of a node by driver; drivers without an entry are unlimited."""
         return self._limits.get(self._nodes.get(row, ""), {})
 
     def has_room(self, wanted: Iterable[Volume], row: int) -> bool:
-        """Whether these volumes can be attached at a place, beside those that are."""
+        """Return whether a node can attach these volumes in addition to its own."""
         here, limits = self.volumes_at(row), self.limits_at(row)
         taken = Counter(driver for driver, _ in here)
         new = Counter(volume[0] for volume in set(wanted) - here)
         return all(taken[driver] + more <= limits.get(driver, UNLIMITED) for driver, more in new.items())
 
     def room_for(self, wanted: Iterable[Volume]) -> Mask:
-        """The places that have room for these volumes."""
+        """Return the nodes that can attach these volumes."""
         self._settle()
         mask = np.ones(self._size, dtype=np.bool_)
         by_driver: dict[str, set[Volume]] = {}
@@ -165,7 +164,7 @@ class AttachedVolumes(SnapshotIndex):
         return mask
 
     def _settle(self) -> None:
-        """Bring the columns up to date at the places where anything happened."""
+        """Update the columns for the nodes that changed."""
         for row in self._stale:
             before, now = self._here.pop(row, frozenset()), self.volumes_at(row)
             if now:

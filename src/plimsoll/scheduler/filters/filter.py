@@ -1,8 +1,8 @@
-"""What all rules have in common: a form for all nodes at once, and one for a single node.
+"""Base class of filters: a bulk form over all nodes and a pointwise form for one node.
 
-Owns `Filter`. A filter is read from a task once per attempt; `feasible` is what scheduling uses, `why_not`
-is what explaining uses, and a test holds the two equal. `tally` and `resolvable` sum up why nodes were left
-out; what stands here is the naive form of both, which rules replace by something quicker.
+A filter is prepared once per attempt. Scheduling uses `filter`, explanations use `filter_node`, and a test
+holds the two equal. `count_reasons` and `resolvable_nodes` summarize excluded nodes; the implementations here
+are naive, and rules override them with faster ones.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from typing import ClassVar, Self
 import numpy as np
 
 from plimsoll.ledger.columns import Mask
+from plimsoll.scheduler.filters.queueing_hint import QueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
-class Filter:
-    """One rule, applied to one task on one snapshot."""
+class Filter(QueueingHint):
+    """One scheduling rule, applied to one pod on one snapshot."""
 
-    rule: ClassVar[Rule]
+    #: Whether the result for a node depends on the pods of that node or of others.
+    depends_on_pods: ClassVar[bool] = False
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
         self.pod_info = pod_info
@@ -30,19 +32,21 @@ class Filter:
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
-        """The filter for this task; None if the rule does not concern it; a reason if no node will do."""
+        """Prepare the filter for a pod; return None if the rule does not apply, a reason if no node can
+        fit.
+        """
         return cls(pod_info, snapshot)
 
     def filter(self) -> Mask:
-        """The places that pass, over all places; what it says of places without a node does not matter."""
+        """Return the mask of nodes that pass; its value for rows without a node does not matter."""
         raise NotImplementedError
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
-        """Why a node does not pass; empty if it does."""
+        """Return the reasons why a node does not pass; empty if it does."""
         raise NotImplementedError
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
-        """The reasons for these places, alike ones counted together."""
+        """Count the reasons for excluded nodes."""
         counts: Counter[str] = Counter()
         first: dict[str, NodeReason] = {}
         for row in np.flatnonzero(removed).tolist():
@@ -53,7 +57,7 @@ class Filter:
         return [(first[text], count) for text, count in counts.items()]
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
-        """Those of these places that would pass if other pods were gone."""
+        """Return the excluded nodes that would pass if other pods were removed."""
         mask = np.zeros_like(removed)
         for row in np.flatnonzero(removed).tolist():
             mask[row] = all(reason.resolvable for reason in self.filter_node(row))

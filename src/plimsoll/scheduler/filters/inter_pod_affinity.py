@@ -1,8 +1,8 @@
-"""The rules of pods about pods: near those with some labels, apart from those with others.
+"""InterPodAffinity: required pod affinity and anti-affinity.
 
-Owns `InterPodFilter`, the rule InterPodAffinity: the new pod's required affinity and anti-affinity, and the
-required anti-affinity of pods that are there. A node is in the domain that its label of the term's topology
-key names. The first pod of a group that wants to be near itself may go to any node with the labels.
+Covers the pod's own required terms and the required anti-affinity of existing pods. A node belongs to the
+domain that its label for a term's topology key names. The first pod of a group with affinity to itself may
+use any node that has the labels.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -31,9 +34,23 @@ _EXISTING = NodeReason(Rule.INTER_POD, ReasonMessage.EXISTING_ANTI_AFFINITY, Cod
 
 
 class InterPodAffinityFilter(Filter):
-    """What a pod and the pods that are there require of each other."""
+    """Filter by required affinity between the pod and existing pods."""
 
     rule: ClassVar[Rule] = Rule.INTER_POD
+    depends_on_pods = True
+    is_node_local = False
+    events = frozenset(
+        {
+            EventKind.NODE_ADDED,
+            EventKind.NODE_REMOVED,
+            NodeUpdate.LABELS,
+            EventKind.POD_ASSIGNED,
+            EventKind.POD_DELETED,
+            PodUpdate.LABELS,
+            EventKind.NAMESPACE_CHANGED,
+        }
+    )
+    pod_fields = frozenset({"labels", "affinity"})
 
     def __init__(
         self,
@@ -67,7 +84,9 @@ class InterPodAffinityFilter(Filter):
 
     @cached_property
     def _refusals(self) -> tuple[Mask, Mask, Mask]:
-        """Where it is too far from those it wants, too near to those it shuns, and shunned by others."""
+        """Masks of nodes that violate the pod's affinity, its anti-affinity, and existing pods'
+        anti-affinity.
+        """
         return self._too_far(), self._crowded(self._shunned), self._crowded(self._existing)
 
     def _too_far(self) -> Mask:
@@ -94,7 +113,7 @@ class InterPodAffinityFilter(Filter):
 
     @cached_property
     def _friends(self) -> PlaceCounts:
-        """The pods it wants to be near: those that all its terms mean at once."""
+        """Counts of the pods that match all affinity terms."""
         return self.snapshot.index(Tallies).count(self._friendly)
 
     @cached_property
@@ -107,7 +126,7 @@ class InterPodAffinityFilter(Filter):
 
     @cached_property
     def _shunned(self) -> Sequence[tuple[Term, PlaceCounts]]:
-        """The pods it wants to be apart from, term by term."""
+        """Counts of the pods that match each anti-affinity term."""
         terms = self._terms.anti_affinity
         tallies = self.snapshot.index(Tallies) if terms else None
         return [] if tallies is None else [(each, tallies.count(Census((each.crowd,)))) for each in terms]
@@ -145,3 +164,48 @@ class InterPodAffinityFilter(Filter):
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         return removed & ~self._refusals[0]
+
+    # -- queueing hint
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        match event.kind:
+            case EventKind.POD_ASSIGNED:
+                return _may_attract(waiting_pod, event.new)
+            case EventKind.POD_DELETED:
+                return _may_unblock(waiting_pod, event.old)
+            case EventKind.POD_UPDATED:
+                return _may_attract(waiting_pod, event.new) or _may_unblock(waiting_pod, event.old)
+        # A node may add a domain, or bring pods that were bound to it before it was known.
+        return True
+
+    @classmethod
+    def hint_key(cls, pod: Pod) -> object:
+        return pod.metadata.namespace, pod.metadata.labels
+
+
+def _may_attract(waiting_pod: WaitingPod, other: Pod) -> bool:
+    """Return whether a required affinity term may match another pod."""
+    terms = waiting_pod.value(read_terms)
+    return bool(terms.problem) or any(_may_match(term, other) for term in terms.affinity)
+
+
+def _may_unblock(waiting_pod: WaitingPod, gone: Pod) -> bool:
+    """Return whether a pod that is gone may have kept a waiting pod away.
+
+    One of the two has an anti-affinity term that matches the other, or the waiting pod's affinity may now be
+    satisfied by the waiting pod itself, as the first of its group.
+    """
+    own, theirs = waiting_pod.value(read_terms), read_terms(gone)
+    if own.problem or theirs.problem:
+        return True
+    return any(_may_match(term, gone) for term in (*own.anti_affinity, *own.affinity)) or any(
+        _may_match(term, waiting_pod.pod) for term in theirs.anti_affinity
+    )
+
+
+def _may_match(term: Term, pod: Pod) -> bool:
+    """Return whether a term may match a pod; a namespace selector is taken to match."""
+    crowd = term.crowd
+    in_namespace = pod.metadata.namespace in crowd.namespaces or crowd.namespace_selector is not None
+    return in_namespace and crowd.selector.matches(pod.metadata.labels)

@@ -1,9 +1,9 @@
-"""The nodes a pod asks for: `nodeSelector` and required node affinity.
+"""NodeAffinity: `nodeSelector` and required node affinity.
 
-Owns `AffinityFilter` and, for pods whose every term names a node, `NamedNodesFilter`, which comes before all
-other rules as kube-scheduler's narrowing does. A required term that cannot be read matches nothing, as in
-Kubernetes. Signatures that name nodes or label values (`In`) are worked out for the nodes that have them
-only, so that a thousand pods with a thousand different hosts cost no more than a thousand alike.
+`NamedNodesFilter` handles pods whose every term names nodes; as in kube-scheduler it comes before all other
+rules. An invalid required term matches no node, as in Kubernetes. Terms with node names or label values
+(`In`) are evaluated only for the nodes that have them, so that a thousand pods with a thousand different
+hosts cost no more than a thousand equal ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorTerm, Pod
 from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.static import A, S, SignatureIndex, StaticFilter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -29,7 +31,7 @@ _LABELS_KEPT = 64
 
 
 def required_selector(pod: Pod) -> NodeSelector | None:
-    """The required node affinity of a pod."""
+    """Return the required node affinity of a pod."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return None
@@ -37,7 +39,7 @@ def required_selector(pod: Pod) -> NodeSelector | None:
 
 
 def node_requirements(pod: Pod) -> NodeRequirements | None:
-    """What a pod asks of its node; None if nothing."""
+    """Return the node selector and required affinity of a pod, or None if it has neither."""
     selector = required_selector(pod)
     if selector is None and not pod.spec.node_selector:
         return None
@@ -45,7 +47,7 @@ def node_requirements(pod: Pod) -> NodeRequirements | None:
 
 
 def meets_requirements(wanted: NodeRequirements, node: Node) -> bool:
-    """Whether a node is one of those asked for."""
+    """Return whether a node matches node requirements."""
     labels, selector = wanted
     if any(node.metadata.labels.get(key) != value for key, value in labels):
         return False
@@ -58,7 +60,7 @@ def _readable(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
 
 
 def named_nodes(selector: NodeSelector | None) -> frozenset[str] | None:
-    """The nodes that are named, if every term names some; None if other nodes may match, too."""
+    """Return the named nodes if every term names some, or None if other nodes may match."""
     if selector is None or not selector.node_selector_terms:
         return None
     names: set[str] = set()
@@ -70,6 +72,12 @@ def named_nodes(selector: NodeSelector | None) -> frozenset[str] | None:
     return frozenset(names)
 
 
+def only_node(pod: Pod) -> str:
+    """Return the only node that required affinity allows, as for DaemonSet pods, or "" if there are more."""
+    names = named_nodes(required_selector(pod))
+    return next(iter(names)) if names is not None and len(names) == 1 else ""
+
+
 def _names_of(term: NodeSelectorTerm) -> set[str] | None:
     found: set[str] | None = None
     for field in term.match_fields:
@@ -79,7 +87,7 @@ def _names_of(term: NodeSelectorTerm) -> set[str] | None:
 
 
 class LabelIndex(SignatureIndex[S, A]):
-    """An index of answers that depend on labels and names; it finds nodes by either."""
+    """Index of values that depend on labels and names; finds nodes by either."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +98,7 @@ class LabelIndex(SignatureIndex[S, A]):
         return node.metadata.labels
 
     def places_of(self, terms: Iterable[NodeSelectorTerm]) -> set[int] | None:
-        """The only places where one of these terms can match; None if that is not easily told."""
+        """Return the only rows where one of these terms can match, or None if that is not evident."""
         union: set[int] = set()
         for term in terms:
             own = self._places_of(term)
@@ -109,7 +117,7 @@ class LabelIndex(SignatureIndex[S, A]):
         return None
 
     def with_label(self, key: str, value: str) -> set[int]:
-        """The places of nodes with a label, to be read only."""
+        """Return the rows of nodes with a label value; read-only."""
         by_value = self._by_label.get(key)
         if by_value is None:
             if len(self._by_label) >= _LABELS_KEPT:
@@ -138,7 +146,7 @@ class LabelIndex(SignatureIndex[S, A]):
 
 
 class NodeAffinityIndex(LabelIndex[NodeRequirements, np.bool_]):
-    """Where the nodes are that pods ask for."""
+    """Index of the nodes that match node requirements."""
 
     dtype = np.bool_
 
@@ -161,10 +169,12 @@ _NONE: set[int] = set()
 
 
 class NodeAffinityFilter(StaticFilter):
-    """Nodes that have the labels, and match a term of the affinity, that a pod requires."""
+    """Filter by node selector and required node affinity."""
 
     rule = Rule.NODE_AFFINITY
     reason = NodeReason(rule, ReasonMessage.NODE_AFFINITY, Code.UNRESOLVABLE)
+    events = frozenset({EventKind.NODE_ADDED, NodeUpdate.LABELS})
+    pod_fields = frozenset({"node_selector", "affinity"})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
@@ -179,9 +189,20 @@ class NodeAffinityFilter(StaticFilter):
         wanted = node_requirements(self.pod_info.pod)
         return wanted is None or meets_requirements(wanted, node)
 
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        if event.kind is EventKind.NODE_CHANGED and not cls.rejects_node(waiting_pod, event.old, None):
+            return False
+        return super().queueing_hint(event, waiting_pod)
+
+    @classmethod
+    def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
+        requirements = waiting_pod.value(node_requirements)
+        return requirements is not None and not meets_requirements(requirements, node)
+
 
 class NamedNodesFilter(StaticFilter):
-    """The nodes that are named by required affinity, where every term names some."""
+    """Filter by node names, for required affinity whose every term names nodes."""
 
     rule = Rule.NODE_AFFINITY
     reason = NodeReason(rule, ReasonMessage.NOT_NAMED, Code.UNRESOLVABLE, {"rule": rule.value})

@@ -1,7 +1,7 @@
-"""Nodes that can do what a pod needs of their kubelet.
+"""NodeDeclaredFeatures: features that a pod needs from its node's kubelet.
 
-Owns `FeaturesFilter`: a few fields of a pod work only with kubelets that say so in `status.declaredFeatures`
-(NodeDeclaredFeatures, on by default in 1.36).
+Some pod fields work only with kubelets that declare a feature in `status.declaredFeatures` (on by default in
+1.36).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from plimsoll.api.core import Node, Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -24,7 +25,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def needed_features(pod: Pod) -> frozenset[str]:
-    """The features a pod needs of its node."""
+    """Return the kubelet features a pod needs."""
     spec, found = pod.spec, _NONE
     if spec.host_network and spec.host_users is False:
         found |= {USERS_ON_HOST_NETWORK}
@@ -37,7 +38,7 @@ def needed_features(pod: Pod) -> frozenset[str]:
 
 
 class DeclaredFeatures(SignatureIndex[frozenset[str], np.bool_]):
-    """Which nodes have features."""
+    """Index of the nodes that declare a set of features."""
 
     dtype = np.bool_
 
@@ -49,9 +50,10 @@ class DeclaredFeatures(SignatureIndex[frozenset[str], np.bool_]):
 
 
 class NodeDeclaredFeaturesFilter(StaticFilter):
-    """What a pod needs of its node's kubelet."""
+    """Filter by the kubelet features a pod needs."""
 
     rule = Rule.DECLARED_FEATURES
+    events = frozenset({EventKind.NODE_ADDED, NodeUpdate.FEATURES})
     reason = NodeReason(Rule.DECLARED_FEATURES, ReasonMessage.FEATURES, Code.UNRESOLVABLE)
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, needed: frozenset[str], mask: Mask) -> None:

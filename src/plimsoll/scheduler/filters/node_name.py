@@ -1,4 +1,4 @@
-"""A pod that names its node goes there and nowhere else (`spec.nodeName`)."""
+"""NodeName: a pod that names a node (`spec.nodeName`) fits only there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class NodeNameFilter(StaticFilter):
-    """The node a pod names."""
+    """Filter by the node name in a pod's spec."""
 
     rule = Rule.NODE_NAME
     reason = NodeReason(rule, ReasonMessage.WRONG_NAME, Code.UNRESOLVABLE)

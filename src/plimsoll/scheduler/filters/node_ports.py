@@ -1,9 +1,8 @@
-"""Ports of the host that a pod's containers ask for.
+"""NodePorts: host ports that a pod's containers need.
 
-Owns the table of host ports in use. A port is used on one address of the host or on all of them (no address,
-or 0.0.0.0); two pods collide if protocol and number are equal and the addresses are, or one of them means
-all. Ports of sidecars count, those of init containers that end do not. In a pod on the host's network every
-container port is a host port, whether it says so or not.
+A port is used on one host address or on all (no address, or 0.0.0.0). Two pods conflict if protocol and port
+are equal and the addresses are equal or one of them stands for all. Ports of sidecars count, those of other
+init containers do not. In a pod on the host network every container port is a host port.
 
 DIFF: a port that two pods of a node use, both bound by hand, is free when both are gone; upstream frees it
 with the first (test_a_port_is_free_when_its_last_user_is_gone).
@@ -20,7 +19,9 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -34,7 +35,7 @@ Socket: TypeAlias = "tuple[str, Port]"
 
 
 def host_sockets(pod: Pod) -> tuple[Socket, ...]:
-    """The host ports a pod needs while it runs, each once."""
+    """Return the distinct host ports a running pod needs."""
     return tuple(dict.fromkeys(_sockets(pod)))
 
 
@@ -48,13 +49,13 @@ def _sockets(pod: Pod) -> Iterator[Socket]:
 
 
 def collide(one: Socket, other: Socket) -> bool:
-    """Whether two pods on a host cannot both have what they ask for."""
+    """Return whether two host ports conflict."""
     same = one[0] == other[0] or EVERY_ADDRESS in (one[0], other[0])
     return same and one[1] == other[1]
 
 
 class UsedPorts(SnapshotIndex):
-    """Which host ports are in use at which places, and the places where a port is free."""
+    """Index of the host ports in use on each node."""
 
     #: How many answers are kept.
     kept: ClassVar[int] = 512
@@ -65,15 +66,15 @@ class UsedPorts(SnapshotIndex):
         self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> where it is free
 
     def addresses(self, port: Port, row: int) -> Mapping[str, int]:
-        """The addresses a port is in use on at a place, with the number of pods."""
+        """Return the addresses a port is used on at a node, with the number of pods."""
         return self._users.get(port, {}).get(row, {})
 
     def used_at(self, socket: Socket, row: int) -> bool:
-        """Whether a socket collides with one in use at a place."""
+        """Return whether a host port conflicts with one in use on a node."""
         return any(collide(socket, (address, socket[1])) for address in self.addresses(socket[1], row))
 
     def free(self, socket: Socket) -> Mask:
-        """The places where a socket collides with none."""
+        """Return the nodes on which a host port is free."""
         address, port = socket
         known = self._free.get(port, {}).get(address)
         if known is None:
@@ -116,10 +117,14 @@ class UsedPorts(SnapshotIndex):
 
 
 class NodePortsFilter(Filter):
-    """Nodes where the host ports a pod asks for are free."""
+    """Filter by free host ports."""
 
     rule = Rule.PORTS
     reason: ClassVar[NodeReason] = NodeReason(rule, ReasonMessage.PORTS, Code.UNSCHEDULABLE)
+
+    depends_on_pods = True
+    events = frozenset({EventKind.NODE_ADDED, EventKind.POD_DELETED})
+    pod_fields = frozenset({"containers", "init_containers"})
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, sockets: tuple[Socket, ...]) -> None:
         super().__init__(pod_info, snapshot)
@@ -146,3 +151,14 @@ class NodePortsFilter(Filter):
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         return removed.copy()
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        if event.kind is EventKind.POD_DELETED:
+            own = waiting_pod.value(host_sockets)
+            return any(collide(socket, other) for socket in host_sockets(event.old) for other in own)
+        return super().queueing_hint(event, waiting_pod)
+
+    @classmethod
+    def hint_key(cls, pod: Pod) -> object:
+        return host_sockets(pod)

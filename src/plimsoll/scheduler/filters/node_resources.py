@@ -1,9 +1,9 @@
-"""Whether a node has room for what a pod requests by itself, and for one more pod.
+"""NodeResourcesFit: headroom for a pod's own requests and for one more pod.
 
-Owns kube-scheduler's NodeResourcesFit over the unified ledger: what other pods' claims charge is taken off
-the node as their requests are. Resources that claims may charge under Max or ConsumeFrom cannot be judged by
-the pod's spec (P24 of the accounting semantics): what the pod takes of them is known only with its devices.
-For pods with claims they are left to the exact question about devices and books, which comes last.
+It reads the unified ledger: what other pods' claims charge reduces headroom as their requests do. Resources
+that claims may charge under Max or ConsumeFrom cannot be judged by the pod's spec, because what the pod
+consumes of them is known only with its devices (docs/spec/accounting.md, "Accounting policies"). For pods
+with claims those are left to the device search, which comes last.
 
 DIFF: an extended resource that only a DeviceClass serves is one that nodes are short of; upstream makes a
 claim for it (test_extended_resources_are_those_of_nodes).
@@ -12,32 +12,37 @@ claim for it (test_extended_resources_are_those_of_nodes).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Policy, read_device, read_device_class
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.fit import request_shortages
-from plimsoll.ledger.requests import is_pod_level_resource
-from plimsoll.ledger.units import PLAIN, PODS
+from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
+from plimsoll.ledger.units import CPU, PLAIN, PODS, units_of
 from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.node_answers import NodeQuery, NodeQueryCache, Rows
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+#: Prefix of the extended resource that every DeviceClass has implicitly.
+_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 _DELEGATED = (Policy.MAX, Policy.CONSUME_FROM)
 
 
 class DelegatedResources(SnapshotIndex):
-    """The resources that some device, or some class, has under a policy that the spec says nothing about."""
+    """Index of the resources that a device or a class charges under a policy the pod's spec cannot decide."""
 
     def __init__(self) -> None:
         self._of_devices: Counter[str] = Counter()
@@ -66,7 +71,7 @@ class DelegatedResources(SnapshotIndex):
                         del self._of_devices[name]
 
     def resources(self, claims: Sequence[ResourceClaim]) -> frozenset[str]:
-        """The resources that these claims may charge under such a policy."""
+        """Return the resources that these claims may charge under such a policy."""
         found = frozenset(self._of_devices)
         if self._of_classes:
             for name in requested_classes(claims):
@@ -75,14 +80,14 @@ class DelegatedResources(SnapshotIndex):
 
 
 def of_class(device_class: DeviceClass) -> frozenset[str]:
-    """The resources a class has under such a policy, whether its annotation is heeded or not."""
+    """Return the resources a class charges under such a policy, whether or not its annotation is honored."""
     said = read_device_class(device_class)
     policies = [*said.policies.items(), *((name, rule.policy) for name, rule in said.rules.items())]
     return frozenset(name for name, policy in policies if effective_policy(policy) in _DELEGATED)
 
 
 def requested_classes(claims: Sequence[ResourceClaim]) -> Iterator[str]:
-    """The classes that claims name, alternatives included."""
+    """Return the device classes that claims request, alternatives included."""
     for claim in claims:
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
@@ -92,7 +97,7 @@ def requested_classes(claims: Sequence[ResourceClaim]) -> Iterator[str]:
 
 
 def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str]:
-    """The resources that cannot be judged by the pod's spec."""
+    """Return the resources that cannot be judged by the pod's spec."""
     if not pod_info.claims or not snapshot.options.count_claims:
         return ()
     skip: frozenset[str] = frozenset()
@@ -106,7 +111,7 @@ def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str
 
 @dataclass(frozen=True, slots=True)
 class FitsRequests(NodeQuery):
-    """Whether there is room for one more pod, and for what it asks for."""
+    """Query whether a node has headroom for requests and for one more pod."""
 
     asked: tuple[tuple[str, int], ...]
     dtype: ClassVar[type[np.generic]] = np.bool_
@@ -121,9 +126,21 @@ class FitsRequests(NodeQuery):
 
 
 class NodeResourcesFilter(Filter):
-    """Nodes with room for a pod's requests."""
+    """Filter by headroom for a pod's own requests."""
 
     rule = Rule.RESOURCES
+    depends_on_pods = True
+    events = frozenset(
+        {
+            EventKind.NODE_ADDED,
+            NodeUpdate.ALLOCATABLE,
+            EventKind.POD_DELETED,
+            PodUpdate.SCALED_DOWN,
+            EventKind.CLASS_CHANGED,
+            EventKind.SLICE_CHANGED,
+        }
+    )
+    pod_fields = frozenset({"containers", "init_containers", "resources", "overhead"})
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
         super().__init__(pod_info, snapshot)
@@ -155,7 +172,7 @@ class NodeResourcesFilter(Filter):
         return found
 
     def _reason(self, name: str, row: int) -> NodeReason:
-        """What is said about one resource at a place where it is short."""
+        """Return the reason for one resource on a node where it is short."""
         reasons = (reason for reason in self.filter_node(row) if isinstance(reason.cause, Reason))
         return next(r for r in reasons if isinstance(r.cause, Reason) and r.cause.resource == name)
 
@@ -168,14 +185,59 @@ class NodeResourcesFilter(Filter):
         return mask
 
     def _asked(self) -> list[tuple[str, int]]:
-        """What is compared, in the order shortages are told."""
+        """Return the compared requests in the order in which shortages are reported."""
         demand = self.pod_info.requests
         names = [*(name for name in PLAIN if name in demand), *sorted(demand.keys() - {*PLAIN})]
         return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
 
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        match event.kind:
+            case EventKind.NODE_CHANGED if not _grew_for(waiting_pod, event.old, event.new):
+                return False
+            case EventKind.POD_DELETED | EventKind.POD_UPDATED:
+                capacity = event.capacity
+                return capacity is None or not waiting_pod.is_rejected(capacity.node, capacity)
+            case EventKind.CLASS_CHANGED:
+                device_class = event.new
+                names = {
+                    _CLASS_RESOURCE + device_class.metadata.name,
+                    device_class.spec.extended_resource_name,
+                }
+                own = waiting_pod.value(own_requests)
+                return bool(waiting_pod.pod.spec.resource_claims) or not names.isdisjoint(own)
+            case EventKind.SLICE_CHANGED:
+                # Devices may provide what the pod requests.
+                return bool(waiting_pod.pod.spec.resource_claims)
+        return super().queueing_hint(event, waiting_pod)
+
+    @classmethod
+    def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
+        if waiting_pod.pod.spec.resource_claims:
+            return False  # claims may provide what the pod requests
+        capacity = capacity or NodeCapacity.of_empty(node)
+        return not capacity.can_fit(waiting_pod.value(own_requests), waiting_pod.priority)
+
+
+def own_requests(pod: Pod) -> Mapping[str, int]:
+    """Return what a pod requests by itself, in base units."""
+    return units_of(pod_requests(pod))
+
+
+def minimum_cpu(pod: Pod) -> int:
+    """Return the CPU that a pod needs on any node; 0 if claims may provide it."""
+    return 0 if pod.spec.resource_claims else own_requests(pod).get(CPU, 0)
+
+
+def _grew_for(waiting_pod: WaitingPod, old: Node, new: Node) -> bool:
+    """Return whether a node has more of a resource that a pod requests."""
+    before, after = NodeCapacity.of_empty(old).allocatable, NodeCapacity.of_empty(new).allocatable
+    names = (PODS, *waiting_pod.value(own_requests))
+    return any(after.get(name, 0) > before.get(name, 0) for name in names)
+
 
 def shortage_reason(reason: Reason) -> NodeReason:
-    """What the ledger found short, as a reason of this rule."""
+    """Convert a shortage reported by the ledger into a reason of this rule."""
     if reason.cause is Cause.TOO_MANY_PODS:
         return NodeReason(Rule.RESOURCES, ReasonMessage.TOO_MANY_PODS, reason.code, cause=reason)
     facts = {"resource": reason.resource}

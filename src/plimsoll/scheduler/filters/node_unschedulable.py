@@ -1,6 +1,6 @@
-"""Nodes that are closed to new pods (`spec.unschedulable`, `kubectl cordon`).
+"""NodeUnschedulable: cordoned nodes (`spec.unschedulable`).
 
-A pod that tolerates the taint that goes with the field may go there all the same, as a DaemonSet's does.
+A pod that tolerates the corresponding taint, such as a DaemonSet's, may use them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from plimsoll.api.core import Node
 from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import EventKind, NodeCapacity, NodeUpdate
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.static import StaticFilter
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
 from plimsoll.scheduler.pod_info import PodInfo
@@ -22,7 +24,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class SchedulableNodes(SnapshotIndex):
-    """Which nodes are open, and how many are not."""
+    """Index of cordoned nodes."""
 
     def __init__(self) -> None:
         self.open: Mask = np.ones(0, dtype=np.bool_)
@@ -43,10 +45,12 @@ class SchedulableNodes(SnapshotIndex):
 
 
 class NodeUnschedulableFilter(StaticFilter):
-    """Nodes that are open to new pods."""
+    """Filter out cordoned nodes."""
 
     rule = Rule.UNSCHEDULABLE
     reason = NodeReason(rule, ReasonMessage.UNSCHEDULABLE, Code.UNRESOLVABLE)
+    events = frozenset({EventKind.NODE_ADDED, NodeUpdate.SCHEDULABLE})
+    pod_fields = frozenset({"tolerations"})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
@@ -57,3 +61,7 @@ class NodeUnschedulableFilter(StaticFilter):
 
     def passes(self, node: Node) -> bool:
         return not node.spec.unschedulable or tolerated(self.pod_info.pod.spec.tolerations, UNSCHEDULABLE)
+
+    @classmethod
+    def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
+        return node.spec.unschedulable and not tolerated(waiting_pod.pod.spec.tolerations, UNSCHEDULABLE)

@@ -1,7 +1,6 @@
-"""How many volumes a node can have attached, driver by driver.
+"""NodeVolumeLimits: number of volumes that a node can attach per driver.
 
-Owns `VolumeLimitsFilter`, the question that `attachments` answers. A volume that a node has already costs
-nothing there. Claims that are not there are refused by other rules.
+Volumes the node already has cost nothing (`attached_volumes`). Missing claims are reported by other rules.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ import numpy as np
 
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.attached_volumes import AttachedVolumes, Volume, can_attach, uses
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.volumes import STORAGE_EVENTS, VolumeQueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -22,10 +23,17 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 _TOO_MANY = NodeReason(Rule.VOLUME_LIMITS, ReasonMessage.TOO_MANY_VOLUMES, Code.UNSCHEDULABLE)
 
 
-class NodeVolumeLimitsFilter(Filter):
-    """The volumes a pod would have attached."""
+class NodeVolumeLimitsFilter(VolumeQueueingHint, Filter):
+    """Filter by the volumes a node can still attach."""
 
     rule = Rule.VOLUME_LIMITS
+    depends_on_pods = True
+    events = STORAGE_EVENTS | {
+        EventKind.NODE_ADDED,
+        NodeUpdate.ALLOCATABLE,
+        EventKind.POD_DELETED,
+        EventKind.VOLUME_DETACHED,
+    }
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, wanted: frozenset[Volume]) -> None:
         super().__init__(pod_info, snapshot)

@@ -1,9 +1,8 @@
-"""Spreading pods over domains: no domain may be ahead of the emptiest one by more than the skew allowed.
+"""PodTopologySpread: constraints with `whenUnsatisfiable: DoNotSchedule`.
 
-Owns `SpreadFilter`, the rule PodTopologySpread for constraints that say DoNotSchedule. Domains are those of
-nodes that have all the labels and that the constraint's policies include; with fewer domains than
-`minDomains` the emptiest one counts as empty. A node outside of all that is judged all the same: its domain
-has nobody in it.
+Domains are those of nodes that have all topology labels and that the constraint's policies include. With
+fewer domains than `minDomains`, the global minimum is 0. Other nodes are evaluated as well: their domain has
+no matching pods.
 """
 
 from __future__ import annotations
@@ -14,10 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from plimsoll.api.core import Pod
+from plimsoll.api.label_selection import read_selector
 from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.spread_counts import SpreadState
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -30,9 +33,26 @@ _SKEW = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD, Code.UNSCHEDULABLE)
 
 
 class PodTopologySpreadFilter(Filter):
-    """The constraints that must hold."""
+    """Filter by the spread constraints that must hold."""
 
     rule: ClassVar[Rule] = Rule.SPREAD
+    depends_on_pods = True
+    is_node_local = False
+    events = frozenset(
+        {
+            EventKind.NODE_ADDED,
+            EventKind.NODE_REMOVED,
+            NodeUpdate.LABELS,
+            NodeUpdate.TAINTS,
+            EventKind.POD_ASSIGNED,
+            EventKind.POD_DELETED,
+            PodUpdate.LABELS,
+            PodUpdate.TERMINATING,
+        }
+    )
+    pod_fields = frozenset(
+        {"labels", "tolerations", "node_selector", "affinity", "topology_spread_constraints"}
+    )
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
         super().__init__(pod_info, snapshot)
@@ -56,7 +76,9 @@ class PodTopologySpreadFilter(Filter):
 
     @cached_property
     def _refusals(self) -> tuple[Mask, Mask]:
-        """Where a label is missing, and where the skew would be too great; constraints in their order."""
+        """Masks of nodes without a topology label, and of nodes that would exceed the skew, in constraint
+        order.
+        """
         no_label = np.zeros(self.snapshot.size, dtype=np.bool_)
         skewed = no_label.copy()
         for number, constraint in enumerate(self._spread.constraints):
@@ -67,7 +89,7 @@ class PodTopologySpreadFilter(Filter):
         return no_label, skewed
 
     def _limit(self, number: int, constraint: Constraint) -> tuple[Column, int]:
-        """The pods in each domain, and how many there may be where one more is to go."""
+        """Return the matching pods in each domain, and the maximum for a domain that gets one more."""
         sums, present = self._spread.sums(number), self._spread.present(number)
         enough = int(np.count_nonzero(present)) >= constraint.min_domains
         least = int(sums.min(initial=INT32_MAX, where=present)) if enough else 0
@@ -94,3 +116,31 @@ class PodTopologySpreadFilter(Filter):
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         return removed & ~self._refusals[0]
+
+    # -- queueing hint
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        match event.kind:
+            case EventKind.POD_ASSIGNED:
+                return _counts_pod(waiting_pod.pod, event.new)
+            case EventKind.POD_DELETED:
+                return _counts_pod(waiting_pod.pod, event.old)
+            case EventKind.POD_UPDATED:
+                return any(_counts_pod(waiting_pod.pod, state) for state in (event.new, event.old))
+        return True  # a node may add or remove a domain
+
+    @classmethod
+    def hint_key(cls, pod: Pod) -> object:
+        return pod.metadata.namespace, pod.metadata.labels
+
+
+def _counts_pod(pod: Pod, other: Pod) -> bool:
+    """Return whether a spread constraint of a pod counts another pod."""
+    if pod.metadata.namespace != other.metadata.namespace:
+        return False
+    for constraint in pod.spec.topology_spread_constraints:
+        selector = read_selector(constraint.label_selector)
+        if isinstance(selector, SelectorProblem) or selector.matches(other.metadata.labels):
+            return True
+    return False

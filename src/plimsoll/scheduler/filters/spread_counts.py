@@ -1,8 +1,4 @@
-"""Who is counted where, for a pod's spread constraints on a snapshot.
-
-Owns `Spreading`, which the rule and the score have in common: the nodes that count (those with all the
-labels which the policies include) and the pods in each domain.
-"""
+"""Pod counts per domain for spread constraints, shared by the filter and the score."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from plimsoll.scheduler.topology.match_counts import Tallies
 
 
 class SpreadState:
-    """Constraints on a snapshot: who is counted where."""
+    """Spread constraints of a pod on a snapshot."""
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
         self.constraints = constraints
@@ -31,17 +27,17 @@ class SpreadState:
 
     @property
     def labelled(self) -> Mask:
-        """The nodes that have all the labels; others are in no domain of any constraint."""
+        """Nodes that have all topology labels; others belong to no domain."""
         return self._group.labelled
 
     def counts(self, constraint: Constraint) -> PlaceCounts:
-        """How many pods each place has that a constraint counts."""
+        """Return the number of pods on each node that a constraint counts."""
         if constraint.counts_nobody:
             return PlaceCounts()
         return self._snapshot.index(Tallies).count(constraint.census)
 
     def eligible(self, constraint: Constraint) -> Mask | None:
-        """The nodes whose pods count; None: all that have the labels."""
+        """Return the nodes whose pods count, or None for all that have the labels."""
         masks = [self._wanted] if constraint.honor_affinity and self._wanted is not None else []
         if constraint.honor_taints and self._tolerated is not None:
             masks.append(self._tolerated)
@@ -51,7 +47,7 @@ class SpreadState:
         return mask
 
     def sums(self, number: int) -> Column:
-        """The pods in each domain of a constraint; the last one is that of no domain: zero."""
+        """Return the matching pods in each domain of a constraint; the last entry, for no domain, is 0."""
         constraint, column = self.constraints[number], self.columns[number]
         counts, eligible = self.counts(constraint), self.eligible(constraint)
         if eligible is None and self._group.whole[number]:
@@ -59,18 +55,18 @@ class SpreadState:
         return counts.sums_among(column, self._group.labelled if eligible is None else eligible)
 
     def present(self, number: int) -> Mask:
-        """The domains there are for a constraint."""
+        """Return the domains that exist for a constraint."""
         eligible = self.eligible(self.constraints[number])
         return self._group.present[number] if eligible is None else self.columns[number].present(eligible)
 
     @cached_property
     def _wanted(self) -> Mask | None:
-        """The nodes that the pod's node selector and required affinity mean; None: any."""
+        """Nodes that match the pod's node selector and required affinity; None for all."""
         rule = NodeAffinityFilter.pre_filter(self._task, self._snapshot)
         return None if rule is None else rule.filter()
 
     @cached_property
     def _tolerated(self) -> Mask | None:
-        """The nodes without a taint that keeps the pod away; None: all."""
+        """Nodes whose taints the pod tolerates; None for all."""
         rule = TaintTolerationFilter.pre_filter(self._task, self._snapshot)
         return None if rule is None else rule.filter()

@@ -1,9 +1,8 @@
-"""Rules that look at a node's own fields only: worked out once for all pods that ask the same.
+"""Filters that read only a node's own fields: one cached mask per distinct pod signature.
 
-Owns `SignatureIndex`, one column of answers for each signature (what a pod asks), and `StaticFilter`, a rule
-on top of it. A change of a node costs nothing but an entry in a journal; the answers for that node, and only
-those, are worked out again when a signature is asked for next. The number of signatures that are kept is
-bounded; the one that was not asked for the longest goes first. Design, "The hot path", point 1.
+`SignatureIndex` keeps a column of values per signature. A node change only adds a journal entry; the values
+for that node are recomputed when a signature is next used. The number of cached signatures is bounded, least
+recently used first.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ A = TypeVar("A", np.bool_, np.int64)
 
 
 class _CachedColumn(Generic[A]):
-    """The answers for one signature, and how far in the journal they go."""
+    """Values for one signature, and the journal position up to which they are current."""
 
     __slots__ = ("mark", "shown", "values")
 
@@ -40,7 +39,7 @@ class _CachedColumn(Generic[A]):
 
 
 class SignatureIndex(SnapshotIndex, Generic[S, A]):
-    """Answers by signature and place; override `relevant`, `answer` and, where few matter, `candidates`."""
+    """Values by signature and row; override `relevant`, `answer` and, if few nodes matter, `candidates`."""
 
     kept: ClassVar[int] = 512
     dtype: type[A]
@@ -54,25 +53,25 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
     # -- what a rule says
 
     def relevant(self, node: Node) -> object:
-        """The part of a node that answers depend on."""
+        """Return the part of a node that values depend on."""
         raise NotImplementedError
 
     def answer(self, signature: S, node: Node) -> bool | int:
-        """The answer for one node: the naive form of the whole index."""
+        """Compute the value for one node."""
         raise NotImplementedError
 
     def otherwise(self) -> bool | int:
-        """The answer for places that are not candidates."""
+        """Return the value for rows that are not candidates."""
         return 0
 
     def candidates(self, signature: S) -> Iterable[int]:
-        """The places whose answer has to be worked out."""
+        """Return the rows whose value must be computed."""
         return self.nodes
 
     # -- asking
 
     def column(self, signature: S) -> NDArray[A]:
-        """The answers at all places, to be read only; places without a node have any answer."""
+        """Return the values of all rows, read-only; rows without a node have an arbitrary value."""
         kept = self._known.pop(signature, None)
         if kept is None:
             kept = _CachedColumn(self._work_out(signature), self._journal.mark)
@@ -119,11 +118,11 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
         self._journal.note(row)
 
     def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
-        """What matters of a node is new, other than it was, or gone."""
+        """Handle a change of the relevant part of a node."""
 
 
 class StaticFilter(Filter):
-    """A rule with one reason that no other pod's leaving would change."""
+    """Filter with a single reason that removing other pods does not resolve."""
 
     reason: ClassVar[NodeReason]
 
@@ -132,7 +131,7 @@ class StaticFilter(Filter):
         self._mask = mask
 
     def passes(self, node: Node) -> bool:
-        """The rule for one node."""
+        """Return whether a node passes."""
         raise NotImplementedError
 
     def filter(self) -> Mask:

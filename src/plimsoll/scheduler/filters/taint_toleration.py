@@ -1,7 +1,4 @@
-"""Taints of nodes that a pod must tolerate (NoSchedule and NoExecute).
-
-Owns which nodes pods with given tolerations may go to; what it means to tolerate is in `api/tolerations`.
-"""
+"""TaintToleration: NoSchedule and NoExecute taints that a pod must tolerate."""
 
 from __future__ import annotations
 
@@ -13,6 +10,8 @@ import numpy as np
 from plimsoll.api.core import Node, Taint, Toleration
 from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -26,12 +25,12 @@ _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
 def tolerates_hard_taints(tolerations: Tolerations, node: Node) -> bool:
-    """Whether a pod with these tolerations may go to a node, as far as taints are concerned."""
+    """Return whether tolerations cover a node's NoSchedule and NoExecute taints."""
     return all(tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in _HARD)
 
 
 class HardTaints(SignatureIndex[Tolerations, np.bool_]):
-    """Where pods with given tolerations may go; nodes without such taints are no matter."""
+    """Index of the nodes that tolerations allow; only tainted nodes are evaluated."""
 
     dtype = np.bool_
 
@@ -59,10 +58,12 @@ class HardTaints(SignatureIndex[Tolerations, np.bool_]):
 
 
 class TaintTolerationFilter(StaticFilter):
-    """Taints that keep pods away unless they tolerate them."""
+    """Filter by NoSchedule and NoExecute taints."""
 
     rule = Rule.TAINTS
     reason = NodeReason(rule, ReasonMessage.TAINT, Code.UNRESOLVABLE)
+    events = frozenset({EventKind.NODE_ADDED, NodeUpdate.TAINTS})
+    pod_fields = frozenset({"tolerations"})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
@@ -71,3 +72,13 @@ class TaintTolerationFilter(StaticFilter):
 
     def passes(self, node: Node) -> bool:
         return tolerates_hard_taints(self.pod_info.pod.spec.tolerations, node)
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        if event.kind is EventKind.NODE_CHANGED and not cls.rejects_node(waiting_pod, event.old, None):
+            return False
+        return super().queueing_hint(event, waiting_pod)
+
+    @classmethod
+    def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
+        return not tolerates_hard_taints(waiting_pod.pod.spec.tolerations, node)

@@ -1,17 +1,15 @@
-"""Pods that ask for what this scheduler does not do.
+"""Required pod fields that this scheduler does not implement.
 
-Owns `UnsupportedFilter`, which is a refusal and never a filter: a pod whose spec has a required rule that is
-not implemented, or one in words that mean nothing to us, stays where it is and is told why. It is never
-placed as if the rule were not there. What such rules there are:
+Such a pod stays pending with a reason; it is never scheduled as if the field were not set:
 
-    schedulingGroup (1.36), workloadRef (1.35)      pods that are placed together or not at all
-    topologySpreadConstraints[]                     a whenUnsatisfiable, nodeAffinityPolicy or
-                                                    nodeTaintsPolicy that is neither of the two known
+    schedulingGroup (1.36), workloadRef (1.35)      gang scheduling
+    topologySpreadConstraints[]                     an unknown whenUnsatisfiable, nodeAffinityPolicy or
+                                                    nodeTaintsPolicy
 
-Volumes have refusals of their own (`volume_binding`), and so have selectors that cannot be read (`affinity`,
-`inter_pod`, `spread`). Tolerations and preferences in unknown words do no harm: they tolerate nothing and
-count for nothing. Resources that a DeviceClass offers by a name of their own (`extendedResourceName`) are, on
-nodes that do not have them, not there.
+Volumes are rejected by `volume_binding`, invalid selectors by `node_affinity`, `inter_pod_affinity` and
+`pod_topology_spread`. Unknown operators in tolerations and preferences are ignored: they tolerate nothing and
+score nothing. An `extendedResourceName` of a DeviceClass is insufficient on nodes that do not have it as a
+resource.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from typing import Self
 from plimsoll.api.core import Pod, TopologySpreadConstraint
 from plimsoll.ledger.verdict import Code
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.volumes import VolumeQueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -30,10 +29,11 @@ _ACTIONS = frozenset({"DoNotSchedule", "ScheduleAnyway"})
 _INCLUSION = frozenset({None, "Honor", "Ignore"})
 
 
-class UnsupportedFilter(Filter):
-    """The refusal of a pod."""
+class UnsupportedFilter(VolumeQueueingHint, Filter):
+    """Rejection of pods with unimplemented required fields; it has no per-node form."""
 
     rule = Rule.UNSUPPORTED
+    pod_fields = frozenset({"volumes", "topology_spread_constraints"})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
@@ -41,7 +41,7 @@ class UnsupportedFilter(Filter):
 
 
 def unsupported(pod: Pod) -> NodeReason | None:
-    """The first rule of a pod's spec that is not implemented."""
+    """Return the reason for the first unimplemented field of a pod's spec, if any."""
     spec = pod.spec
     if spec.scheduling_group is not None:
         return _reason("spec.schedulingGroup", spec.scheduling_group.pod_group_name or "")

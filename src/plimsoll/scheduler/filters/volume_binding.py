@@ -1,8 +1,7 @@
-"""A pod goes where its bound volumes can be reached.
+"""VolumeBinding: nodes from which a pod's bound volumes are reachable.
 
-Owns `VolumeBindingFilter`: every claim of the pod must be there, be the pod's own if it was made for it, and
-be bound; the node must be one that the volume's node affinity means. Claims that are to be bound at once wait
-for whoever binds them.
+Every PersistentVolumeClaim must exist, belong to the pod if it was generated for it, and be bound; the node
+must match the volume's node affinity. Claims with immediate binding are left to the volume controller.
 
 DIFF: a claim that waits for its first consumer is refused until it is bound; kube-scheduler chooses a volume
 for it or has one made on the node it chose (test_a_claim_that_waits_for_its_consumer_is_refused).
@@ -20,11 +19,14 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.node_selection import selector_matches, selector_problem
 from plimsoll.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.columns import Mask
+from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import NodeAffinityIndex
 from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.volumes import (
+    STORAGE_EVENTS,
     VolumeClaim,
+    VolumeQueueingHint,
     find_claim,
     find_volume,
     is_made_for,
@@ -42,7 +44,7 @@ _GONE = reason(_RULE, ReasonMessage.VOLUME_GONE)
 
 
 class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
-    """Which nodes the node affinity of a volume means, worked out node by node."""
+    """Index of the nodes that match a volume's node affinity."""
 
     dtype = np.bool_
 
@@ -54,18 +56,19 @@ class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
 
 
 def is_reachable(affinity: NodeSelector, node: Node) -> bool:
-    """Whether a volume can be reached from a node; by labels only, as upstream, which has no name to ask.
+    """Return whether a volume is reachable from a node, by labels only, as upstream.
 
-    Affinity that cannot be read means no node.
+    An invalid affinity matches no node.
     """
     nameless = Node(metadata=ObjectMeta(labels=node.metadata.labels))
     return selector_matches(affinity, nameless) is True
 
 
-class VolumeBindingFilter(Filter):
-    """The bound claims of a pod, each with the node affinity of its volume (None: its volume is gone)."""
+class VolumeBindingFilter(VolumeQueueingHint, Filter):
+    """Filter by the node affinity of a pod's bound volumes (None: the volume does not exist)."""
 
     rule = _RULE
+    events = STORAGE_EVENTS | {EventKind.NODE_ADDED, NodeUpdate.LABELS, EventKind.POD_DELETED}
 
     def __init__(
         self, pod_info: PodInfo, snapshot: Snapshot, affinities: Sequence[NodeSelector | None]
@@ -110,7 +113,7 @@ class VolumeBindingFilter(Filter):
         return mask
 
     def _column(self, affinity: NodeSelector) -> Mask:
-        """What is asked of labels alone a pod can ask, too, and there is an index for that."""
+        """Return the nodes a volume's affinity matches, from the shared index where it reads labels only."""
         fields = any(term.match_fields for term in affinity.node_selector_terms)
         if fields or selector_problem(affinity) is not None:
             return self.snapshot.index(VolumeNodes).column(affinity)
@@ -130,7 +133,7 @@ class VolumeBindingFilter(Filter):
 
 
 def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeReason | None:
-    """Why a claim that is there cannot be used by a pod."""
+    """Return why an existing claim cannot be used by a pod."""
     if claim.status.phase == "Lost":
         return reason(_RULE, ReasonMessage.VOLUME_CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
     if claim.metadata.deletion_timestamp is not None:
@@ -147,7 +150,7 @@ def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeR
 
 
 def _unbound(claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> NodeReason | None:
-    """What there is to say about claims without a volume: those to be bound at once come first."""
+    """Return the reason for unbound claims; those with immediate binding come first."""
     waiting: NodeReason | None = None
     at_once = False
     for claim in claims:

@@ -1,8 +1,7 @@
-"""Disks and claims that only one pod may use.
+"""VolumeRestrictions: volumes that only one pod may use.
 
-Owns `VolumeRestrictionsFilter`: a claim for one pod alone (ReadWriteOncePod) waits until no pod on any node
-uses it, and disks of the old kinds that a pod names in its own spec cannot be mounted twice on a node unless
-all mounts are read-only.
+A ReadWriteOncePod claim must not be in use on any node. An in-tree disk in a pod's spec must not be mounted
+twice on a node unless all mounts are read-only.
 """
 
 from __future__ import annotations
@@ -17,8 +16,19 @@ from plimsoll.api.core import Pod
 from plimsoll.api.storage import READ_WRITE_ONCE_POD
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import EventKind
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.volumes import count, find_claim, has_any, part, reason, text, volume_claims
+from plimsoll.scheduler.filters.volumes import (
+    STORAGE_EVENTS,
+    VolumeQueueingHint,
+    count,
+    find_claim,
+    has_any,
+    part,
+    reason,
+    text,
+    volume_claims,
+)
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -37,7 +47,7 @@ _IN_USE_ELSEWHERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, Code.UNRESOLV
 
 
 def disks(pod: Pod) -> Iterator[Disk]:
-    """The disks of the old kinds in a pod's spec; an image that has several monitors is several disks."""
+    """Return the in-tree disks of a pod; an RBD image with several monitors counts once per monitor."""
     for volume in pod.spec.volumes:
         if _KINDS.isdisjoint(volume):
             continue
@@ -56,12 +66,12 @@ def disks(pod: Pod) -> Iterator[Disk]:
 
 
 def conflicts(one: Disk, other: Disk) -> bool:
-    """Whether two mounts of disks cannot be on one node."""
+    """Return whether two disk mounts cannot be on one node."""
     return one[0] == other[0] and not (one[1] and other[1])
 
 
 class VolumeUsers(SnapshotIndex):
-    """Where the pods are that use a claim or a disk."""
+    """Index of the nodes whose pods use a claim or a disk."""
 
     def __init__(self) -> None:
         self._claims: dict[tuple[str, str], Counter[int]] = {}
@@ -83,21 +93,24 @@ class VolumeUsers(SnapshotIndex):
             count(self._disks, disk, row, by)
 
     def users(self, namespace: str, claim: str) -> Iterable[int]:
-        """The places of the pods that use a claim."""
+        """Return the rows of the pods that use a claim."""
         return self._claims.get((namespace, claim), {}).keys()
 
     def mounts(self, disk: Disk) -> Iterable[int]:
-        """The places where a disk is mounted so that it cannot be mounted again."""
+        """Return the rows where a disk is mounted in a conflicting mode."""
         key, read_only = disk
         yield from self._disks.get((key, False), ())
         if not read_only:
             yield from self._disks.get((key, True), ())
 
 
-class VolumeRestrictionsFilter(Filter):
-    """The disks of a pod, and where the pods are that use a claim it must have for itself."""
+class VolumeRestrictionsFilter(VolumeQueueingHint, Filter):
+    """Filter by conflicting disks and by users of ReadWriteOncePod claims."""
 
     rule = _RULE
+    depends_on_pods = True
+    is_node_local = False
+    events = STORAGE_EVENTS | {EventKind.NODE_ADDED, EventKind.POD_DELETED}
 
     def __init__(
         self, pod_info: PodInfo, snapshot: Snapshot, own: Sequence[Disk], users: Sequence[frozenset[int]]
@@ -142,7 +155,7 @@ class VolumeRestrictionsFilter(Filter):
         return ()
 
     def _all_at(self, row: int) -> bool:
-        """Whether all users of the claims are at a place, so that their leaving it would help."""
+        """Return whether all users of the claims are on one node, so that preempting them there helps."""
         return all(users == {row} for users in self._users)
 
     def resolvable_nodes(self, removed: Mask) -> Mask:

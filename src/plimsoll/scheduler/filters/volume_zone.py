@@ -1,8 +1,7 @@
-"""A pod goes to the zone and region its volumes are labelled with.
+"""VolumeZone: zone and region labels of a pod's volumes.
 
-Owns `VolumeZoneFilter`, for volumes that say where they are in labels instead of node affinity. A node
-without any such label is taken to be in the only zone there is; a volume may be in several zones, joined by
-`__`; an old label of a volume is also looked for under its new name on the node.
+For volumes with zone labels instead of node affinity. A node without zone labels passes; a volume may list
+several zones, separated by `__`; a deprecated label is also matched under its current name on the node.
 """
 
 from __future__ import annotations
@@ -15,8 +14,17 @@ import numpy as np
 from plimsoll.api.core import Node
 from plimsoll.api.storage import PersistentVolume
 from plimsoll.ledger.columns import Mask
+from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
-from plimsoll.scheduler.filters.volumes import find_claim, find_volume, reason, uses_claims, volume_claims
+from plimsoll.scheduler.filters.volumes import (
+    STORAGE_EVENTS,
+    VolumeQueueingHint,
+    find_claim,
+    find_volume,
+    reason,
+    uses_claims,
+    volume_claims,
+)
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -33,7 +41,7 @@ Topology: TypeAlias = tuple[str, frozenset[str]]
 
 
 def topologies(volume: PersistentVolume) -> Iterator[Topology]:
-    """Where a volume says it is; a label with an empty zone in it says nothing."""
+    """Return the zone labels of a volume; a label with an empty zone is ignored."""
     labels = volume.metadata.labels
     for key in LABELS:
         if key in labels:
@@ -43,7 +51,7 @@ def topologies(volume: PersistentVolume) -> Iterator[Topology]:
 
 
 def is_there(wanted: Sequence[Topology], node: Node) -> bool:
-    """Whether a node is where all volumes are."""
+    """Return whether a node is in the zones of all volumes."""
     labels = node.metadata.labels
     if not any(key in labels for key in LABELS):
         return True
@@ -55,7 +63,7 @@ def is_there(wanted: Sequence[Topology], node: Node) -> bool:
 
 
 class ZoneNodes(SignatureIndex[tuple[Topology, ...], np.bool_]):
-    """Which nodes are where volumes are."""
+    """Index of the nodes in the zones of volumes."""
 
     dtype = np.bool_
 
@@ -67,10 +75,11 @@ class ZoneNodes(SignatureIndex[tuple[Topology, ...], np.bool_]):
         return is_there(signature, node)
 
 
-class VolumeZoneFilter(StaticFilter):
-    """What the labels of a pod's volumes ask of a node."""
+class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
+    """Filter by the zone labels of a pod's volumes."""
 
     rule = Rule.VOLUME_ZONE
+    events = STORAGE_EVENTS | {EventKind.NODE_ADDED, NodeUpdate.LABELS}
     reason = reason(Rule.VOLUME_ZONE, ReasonMessage.VOLUME_ZONE)
 
     def __init__(

@@ -1,8 +1,7 @@
-"""The volumes of a pod that have a say in where it goes.
+"""Volumes of a pod that restrict where it can run.
 
-Owns reading them: which PersistentVolumeClaims a pod uses, by name or made for it (`ephemeral`), and which
-disks of the old kinds it names in its own spec. Most pods have no such volume; finding that out is one look
-at each volume. Volumes are plain trees, and what is not of the right shape is as if it were not there.
+Reads PersistentVolumeClaims, named or generated (`ephemeral`), and in-tree disks. Volumes are untyped trees;
+a part of the wrong type is treated as absent.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Any, TypeVar
 from plimsoll.api.core import Pod
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind
+from plimsoll.scheduler.filters.queueing_hint import NamedObject, QueueingHint, WaitingPod
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -22,23 +23,33 @@ K = TypeVar("K")
 V = TypeVar("V")
 _CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
 _CLAIMS = frozenset({_CLAIM, _EPHEMERAL})
+#: Events about the objects that decide where volumes can be used.
+STORAGE_EVENTS: frozenset[DeclaredEvent] = frozenset(
+    {
+        EventKind.VOLUME_CLAIM_CHANGED,
+        EventKind.VOLUME_CHANGED,
+        EventKind.STORAGE_CLASS_CHANGED,
+        EventKind.CSI_NODE_CHANGED,
+        EventKind.OTHER,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """A PersistentVolumeClaim a pod uses; `made` if it is made for the pod."""
+    """PersistentVolumeClaim of a pod; `made` if it is generated for the pod."""
 
     name: str
     made: bool = False
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Whether a pod has a volume with a claim."""
+    """Return whether a pod has a volume with a claim."""
     return has_any(pod, _CLAIMS)
 
 
 def has_any(pod: Pod, kinds: frozenset[str]) -> bool:
-    """Whether a pod has a volume of one of these kinds: what every pod is asked, so it is quick."""
+    """Return whether a pod has a volume of one of these kinds; called for every pod, so it is fast."""
     for volume in pod.spec.volumes:  # noqa: SIM110 - half the time of any()
         if not kinds.isdisjoint(volume):
             return True
@@ -46,7 +57,7 @@ def has_any(pod: Pod, kinds: frozenset[str]) -> bool:
 
 
 def volume_claims(pod: Pod) -> Iterator[VolumeClaim]:
-    """The claims of a pod's volumes, in their order."""
+    """Return the claims of a pod's volumes in order."""
     for volume in pod.spec.volumes:
         if _CLAIMS.isdisjoint(volume):
             continue
@@ -66,28 +77,59 @@ def find_volume(name: str, snapshot: Snapshot) -> PersistentVolume | None:
 
 
 def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether a claim belongs to a pod."""
+    """Return whether a claim is owned by a pod."""
     return any(
         owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
     )
 
 
 def reason(rule: Rule, sentence: ReasonMessage, **facts: object) -> NodeReason:
-    """A reason that no other pod's leaving would change."""
+    """Return a reason that removing other pods does not resolve."""
     return NodeReason(rule, sentence, Code.UNRESOLVABLE, facts)
+
+
+class VolumeQueueingHint(QueueingHint):
+    """Queueing hint of the rules about volumes."""
+
+    events = STORAGE_EVENTS
+    pod_fields = frozenset({"volumes"})
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        match event.kind:
+            case EventKind.POD_DELETED:
+                return bool(event.old.spec.volumes)
+            case EventKind.VOLUME_CLAIM_CHANGED:
+                meta = event.object.metadata
+                return meta.namespace == waiting_pod.namespace and meta.name in waiting_pod.value(claim_names)
+        return super().queueing_hint(event, waiting_pod)
+
+    @classmethod
+    def hint_key(cls, pod: Pod) -> object:
+        return pod.spec.volumes
+
+    @classmethod
+    def named_objects(cls, pod: Pod) -> Iterator[NamedObject]:
+        for name in claim_names(pod):
+            yield EventKind.VOLUME_CLAIM_CHANGED, pod.metadata.namespace, name
+
+
+def claim_names(pod: Pod) -> frozenset[str]:
+    """Return the names of the PersistentVolumeClaims a pod uses."""
+    return frozenset(claim.name for claim in volume_claims(pod))
 
 
 # -- trees
 
 
 def part(tree: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """An object below an object, if there is one."""
+    """Return a nested object, or None."""
     value = tree.get(name)
     return value if isinstance(value, dict) else None
 
 
 def text(tree: Mapping[str, Any], name: str) -> str:
-    """A text below an object, or ""."""
+    """Return a nested string, or ""."""
     value = tree.get(name)
     return value if isinstance(value, str) else ""
 
@@ -96,7 +138,7 @@ def text(tree: Mapping[str, Any], name: str) -> str:
 
 
 def count(table: dict[K, Counter[V]], key: K, value: V, by: int) -> None:
-    """Count a value under a key, up or down; what comes to nothing is gone."""
+    """Add to the count of a value under a key, and drop zero counts."""
     counts = table.setdefault(key, Counter())
     counts[value] += by
     if not counts[value]:

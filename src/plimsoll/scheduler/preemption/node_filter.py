@@ -22,21 +22,12 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.importance import priority_of
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
+from plimsoll.scheduler.queueing_hints import RULES
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: The rules whose answer depends on which pods a node has; a test looks for others.
-HEED_PODS = frozenset(
-    {
-        Rule.PORTS,
-        Rule.RESOURCES,
-        Rule.VOLUME_RESTRICTIONS,
-        Rule.VOLUME_LIMITS,
-        Rule.SPREAD,
-        Rule.INTER_POD,
-        Rule.DEVICES,
-    }
-)
+#: Rules whose result depends on the pods of a node; they are evaluated again whenever those change.
+HEED_PODS = frozenset(kind.rule for kind in RULES if kind.depends_on_pods)
 
 
 class Examination:

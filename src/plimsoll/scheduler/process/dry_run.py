@@ -14,12 +14,12 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.client import Client, ClientConfig
 from plimsoll.common.structured_log import format_line, set_up_logging
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.events import classify_change
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import World, new_id
 from plimsoll.scheduler.process.loop import decide, devices_of, full_name
 from plimsoll.scheduler.queue import QueuedPodInfo
-from plimsoll.scheduler.queue.events import classify_change
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 

@@ -21,6 +21,8 @@ from plimsoll.api.core import Pod
 from plimsoll.common.structured_log import log_event
 from plimsoll.scheduler.binding.bind import Bound, Failed
 from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.devices import needs_capacity
+from plimsoll.scheduler.events import make_release_event, node_capacity
 from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.binder import Bindings
@@ -29,8 +31,6 @@ from plimsoll.scheduler.process.failure_handler import Aftermath
 from plimsoll.scheduler.process.filter_timing import SUCCESS, Probe
 from plimsoll.scheduler.process.metrics import ERROR, UNSCHEDULABLE
 from plimsoll.scheduler.queue import QueuedPodInfo
-from plimsoll.scheduler.queue.events import make_release_event, node_capacity
-from plimsoll.scheduler.queue.queueing_hints import needs_capacity
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 

@@ -1,7 +1,7 @@
-"""Who is next, who waits for what, and which event wakes whom. START at `pods.py`.
+"""Scheduling queue: order of pending pods, and waking of unschedulable ones. START at `queue.py`.
 
-Objects that change become a `Happening` (`happenings`); `wakeups` says which rules it can help; `waiting`
-finds the pods to ask without asking all of them.
+An object change becomes a `ClusterEvent` (`scheduler/events.py`); the rules' queueing hints decide whom it
+helps (`scheduler/queueing_hints.py`); `unschedulable_pods` finds those pods without asking all.
 """
 
 from plimsoll.scheduler.queue.backoff import QueueSettings

@@ -1,7 +1,7 @@
-"""How long a pod waits before it is tried again.
+"""Queue settings and back-off times, in milliseconds.
 
-Owns the numbers of the queue, all in whole milliseconds: each failure doubles the wait, from the first to the
-longest. Failures and errors are counted apart, as in kube-scheduler.
+Each failure doubles the back-off up to a maximum. Failures and errors are counted separately, as in
+kube-scheduler.
 
 DIFF: failures are forgotten when a pod has slept for twice the longest back-off: whoever waits for long in a
 quiet cluster is tried soon when something happens at last, even if the first thing that happens is not what
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The queue's settings; the defaults are kube-scheduler's."""
+    """Settings of the scheduling queue; the defaults are kube-scheduler's."""
 
     initial_backoff_ms: int = 1000
     max_backoff_ms: int = 10_000  #: 0: no back-off at all
@@ -30,7 +30,7 @@ class QueueSettings:
 
 
 def backoff_ms(settings: QueueSettings, failures: int) -> int:
-    """How long to wait after so many failures in a row."""
+    """Return the back-off after a number of consecutive failures."""
     longest = settings.max_backoff_ms
     if failures <= 0 or longest <= 0:
         return 0

@@ -1,13 +1,12 @@
-"""What happened while pods were in flight.
+"""Events that arrived while pods were in flight.
 
-Owns `FlightLog`: happenings in their order, kept for as long as a pod is in flight that has not seen them.
-The log has an end: if one pod is in flight for very long, the oldest happenings are dropped, and what it
-missed is then said to be unknown.
+Events are kept in order while a pod is in flight that has not seen them. The log is bounded: if a pod is in
+flight for very long, the oldest events are dropped, and what that pod missed is then unknown.
 """
 
 from __future__ import annotations
 
-from plimsoll.scheduler.queue.events import ClusterEvent
+from plimsoll.scheduler.events import ClusterEvent
 
 #: How many happenings are kept at most.
 KEPT = 20_000
@@ -15,7 +14,7 @@ _FEW = 256
 
 
 class InFlightEvents:
-    """The pods in flight and what they missed."""
+    """Pods in flight and the events they missed."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
@@ -25,7 +24,7 @@ class InFlightEvents:
         self._dropped = 0  # how many happenings came before the list
 
     def __len__(self) -> int:
-        """How many pods are in flight."""
+        """Return the number of pods in flight."""
         return len(self._begun)
 
     def __contains__(self, key: str) -> bool:
@@ -35,7 +34,7 @@ class InFlightEvents:
         self._begun[key] = self._dropped + len(self._log)
 
     def add(self, event: ClusterEvent) -> None:
-        """Something happened; nobody in flight means nobody missed it."""
+        """Record an event, unless no pod is in flight."""
         if not self._begun:
             return
         self._log.append(event)
@@ -43,7 +42,7 @@ class InFlightEvents:
             self._forget(1)
 
     def since(self, key: str) -> list[ClusterEvent] | None:
-        """What happened since a pod took off; None if that is not known any more."""
+        """Return the events since a pod was popped, or None if some were dropped."""
         begun = self._begun.get(key)
         if begun is None:
             return []
@@ -52,7 +51,7 @@ class InFlightEvents:
         return self._log[begun - self._dropped :]
 
     def end(self, key: str) -> None:
-        """A pod is in flight no longer."""
+        """Forget a pod that is no longer in flight."""
         if self._begun.pop(key, None) is None:
             return
         first = next(iter(self._begun.values()), None)
@@ -63,7 +62,7 @@ class InFlightEvents:
             self._forget(first - self._dropped - self._head)
 
     def _forget(self, count: int) -> None:
-        """Drop the oldest; the list itself is shortened now and then."""
+        """Drop the oldest events; the list itself is shortened occasionally."""
         self._head += max(count, 0)
         if self._head > _FEW and 2 * self._head > len(self._log):
             del self._log[: self._head]

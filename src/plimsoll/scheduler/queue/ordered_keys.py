@@ -1,8 +1,7 @@
-"""Keys in the order of numbers: who is first.
+"""Priority queue of keys with removal and reordering.
 
-Owns `OrderedKeys`, a heap whose members can be taken out and moved: an item that is not valid any more stays
-in the heap until it comes up, or until there are more such items than others. Putting, dropping and taking
-cost O(log n), averaged over many.
+A heap in which outdated items stay until they surface or outnumber the others. All operations cost O(log n),
+amortized.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _FEW = 64
 
 
 class OrderedKeys:
-    """Keys, each with its order; the first is at hand."""
+    """Keys in the order of number tuples."""
 
     __slots__ = ("_heap", "_number", "_valid")
 
@@ -33,7 +32,7 @@ class OrderedKeys:
         return key in self._valid
 
     def put(self, key: str, order: Order) -> None:
-        """Put a key in, or give it another order."""
+        """Add a key, or change its order."""
         self._number += 1
         self._valid[key] = self._number
         heappush(self._heap, (order, self._number, key))
@@ -42,11 +41,11 @@ class OrderedKeys:
             heapify(self._heap)
 
     def drop(self, key: str) -> bool:
-        """Take a key out, wherever it is; whether it was there."""
+        """Remove a key and return whether it was there."""
         return self._valid.pop(key, None) is not None
 
     def first(self) -> tuple[Order, str] | None:
-        """The first key with its order."""
+        """Return the first key with its order."""
         while self._heap:
             order, number, key = self._heap[0]
             if self._valid.get(key) == number:
@@ -55,13 +54,13 @@ class OrderedKeys:
         return None
 
     def first_key(self) -> str:
-        """The first key; there must be one."""
+        """Return the first key; there must be one."""
         found = self.first()
         assert found is not None, "nothing is here"
         return found[1]
 
     def take(self) -> str | None:
-        """Take out the first key."""
+        """Remove and return the first key."""
         found = self.first()
         if found is None:
             return None
@@ -70,7 +69,7 @@ class OrderedKeys:
         return found[1]
 
     def take_up_to(self, limit: int) -> list[str]:
-        """Take out the keys whose order begins with a number that is at most `limit`, in order."""
+        """Remove and return the keys whose order starts with a number of at most `limit`, in order."""
         taken: list[str] = []
         while True:
             found = self.first()

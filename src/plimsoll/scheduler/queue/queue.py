@@ -28,17 +28,17 @@ from enum import Enum
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
-from plimsoll.scheduler.queue.events import ClusterEvent
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
 from plimsoll.scheduler.queue.ordered_keys import OrderedKeys
-from plimsoll.scheduler.queue.queueing_hints import (
-    affected_claims,
+from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
+from plimsoll.scheduler.queueing_hints import (
     any_event_helps,
+    make_waiting_pod,
     rules_affected_by_update,
     update_helps,
 )
-from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
@@ -46,7 +46,7 @@ __all__ = ["QueueSettings", "QueueState", "QueuedPodInfo", "SchedulingQueue"]
 
 
 class QueueState(Enum):
-    """The place of a pod in the queue."""
+    """State of a pod in the queue."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -58,7 +58,7 @@ class QueueState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueuedPodInfo:
-    """A pod that is to be tried now."""
+    """Pod popped for a scheduling attempt."""
 
     pod: Pod
     key: str
@@ -69,7 +69,7 @@ class QueuedPodInfo:
 
 @dataclass(slots=True)
 class _Entry:
-    """What the queue knows of a pod."""
+    """Queue entry of a pod."""
 
     key: str
     pod: Pod
@@ -99,7 +99,7 @@ class _Entry:
 
 
 class SchedulingQueue:
-    """The pods that have no node yet."""
+    """Queue of pods without a node."""
 
     def __init__(self, settings: QueueSettings | None = None) -> None:
         self.settings = settings or QueueSettings()
@@ -120,28 +120,28 @@ class SchedulingQueue:
     # -- looking
 
     def __len__(self) -> int:
-        """How many pods there are, those in flight too."""
+        """Return the number of pods, those in flight included."""
         return len(self._entries)
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
     def __iter__(self) -> Iterator[Pod]:
-        """The pods, in no particular order."""
+        """Iterate over the pods in no particular order."""
         return (entry.pod for entry in self._entries.values())
 
     def state_of(self, key: str) -> QueueState | None:
-        """Where a pod is; None if it is not here."""
+        """Return the state of a pod, or None if it is not queued."""
         entry = self._entries.get(key)
         return None if entry is None else entry.state
 
     def pod(self, key: str) -> Pod | None:
-        """A pod as it was last heard of."""
+        """Return a pod as last observed."""
         entry = self._entries.get(key)
         return None if entry is None else entry.pod
 
     def lengths(self) -> Mapping[str, int]:
-        """How many pods are where; those in flight count nowhere."""
+        """Return the number of pods per state, without those in flight."""
         return {
             QueueState.ACTIVE.value: len(self._fresh) + len(self._tried),
             QueueState.BACKOFF.value: len(self._backoff),
@@ -153,11 +153,11 @@ class SchedulingQueue:
         return len(self._log)
 
     def unschedulable_by_rule(self) -> Mapping[Rule, int]:
-        """How many unschedulable pods each rule stood in the way of."""
+        """Return the number of unschedulable pods each rule rejected."""
         return self._waiting.counts()
 
     def next_due(self, now: int) -> int | None:
-        """In how many milliseconds `pop` may have something; None: not by the passing of time."""
+        """Return the milliseconds until `pop` may return a pod, or None if time alone makes none ready."""
         if self._fresh or self._tried or self._eager:
             return 0
         times = [first[0][0] for each in (self._backoff, self._flush) if (first := each.first()) is not None]
@@ -166,7 +166,7 @@ class SchedulingQueue:
     # -- pods come, change and go
 
     def add(self, pod: Pod, now: int) -> None:
-        """A pod wants a node."""
+        """Add a pod."""
         key = pod_key(pod)
         known = self._entries.get(key)
         if known is not None:
@@ -179,7 +179,7 @@ class SchedulingQueue:
             self._admit(entry, now)
 
     def update(self, pod: Pod, now: int) -> None:
-        """A pod has changed; what it is, not what is written about it, may give it another attempt."""
+        """Update a pod; changes that scheduling reads may make it ready again."""
         key = pod_key(pod)
         entry = self._entries.get(key)
         if entry is None or entry.gone:
@@ -209,7 +209,7 @@ class SchedulingQueue:
                     self._admit(entry, now)
 
     def remove(self, key: str) -> None:
-        """A pod is gone, or has a node."""
+        """Remove a pod that was deleted or assigned."""
         entry = self._entries.get(key)
         if entry is None:
             return
@@ -220,9 +220,9 @@ class SchedulingQueue:
             del self._entries[key]
 
     def hold(self, pod: Pod, why: NodeReason, now: int) -> None:
-        """A pod cannot be tried yet for want of an object of its own; that is not counted as an attempt.
+        """Hold a pod whose own objects are missing; this does not count as an attempt.
 
-        It comes back when that object appears or changes or the pod itself does, not by time.
+        It is released when such an object or the pod itself changes, not by time.
         """
         key = pod_key(pod)
         entry = self._entries.get(key)
@@ -250,7 +250,7 @@ class SchedulingQueue:
     # -- attempts
 
     def pop(self, now: int) -> QueuedPodInfo | None:
-        """The pod to try next, if there is one; it is in flight from now on."""
+        """Return the next pod, which is in flight from then on, or None."""
         self._move(now)
         key = self._choose()
         early = key is None
@@ -269,7 +269,7 @@ class SchedulingQueue:
         return QueuedPodInfo(entry.pod, key, entry.attempts, entry.queued_at, entry.first_tried_at)
 
     def done(self, key: str, now: int = 0) -> None:
-        """A pod in flight has its node."""
+        """Remove a pod in flight that was assigned to a node."""
         entry = self._land(key)
         if entry is not None:
             del self._entries[key]
@@ -279,10 +279,10 @@ class SchedulingQueue:
     def mark_unschedulable(
         self, key: str, rules: frozenset[Rule], now: int, *, needs_capacity: bool = True
     ) -> None:
-        """A pod in flight fits nowhere, because of these rules: it waits for a happening that can help it.
+        """Queue a pod in flight that these rules rejected until an event can help it.
 
-        Without rules nobody knows what could help, so everything that happens does. `room` says whether room
-        on nodes was short for what its claims charge (see `wakeups.wants_room`).
+        Without rules every event does. `needs_capacity` is False if only devices were missing (see
+        `devices.needs_capacity`).
         """
         missed = self._log.since(key)
         entry = self._land(key)
@@ -304,14 +304,14 @@ class SchedulingQueue:
         elif (
             missed is None
             or update_helps(entry.changed, rules)
-            or any_event_helps(missed, rules, entry.pod, needs_capacity)
+            or any_event_helps(missed, make_waiting_pod(entry.pod, rules, needs_capacity))
         ):
             self._place(entry, QueueState.BACKOFF)
         else:
             self._place(entry, QueueState.UNSCHEDULABLE)
 
     def retry(self, key: str, now: int) -> None:
-        """An attempt ended in an error or a conflict: again after a while."""
+        """Queue a pod in flight for another attempt after an error or a conflict."""
         entry = self._land(key)
         if entry is None or self._is_over_with(entry, now):
             return
@@ -324,18 +324,18 @@ class SchedulingQueue:
     # -- what happens
 
     def on_event(self, event: ClusterEvent, now: int) -> int:
-        """Something happened: wake the pods it can help; how many those are."""
+        """Wake the pods that an event may help; return their number."""
         self._log.add(event)
         keys = self._waiting.helped_by(event)
         for key in keys:
             self._wake(self._entries[key], now)
-        held = {key for name in affected_claims(event) for key in self._held.get(name, ())}
+        held = {key for name in event.claims for key in self._held.get(name, ())}
         for key in sorted(held):
             self._admit(self._entries[key], now)
         return len(keys) + len(held)
 
     def activate(self, keys: Iterable[str], now: int) -> int:
-        """Pods that have reason to be tried at once, whatever their back-off; how many there are."""
+        """Make pods ready at once, regardless of back-off; return their number."""
         count = 0
         for key in keys:
             entry = self._entries.get(key)
@@ -353,12 +353,12 @@ class SchedulingQueue:
     # -- inside
 
     def _admit(self, entry: _Entry, now: int) -> None:
-        """Let a pod in, or aside if it has gates."""
+        """Make a pod ready, or gate it."""
         self._stamp(entry, now)
         self._place(entry, QueueState.GATED if entry.pod.spec.scheduling_gates else QueueState.ACTIVE)
 
     def _stamp(self, entry: _Entry, now: int) -> None:
-        """From now on a pod is as old as this."""
+        """Set the time that orders a pod among its equals."""
         self._number += 1
         entry.since, entry.number = now, self._number
 
@@ -366,14 +366,14 @@ class SchedulingQueue:
         self._place(entry, QueueState.ACTIVE if entry.due <= now else QueueState.BACKOFF)
 
     def _move(self, now: int) -> None:
-        """Bring in those whose time has come."""
+        """Make the pods ready whose back-off or flush time has come."""
         for key in self._backoff.take_up_to(now):
             self._place(self._entries[key], QueueState.ACTIVE)
         for key in self._flush.take_up_to(now):
             self._wake(self._entries[key], now)
 
     def _choose(self) -> str | None:
-        """The next of the active pods; see the order at the top."""
+        """Return the next of the active pods, in the order that the module documents."""
         fresh, tried = self._fresh.first(), self._tried.first()
         if tried is None:
             self._firsts = self._retries = 0
@@ -397,11 +397,11 @@ class SchedulingQueue:
         return fresh[1]
 
     def _is_turn(self) -> bool:
-        """Whether it is the turn of pods that were tried less."""
+        """Return whether it is the turn of pods that were tried less."""
         return self._retries >= self.settings.retries_in_a_row
 
     def _retry(self, key: str, turn: bool) -> str:
-        """Another attempt at a pod, or at the one tried least if that has its turn."""
+        """Return the pod to retry: the given one, or the one tried least if it is its turn."""
         if not turn:
             self._retries += 1
             return key
@@ -410,7 +410,7 @@ class SchedulingQueue:
         return self._least.first_key()
 
     def _place(self, entry: _Entry, where: QueueState) -> None:
-        """Put a pod in a place, out of the one it is in."""
+        """Move a pod to a state."""
         self._leave(entry)
         key, entry.state = entry.key, where
         match where:
@@ -434,7 +434,7 @@ class SchedulingQueue:
                     self._held.setdefault(name, {})[key] = None
 
     def _leave(self, entry: _Entry) -> None:
-        """Take a pod out of the place it is in."""
+        """Remove a pod from the structures of its state."""
         key = entry.key
         match entry.state:
             case QueueState.ACTIVE:
@@ -457,7 +457,7 @@ class SchedulingQueue:
                 entry.watched = ()
 
     def _land(self, key: str) -> _Entry | None:
-        """A pod is in flight no longer."""
+        """Return the entry of a pod that was in flight, which it no longer is."""
         entry = self._entries.get(key)
         if entry is None or entry.state is not QueueState.IN_FLIGHT:
             return None
@@ -465,7 +465,7 @@ class SchedulingQueue:
         return entry
 
     def _is_over_with(self, entry: _Entry, now: int) -> bool:
-        """Whether a pod went away while it was in flight; one that came back joins as if new."""
+        """Return whether a pod was removed while in flight; one that was added again is queued as new."""
         if not entry.gone:
             return False
         del self._entries[entry.key]
@@ -475,7 +475,7 @@ class SchedulingQueue:
 
 
 def _is_over(pod: Pod) -> bool:
-    """Whether a pod needs no node: it has one, has finished or is being deleted."""
+    """Return whether a pod needs no node: it is assigned, finished or terminating."""
     return bool(
         pod.spec.node_name
         or pod.metadata.deletion_timestamp is not None
@@ -484,7 +484,7 @@ def _is_over(pod: Pod) -> bool:
 
 
 def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
-    """The claims whose change can end a pod's being held: the one the reason names, or else all."""
+    """Return the claims whose change can end a hold: the one the reason names, or all."""
     names = set(claim_names(pod).values())
     named = str(why.facts.get("claim", "")).rpartition("/")[2]
     if named in names:
@@ -493,4 +493,4 @@ def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
 
 
 def _concerns(event: ClusterEvent, watched: tuple[tuple[str, str], ...]) -> bool:
-    return any(name in watched for name in affected_claims(event))
+    return any(name in watched for name in event.claims)

@@ -1,7 +1,7 @@
-"""Things by their size: those that are small enough for a room.
+"""Waiting pods indexed by CPU request, to find those that fit into freed capacity.
 
-Owns `Sizes`, sorted lists, one for each priority, because what counts as room depends on that: a pod may take
-the place of less important ones. What is too large is not even looked at.
+One sorted list per priority, because the capacity that counts depends on it: a pod may preempt others.
+Requests that are too large are not visited.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 
 class RequestIndex:
-    """Keys with a size and a priority."""
+    """Keys by priority and CPU request."""
 
     __slots__ = ("_lists",)
 
@@ -31,7 +31,7 @@ class RequestIndex:
             del self._lists[priority]
 
     def up_to(self, limit: Callable[[int], int]) -> Iterator[bytes]:
-        """The keys of at most the size that is the limit for their priority."""
+        """Return the keys whose request is at most the limit for their priority."""
         for priority, found in self._lists.items():
             for _, key in found[: bisect_right(found, limit(priority), key=_size)]:
                 yield key

@@ -1,9 +1,9 @@
-"""Pods that fit nowhere, so ordered that a happening finds those it can help.
+"""Unschedulable pods, indexed so that an event finds the pods it may help.
 
-Owns `Waiting`. Pods that are alike in all that decides about a wake-up form a group; groups are found by the
-rules that stood in the way and by the one node a pod is made for. Changes of a claim find its users by name.
-So a happening costs what the groups of its rules cost and what it wakes, not what is waiting; `naive_helped`
-in the tests says the same by asking every pod.
+Pods that queueing hints cannot tell apart form a group; groups are indexed by the rules that rejected them
+and by the one node that affinity leaves them. Events about a named object find the pods that refer to it. An
+event thus costs what the groups of its rules and the woken pods cost, not what all waiting pods would;
+`naive_helped` in the tests asks every pod.
 """
 
 from __future__ import annotations
@@ -14,44 +14,42 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
-from plimsoll.ledger.claims import claim_names
-from plimsoll.scheduler.filters.node_ports import host_sockets
-from plimsoll.scheduler.queue.events import ClusterEvent, EventKind
-from plimsoll.scheduler.queue.queueing_hints import (
-    BY_NAME,
-    VOLUMES,
-    WaitingPod,
-    affected_rules,
-    capacity_after,
-    helps,
-    only_affected_node,
-    volume_claims,
-)
+from plimsoll.scheduler.events import ClusterEvent
+from plimsoll.scheduler.filters.node_affinity import only_node
+from plimsoll.scheduler.filters.node_resources import minimum_cpu
+from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
 from plimsoll.scheduler.queue.request_index import RequestIndex
+from plimsoll.scheduler.queueing_hints import (
+    HINTS,
+    NAMED_EVENTS,
+    affected_node,
+    affected_rules,
+    helps,
+    make_waiting_pod,
+)
 from plimsoll.scheduler.reasons import Rule
-
-#: An object that pods name: which kind, namespace, name.
-Named = tuple[EventKind, str, str]
 
 
 @dataclass(slots=True)
 class WaitingGroup:
-    """Pods that everything helps alike, except what concerns an object they name."""
+    """Pods that queueing hints cannot tell apart, except by the objects they refer to."""
 
     waiting_pod: WaitingPod
+    only_node: str
+    minimum_cpu: int
     keys: dict[str, None] = field(default_factory=dict)
 
 
 class UnschedulablePods:
-    """The pods that wait for a happening."""
+    """Pods that wait for an event."""
 
     def __init__(self) -> None:
         self._groups: dict[bytes, WaitingGroup] = {}
         self._group_of: dict[str, bytes] = {}
-        self._names_of: dict[str, tuple[Named, ...]] = {}
+        self._names_of: dict[str, tuple[NamedObject, ...]] = {}
         self._by_rule: dict[Rule, dict[str, dict[bytes, WaitingGroup]]] = {}
-        self._by_name: dict[Named, dict[str, Pod]] = {}
-        self._by_size = RequestIndex()  # of those their requests stood in the way of, made for no node
+        self._by_name: dict[NamedObject, dict[str, Pod]] = {}
+        self._by_cpu = RequestIndex()  # groups that NodeResourcesFit rejected, not bound to one node
         self._unexplained: dict[bytes, WaitingGroup] = {}
         self._counts: Counter[Rule] = Counter()
 
@@ -62,33 +60,35 @@ class UnschedulablePods:
         return key in self._group_of
 
     def counts(self) -> Mapping[Rule, int]:
-        """How many pods wait because of each rule; a pod may count for several."""
+        """Return the number of pods each rule rejected; a pod may count for several rules."""
         return +self._counts
 
     def add(self, key: str, pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True) -> None:
-        """A pod waits because these rules stood in its way; none: nobody knows why."""
+        """Add a pod that these rules rejected; without rules, every event wakes it."""
         self.remove(key)
         signature = _signature(pod, rules, needs_capacity)
         group = self._groups.get(signature)
         if group is None:
-            group = self._groups[signature] = WaitingGroup(WaitingPod(pod, rules, needs_capacity))
+            group = self._groups[signature] = WaitingGroup(
+                make_waiting_pod(pod, rules, needs_capacity), only_node(pod), minimum_cpu(pod)
+            )
             if not rules:
                 self._unexplained[signature] = group
             for rule in rules:
-                self._by_rule.setdefault(rule, {}).setdefault(group.waiting_pod.only_node, {})[signature] = (
-                    group
-                )
-            if Rule.RESOURCES in rules and not group.waiting_pod.only_node:
-                self._by_size.add(signature, group.waiting_pod.priority, group.waiting_pod.cpu_request)
+                self._by_rule.setdefault(rule, {}).setdefault(group.only_node, {})[signature] = group
+            if Rule.RESOURCES in rules and not group.only_node:
+                self._by_cpu.add(signature, group.waiting_pod.priority, group.minimum_cpu)
         group.keys[key] = None
         self._group_of[key] = signature
         self._counts.update(rules)
-        self._names_of[key] = names = tuple(_names(pod, rules))
+        self._names_of[key] = names = tuple(
+            {each for rule in rules for each in HINTS[rule].named_objects(pod)}
+        )
         for name in names:
             self._by_name.setdefault(name, {})[key] = pod
 
     def remove(self, key: str) -> bool:
-        """A pod waits no longer; whether it did."""
+        """Remove a pod and return whether it was there."""
         signature = self._group_of.pop(key, None)
         if signature is None:
             return False
@@ -99,9 +99,9 @@ class UnschedulablePods:
             del self._groups[signature]
             self._unexplained.pop(signature, None)
             for rule in group.waiting_pod.rules:
-                self._leave(rule, group.waiting_pod.only_node, signature)
-            if Rule.RESOURCES in group.waiting_pod.rules and not group.waiting_pod.only_node:
-                self._by_size.remove(signature, group.waiting_pod.priority, group.waiting_pod.cpu_request)
+                self._leave(rule, group.only_node, signature)
+            if Rule.RESOURCES in group.waiting_pod.rules and not group.only_node:
+                self._by_cpu.remove(signature, group.waiting_pod.priority, group.minimum_cpu)
         for name in self._names_of.pop(key):
             users = self._by_name[name]
             del users[key]
@@ -118,15 +118,15 @@ class UnschedulablePods:
             del self._by_rule[rule]
 
     def helped_by(self, event: ClusterEvent) -> list[str]:
-        """The pods a happening can help, in the order in which they were added to their groups."""
+        """Return the pods an event may help, in the order in which they were added to their groups."""
         found: dict[str, None] = {}
         for group in self._unexplained.values():
             found |= group.keys
         rules = affected_rules(event)
-        if event.kind in BY_NAME:
+        if event.kind in NAMED_EVENTS:
             meta = event.object.metadata
             for key, pod in self._by_name.get((event.kind, meta.namespace, meta.name), {}).items():
-                waiting_pod = WaitingPod(pod, self._groups[self._group_of[key]].waiting_pod.rules)
+                waiting_pod = make_waiting_pod(pod, self._groups[self._group_of[key]].waiting_pod.rules)
                 if any(helps(event, rule, waiting_pod) for rule in rules & waiting_pod.rules):
                     found[key] = None
             return list(found)
@@ -139,14 +139,14 @@ class UnschedulablePods:
         return list(found)
 
     def _candidates(self, event: ClusterEvent, rule: Rule) -> Iterator[tuple[bytes, WaitingGroup]]:
-        """The groups a rule stood in the way of, without those that are made for other nodes or too large."""
+        """Return the groups a rule rejected, without those bound to other nodes or too large for the node."""
         by_node = self._by_rule.get(rule)
         if by_node is None:
             return
-        node = only_affected_node(event, rule)
-        capacity = capacity_after(event) if rule is Rule.RESOURCES and node else None
+        node = affected_node(event, rule)
+        capacity = event.capacity_after if rule is Rule.RESOURCES and node else None
         if capacity is not None:
-            for signature in self._by_size.up_to(capacity.cpu_for):
+            for signature in self._by_cpu.up_to(capacity.cpu_for):
                 yield signature, self._groups[signature]
             yield from by_node.get(node, {}).items()
         else:
@@ -154,26 +154,13 @@ class UnschedulablePods:
                 yield from by_node.get(name, {}).items()
 
 
-def _names(pod: Pod, rules: frozenset[Rule]) -> Iterator[Named]:
-    namespace = pod.metadata.namespace
-    if Rule.DEVICES in rules and pod.spec.resource_claims:
-        for name in set(claim_names(pod).values()):
-            yield EventKind.CLAIM_CHANGED, namespace, name
-    if pod.spec.volumes and not rules.isdisjoint(VOLUMES | {Rule.UNSUPPORTED}):
-        for name in volume_claims(pod):
-            yield EventKind.VOLUME_CLAIM_CHANGED, namespace, name
-
-
-_AMONG_PODS = frozenset({Rule.INTER_POD, Rule.SPREAD})
-
-
 def _signature(pod: Pod, rules: frozenset[Rule], needs_capacity: bool) -> bytes:
-    """Equal for pods that form a group: everything `helps` looks at, where these rules look at it."""
+    """Return a key that is equal for pods of one group: everything that hints of these rules read."""
     spec = pod.spec
+    ordered = sorted(rules, key=lambda rule: rule.value)
     return encode((
-        sorted(rule.value for rule in rules),
+        [(rule.value, HINTS[rule].hint_key(pod)) for rule in ordered],
         needs_capacity,
-        (pod.metadata.namespace, pod.metadata.labels) if rules & _AMONG_PODS else None,
         spec.priority or 0,
         spec.node_selector,
         spec.affinity,
@@ -184,6 +171,4 @@ def _signature(pod: Pod, rules: frozenset[Rule], needs_capacity: bool) -> bytes:
         spec.resources,
         spec.overhead,
         bool(spec.resource_claims),
-        host_sockets(pod) if Rule.PORTS in rules else None,
-        spec.volumes if not rules.isdisjoint(VOLUMES) else None,
     ))  # fmt: skip

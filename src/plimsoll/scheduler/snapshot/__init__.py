@@ -1,1 +1,1 @@
-"""The scheduler's view of the cluster: nodes, ledgers, devices, claims. Start at `snapshot.py`."""
+"""Snapshot: the scheduler's view of nodes, ledgers, devices and claims. START at `snapshot.py`."""

@@ -1,7 +1,7 @@
-"""Which devices are held for which claim: what the API says, and what was promised and is not written yet.
+"""Devices allocated to claims: by the API, or assumed and not written yet.
 
-Owns `Holdings`, the devices' side of the books. What the API says about a claim counts, unless it does not
-know yet what we promised. Every change tells what was let go, so that whoever waits for it can be told.
+The allocation in a claim's status counts, unless an assumed one is not written yet. Every change returns the
+released allocation, so that the snapshot can invalidate caches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plimsoll.api.resource import AllocationResult, ResourceClaim
 
 
 class AssumedAllocations:
-    """Devices by the UID of the claim they are held for; `state` is the same by device."""
+    """Allocations by claim UID; `state` has the same by device."""
 
     __slots__ = ("_allocations", "_assumed", "state")
 
@@ -21,16 +21,16 @@ class AssumedAllocations:
         self._assumed: dict[str, tuple[str, AllocationResult]] = {}
 
     def of(self, uid: str) -> AllocationResult | None:
-        """What is held for a claim, written down or promised."""
+        """Return the allocation of a claim, written or assumed."""
         return self._allocations.get(uid)
 
     def assumed(self, uid: str) -> AllocationResult | None:
-        """What a claim was promised that is not written down yet."""
+        """Return the allocation of a claim that is assumed and not written yet."""
         found = self._assumed.get(uid)
         return None if found is None else found[1]
 
     def set(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
-        """Hold these devices for a claim instead of those it had; what was let go."""
+        """Replace the allocation of a claim and return the released one."""
         before = self._allocations.get(uid)
         if before == allocation:
             return None
@@ -43,12 +43,12 @@ class AssumedAllocations:
         return before
 
     def assume(self, uid: str, pod: str, allocation: AllocationResult) -> AllocationResult | None:
-        """A pod's claim is to get these devices."""
+        """Assume an allocation for a pod's claim."""
         self._assumed[uid] = (pod, allocation)
         return self.set(uid, allocation)
 
     def forget(self, uid: str, pod: str, claim: ResourceClaim | None) -> AllocationResult | None:
-        """A promise to a pod is void: what the API says counts again, `claim` or that there is none."""
+        """Drop an allocation assumed for a pod; the claim's status counts again (None: there is no claim)."""
         if self._assumed.get(uid, ("",))[0] != pod:
             return None
         del self._assumed[uid]
@@ -56,7 +56,7 @@ class AssumedAllocations:
         return self.set(uid, claim.status.allocation if claim is not None and written else None)
 
     def on_claim(self, claim: ResourceClaim) -> AllocationResult | None:
-        """A claim is new or has changed."""
+        """Handle a new or changed claim."""
         uid, allocation = claim.metadata.uid, claim.status.allocation
         if allocation is None and uid in self._assumed:
             return None
@@ -64,6 +64,6 @@ class AssumedAllocations:
         return self.set(uid, allocation)
 
     def on_claim_deleted(self, uid: str) -> AllocationResult | None:
-        """A claim is gone, and with it what it was promised."""
+        """Handle a deleted claim, and drop what was assumed for it."""
         self._assumed.pop(uid, None)
         return self.set(uid, None)

@@ -1,7 +1,6 @@
-"""Which pods on the books use which claims.
+"""Index of the pods in ledgers by the claims they use.
 
-Owns `ClaimUsers`: the users of a claim, of the claims that ask for a class, and of those that hold devices of
-a pool. Charges that nobody has written down follow these objects; this tells whose.
+Charges that are in no pod status follow claims, device classes and pools; this finds the affected pods.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ FindClaim: TypeAlias = "Callable[[str, str], ResourceClaim | None]"
 
 
 class ClaimUsers:
-    """Pods by the claims they use, known or not."""
+    """Pods by the claims they use, whether or not the claim is known."""
 
     __slots__ = ("_users",)
 
@@ -39,15 +38,15 @@ class ClaimUsers:
                 self._users.pop(claim, None)
 
     def of(self, namespace: str, name: str) -> Set[str]:
-        """The pods that use a claim."""
+        """Return the pods that use a claim."""
         return self._users.get((namespace, name), frozenset())
 
     def of_class(self, device_class: str, find: FindClaim) -> set[str]:
-        """The pods with a claim that asks for devices of a class."""
+        """Return the pods with a claim that requests a device class."""
         return self._where(lambda claim: device_class in _classes_of(claim), find)
 
     def of_pool(self, driver: str, pool: str, find: FindClaim) -> set[str]:
-        """The pods with a claim that holds devices of a pool."""
+        """Return the pods with a claim allocated from a pool."""
         return self._where(lambda claim: (driver, pool) in _pools_of(claim), find)
 
     def _where(self, test: Callable[[ResourceClaim], bool], find: FindClaim) -> set[str]:
@@ -72,5 +71,5 @@ def _pools_of(claim: ResourceClaim) -> set[tuple[str, str]]:
 
 
 def have_same_charges(bills: Iterable[Bill], others: Iterable[Bill]) -> bool:
-    """Whether bills come from the same devices; what is drawn from pools does not matter here."""
+    """Return whether charges come from the same devices; what they consume from pools is ignored."""
     return [(bill.uid, bill.parts) for bill in bills] == [(bill.uid, bill.parts) for bill in others]

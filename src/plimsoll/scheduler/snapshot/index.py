@@ -1,8 +1,8 @@
-"""What a rule may keep between pods: an index that the snapshot tells of every change.
+"""Base class of snapshot indexes, which filters and caches keep between attempts.
 
-Owns `Index`, the ear of a rule. `Snapshot.index(kind)` makes one on first use, shows it everything there is
-and tells it everything that happens from then on. Pods that are told are those on a node's books, bound or
-assumed; telling `pod_removed` and then `pod_added` of the same pod leaves an index as it was.
+`Snapshot.index(kind)` creates an index on first use, fills it with the current objects and notifies it of
+every later change. Pods are those in a node's ledger, bound or assumed. `pod_removed` followed by `pod_added`
+for the same pod leaves an index unchanged.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from plimsoll.api.core import Node, Pod
 
 
 class SnapshotIndex:
-    """Hears of changes; override what you need. Places are numbers of nodes, reused when a node is gone."""
+    """Receiver of snapshot changes; override what you need. A row is a node's index in columns, reused
+    when the node is removed.
+    """
 
     def grown(self, size: int) -> None:
-        """There are `size` places now (told first of all, then whenever the number grows)."""
+        """Handle a new number of rows; called first, then whenever the number grows."""
 
     def node_set(self, row: int, node: Node, old: Node | None) -> None:
-        """A node is new at a place, or has changed."""
+        """Handle a new or changed node."""
 
     def node_removed(self, row: int, node: Node) -> None:
-        """A node is gone; its pods have been told as removed before."""
+        """Handle a removed node; its pods were removed before."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        """A pod is on the books of a node now."""
+        """Handle a pod that was added to a node's ledger."""
 
     def pod_removed(self, row: int, pod: Pod) -> None:
-        """It is so no longer; `pod` is the very object that was told as added."""
+        """Handle a pod that was removed from a node's ledger; `pod` is the object passed to `pod_added`."""
 
     def object_set(self, new: Any, old: Any) -> None:
-        """Any other object (a claim, a slice, a namespace, a volume) is new or has changed."""
+        """Handle any other new or changed object (claim, slice, namespace, volume)."""
 
     def object_removed(self, old: Any) -> None:
-        """Any other object is gone."""
+        """Handle any other deleted object."""

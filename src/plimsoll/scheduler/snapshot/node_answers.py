@@ -1,9 +1,8 @@
-"""Answers that are worked out from the books of all nodes, kept, and brought up to date.
+"""Per-node query results computed from the ledgers, cached and updated incrementally.
 
-Owns `Question`, something one can ask about the columns of the books, and `Answers`, which keeps a column of
-answers for each question. Between two pods alike usually one node has changed: the one where the first of
-them went; only that answer is worked out again. A question has a form for one place and one for many; a test
-holds them equal. The number of questions is bounded; the one not asked for the longest goes first.
+Between two equal pods usually one node changes, the one the first was placed on; only its result is
+recomputed. A query has a form for one row and one for many; a test holds them equal. The number of cached
+queries is bounded, least recently used first.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ _FEW = 24
 
 
 class NodeQuery:
-    """A question about the books of a node; equal ones have equal answers."""
+    """Query about the ledger of a node; equal queries have equal results."""
 
     __slots__ = ()
     dtype: ClassVar[type[np.generic]] = np.int64
 
     def at(self, columns: NodeColumns, row: int) -> int:
-        """The answer for one place."""
+        """Compute the result for one row."""
         raise NotImplementedError
 
     def over(self, columns: NodeColumns, rows: Rows) -> NDArray[Any]:
-        """The answers for many places."""
+        """Compute the results for many rows."""
         raise NotImplementedError
 
 
 class _CachedColumn:
-    """The answers to one question, and how far in the journal of changes they go."""
+    """Results of one query, and the journal position up to which they are current."""
 
     __slots__ = ("answers", "mark", "shown")
 
@@ -52,7 +51,7 @@ class _CachedColumn:
 
 
 class NodeQueryCache(SnapshotIndex):
-    """The answers of all nodes, by question."""
+    """Results of all nodes by query."""
 
     kept: ClassVar[int] = 384
 
@@ -60,7 +59,7 @@ class NodeQueryCache(SnapshotIndex):
         self._known: dict[NodeQuery, _CachedColumn] = {}
 
     def column(self, question: NodeQuery, snapshot: Snapshot) -> NDArray[Any]:
-        """The answers at all places, to be read only; places without a node have any answer."""
+        """Return the results of all rows, read-only; rows without a node have an arbitrary result."""
         columns = snapshot.columns
         known = self._known.pop(question, None)
         if known is None:

@@ -1,7 +1,7 @@
-"""What drivers have published: the devices of all slices, for searching and for pricing, and whose they are.
+"""Devices of all ResourceSlices, for searches and for charges.
 
-Owns `Published`. Slices are counted one by one, so that a change tells which node it concerns; the inventory
-and the index of devices are made when somebody asks, from the last ones: what did not change is kept.
+Slices are counted per node and pool, so that a change tells which node it affects. The inventory and the
+device index are rebuilt on demand, reusing what did not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.ledger.profile import Profile
 
 
 class PublishedDevices:
-    """Devices of all slices, and the nodes that pools name."""
+    """Devices of all slices, and the nodes of their pools."""
 
     __slots__ = ("_devices", "_devices_outdated", "_inventory", "_inventory_outdated", "_nodes", "_profile")
 
@@ -29,25 +29,27 @@ class PublishedDevices:
         self._inventory_outdated = self._devices_outdated = False
 
     def inventory(self, slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Inventory:
-        """The devices as searches want them; these are all slices and taint rules there are."""
+        """Return the inventory for searches; the arguments are all slices and taint rules."""
         if self._inventory_outdated:
             self._inventory = self._inventory.replace(tuple(slices), tuple(rules))
             self._inventory_outdated = False
         return self._inventory
 
     def devices(self, slices: Iterable[ResourceSlice]) -> DeviceIndex:
-        """The devices by name."""
+        """Return the devices by name."""
         if self._devices_outdated:
             self._devices = DeviceIndex(slices, self._profile, self._devices)
             self._devices_outdated = False
         return self._devices
 
     def on_taint_rules_changed(self) -> None:
-        """There are other taint rules."""
+        """Handle changed taint rules."""
         self._inventory_outdated = True
 
     def on_slice(self, slice: ResourceSlice, added: bool) -> str:
-        """A slice was added or taken away; the only node it concerns, or "" if there may be others."""
+        """Handle an added or removed slice; return the only node it affects, or "" if there may be
+        several.
+        """
         self._inventory_outdated = self._devices_outdated = True
         pool, node = (slice.spec.driver, slice.spec.pool.name), slice.spec.node_name or ""
         counts = self._nodes.setdefault(pool, Counter())
@@ -59,6 +61,6 @@ class PublishedDevices:
         return node if node == self.node_of(*pool) else ""
 
     def node_of(self, driver: str, pool: str) -> str:
-        """The only node with slices of a pool, or "" if there is none or more than one."""
+        """Return the only node with slices of a pool, or "" if there is none or several."""
         counts = self._nodes.get((driver, pool))
         return next(iter(counts)) if counts is not None and len(counts) == 1 else ""

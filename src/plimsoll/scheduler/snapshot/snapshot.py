@@ -1,11 +1,11 @@
-"""Everything the scheduler knows, as it stands now: nodes, books, devices, claims and what is assumed.
+"""Snapshot of the cluster: nodes, ledgers, devices, claims and assumed placements.
 
-Owns `Snapshot`. Objects come in one by one, in whatever order they are heard of (`set`, `remove`); the same
-objects make the same snapshot, so a restart loses nothing. `assume` charges a placement at once, on both
-books: the node's ledger and the devices; `forget` takes exactly that back. What others write (bound pods,
-allocated claims) replaces what was assumed. `verify` computes everything again from the objects.
+Objects arrive one by one in any order (`set`, `remove`); the same objects make the same snapshot, so that a
+restart loses nothing. `assume` charges a placement at once to the node's ledger and to the devices; `forget`
+undoes exactly that. What others write (bound pods, allocated claims) replaces what was assumed. `verify`
+recomputes everything from the objects.
 
-Document 000, "Scheduler Internal Cache Update"; section 3 of the accounting semantics.
+KEP-5517 (docs/spec/keps.md), "Scheduler Internal Cache Update"; docs/spec/accounting.md, "Scheduler".
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class Snapshot:
-    """The cluster as the scheduler sees it. Places are numbers of nodes, from 0 to `size`; see `alive`."""
+    """Cluster state of the scheduler. Each node has a row in columns, from 0 to `size`; `alive` masks the
+    rows in use.
+    """
 
     def __init__(self, gates: Gates | None = None, profile: Profile | None = None) -> None:
         self.gates = gates or Gates.all_on()
@@ -77,14 +79,14 @@ class Snapshot:
     # -- looking things up
 
     def __len__(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes."""
         return len(self._rows)
 
     def row_of(self, node: str) -> int | None:
         return self._rows.get(node)
 
     def rows(self) -> Iterable[int]:
-        """The places with a node, in the order of their numbers."""
+        """Return the rows with a node, in order."""
         return sorted(self._rows.values())
 
     def node(self, row: int) -> Node:
@@ -93,7 +95,7 @@ class Snapshot:
         return node
 
     def ledger(self, row: int) -> NodeLedger:
-        """The books of a node."""
+        """Return the ledger of a node."""
         if self._outdated_charges:
             self._update_charges()
         return self._ledger(row)
@@ -105,52 +107,52 @@ class Snapshot:
 
     @property
     def columns(self) -> NodeColumns:
-        """The books of all nodes side by side."""
+        """Ledgers of all nodes as columns."""
         if self._outdated_charges:
             self._update_charges()
         return self._columns
 
     def pods_at(self, row: int) -> list[Pod]:
-        """The pods on the books of a node, bound and assumed."""
+        """Return the pods in a node's ledger, bound and assumed."""
         return [entry.pod for entry in self.ledger(row).entries.values()]
 
     def find_pod(self, key: str) -> tuple[int, Pod] | None:
-        """Where a pod is on the books, and the pod as it was booked."""
+        """Return the row of a pod in a ledger, and the pod as it was added."""
         return self._pods.get(key)
 
     def pod_keys(self) -> set[str]:
-        """The pods on the books of any node."""
+        """Return the keys of the pods in all ledgers."""
         return set(self._pods)
 
     @property
     def assumed(self) -> Mapping[str, Placement]:
-        """The placements that no bound pod has confirmed yet, by pod."""
+        """Placements that no bound pod has confirmed yet, by pod key."""
         return self._assumed
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.find(ResourceClaim, namespace, name)
 
     def assumed_allocation(self, uid: str) -> AllocationResult | None:
-        """What a claim was promised that is not written down yet."""
+        """Return the allocation of a claim that is assumed and not written yet."""
         return self._allocations.assumed(uid)
 
     def allocation_of(self, uid: str) -> AllocationResult | None:
-        """The devices that are held for a claim, written down or promised."""
+        """Return the allocation of a claim, written or assumed."""
         return self._allocations.of(uid)
 
     def claim_users(self, namespace: str, name: str) -> Set[str]:
-        """The pods on the books that use a claim."""
+        """Return the pods in ledgers that use a claim."""
         return self._users.of(namespace, name)
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
-        """An object that is neither a node nor a pod."""
+        """Return an object that is neither a node nor a pod."""
         return self._objects.get(kind, {}).get((namespace, name))
 
     def all(self, kind: type[T]) -> Iterator[T]:
         yield from self._objects.get(kind, {}).values()
 
     def index(self, kind: type[I]) -> I:
-        """The index of this kind, made and filled on first use and kept up to date from then on."""
+        """Return the index of this kind, created and filled on first use and updated from then on."""
         known = self._indexes.get(kind)
         if known is None:
             known = kind()
@@ -161,11 +163,11 @@ class Snapshot:
 
     @property
     def inventory(self) -> Inventory:
-        """The devices of all slices."""
+        """Devices of all slices."""
         return self._devices.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
 
     def pricing(self, row: int | None = None) -> Pricing:
-        """What claims are priced with at a place, or anywhere."""
+        """Return the inputs for pricing claims on a node, or on any node."""
         node = None if row is None else self.nodes[row]
         devices = self._devices.devices(self.all(ResourceSlice))
         return Pricing(devices, node, self.classes, self.profile)
@@ -173,7 +175,7 @@ class Snapshot:
     # -- hearing of objects
 
     def set(self, new: Any) -> None:
-        """An object is new or has changed."""
+        """Add or update an object."""
         if isinstance(new, Pod):
             self._set_pod(new)
         elif isinstance(new, Node):
@@ -182,7 +184,7 @@ class Snapshot:
             self._set_object(new)
 
     def remove(self, old: Any) -> None:
-        """An object is gone; one that was not known does no harm."""
+        """Remove an object; unknown objects are ignored."""
         if isinstance(old, Pod):
             self._remove_pod(pod_key(old))
             self._drop_pod_of_unknown_node(pod_key(old))
@@ -194,7 +196,7 @@ class Snapshot:
     # -- assuming
 
     def assume(self, placement: Placement) -> None:
-        """Charge a placement now: the pod on the node's books, its claims' devices as held."""
+        """Charge a placement to the node's ledger and allocate its claims' devices."""
         pod = placement.pod_info.pod
         ledger = self._ledger(placement.row)
         ledger.assume(pod, placement.bills)
@@ -207,10 +209,10 @@ class Snapshot:
             self._on_devices_released(self._allocations.assume(claim.metadata.uid, key, allocation))
 
     def forget(self, key: str) -> None:
-        """Take an assumption back, whatever is left of it; what the API says is allocated stays held.
+        """Undo an assumed placement; what the API has allocated stays allocated.
 
-        Only whoever binds the pod may say so, when no write of it is under way any more: until then the
-        devices stay promised, even if the pod or its node is gone.
+        Only the binder may call this, once no write for the pod is in flight: until then the devices stay
+        assumed, even if the pod or its node is deleted.
         """
         if key in self._assumed:
             self._remove_pod(key)
@@ -220,7 +222,7 @@ class Snapshot:
             self._on_devices_released(self._allocations.forget(claim.metadata.uid, key, known))
 
     def confirm(self, key: str) -> None:
-        """A placement is written down: from now on the objects tell all there is to know about it."""
+        """Drop the record of a placement that has been written; the objects have it now."""
         self._unconfirmed.pop(key, None)
 
     # -- nodes
@@ -298,12 +300,12 @@ class Snapshot:
             self._add_pod(row, pod)
 
     def _drop_pod_of_unknown_node(self, key: str) -> None:
-        """A pod is not, or not only, bound to a node we have not heard of."""
+        """Forget a pod as one that is bound to an unknown node."""
         for strays in self._pods_of_unknown_nodes.values():
             strays.pop(key, None)
 
     def _add_pod(self, row: int, pod: Pod) -> None:
-        """Put a bound pod on the books, or bring them up to date."""
+        """Add a bound pod to its node's ledger, or update it there."""
         key, ledger = pod_key(pod), self._ledger(row)
         known = self._pods.get(key)
         if known is None:
@@ -347,7 +349,7 @@ class Snapshot:
         self._users.remove(pod)
 
     def _bills(self, row: int, pod: Pod) -> tuple[Bill, ...] | None:
-        """What a bound pod's claims charge: its status says so, or else its claims are priced now.
+        """Return the charges of a bound pod's claims, priced now unless its status has them.
 
         DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
         leaves them out (test_a_pod_bound_without_charges_is_priced).
@@ -430,11 +432,11 @@ class Snapshot:
             self._bump_generation(row)
 
     def _set_allocation(self, uid: str, allocation: AllocationResult | None) -> None:
-        """Hold these devices for a claim instead of those it had."""
+        """Replace the allocation of a claim."""
         self._on_devices_released(self._allocations.set(uid, allocation))
 
     def _on_devices_released(self, released: AllocationResult | None) -> None:
-        """Devices are held no longer: there may be room on their nodes."""
+        """Invalidate results on the nodes of released devices."""
         for result in released.devices.results if released is not None else ():
             node = self._devices.node_of(result.driver, result.pool)
             self._bump_generation(self._rows.get(node) if node else None)
@@ -442,12 +444,12 @@ class Snapshot:
     # -- charges that nobody wrote down
 
     def _outdate_charges(self, row: int) -> None:
-        """What the claims of the pods at a place charge may be otherwise now."""
+        """Mark the charges of the claims of a node's pods as outdated."""
         entries = self._ledger(row).entries.items()
         self._outdated_charges.update(key for key, entry in entries if entry.pod.spec.resource_claims)
 
     def _update_charges(self) -> None:
-        """Bring the charges up to date that follow claims, classes and devices."""
+        """Recompute outdated charges, which follow claims, classes and devices."""
         stale, self._outdated_charges = self._outdated_charges, set()
         for key in sorted(stale & self._pods.keys()):
             row, pod = self._pods[key]
@@ -464,7 +466,11 @@ class Snapshot:
         self._columns.refresh(row, self._ledger(row))
 
     def _bump_generation(self, row: int | None) -> None:
-        """Something happened that may make room at a place, or (None) anywhere."""
+        """Invalidate cached results on a node, or (None) on all, because something may have been freed.
+
+        The events that queueing hints declare must end here, except those in
+        `unschedulable_cache.UNCOUNTED_EVENTS`.
+        """
         self.generation += 1
         if row is None:
             self.node_generations[:] = self.generation
@@ -487,12 +493,12 @@ def _name_of(object: Any) -> tuple[str, str]:
 
 
 def _but_heartbeat(node: Node) -> tuple[object, ...]:
-    """What rules look at: a change of anything else makes no room."""
+    """Return the parts of a node that rules read; other changes free nothing."""
     meta, status = node.metadata, node.status
     return status.allocatable, status.declared_features, meta.labels, meta.annotations, node.spec
 
 
 def _is_older(new: ResourceClaim, old: ResourceClaim) -> bool:
-    """Whether a claim is heard of after a newer state of it: an answer to a write outran the watch."""
+    """Return whether a claim is older than its known state: the response to a write outran the watch."""
     one, other = new.metadata.resource_version, old.metadata.resource_version
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)

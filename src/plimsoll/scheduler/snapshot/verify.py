@@ -1,8 +1,7 @@
-"""Whether the snapshot is what its objects come to, and whether anything is past its line.
+"""Consistency checks of a snapshot.
 
-Owns two questions that tests, chaos runs and audits ask: `verify` computes books, columns and held devices
-again and lists what differs (a bug, never anyone's choice); `find_overdrafts` lists what was handed out twice
-or beyond what there is (which others may have done).
+`verify` recomputes ledgers, columns and allocated devices and lists differences, which are bugs.
+`find_overdrafts` lists what is allocated twice or beyond capacity, which other components may have done.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def verify(snapshot: Snapshot) -> list[Discrepancy]:
-    """Everything that is not what the objects come to; empty is as it should be."""
+    """Return the differences between a snapshot and its objects."""
     found = [*_verify_books(snapshot), *_verify_devices(snapshot)]
     fresh = NodeColumns(size=snapshot.size)
     for row in snapshot.rows():
@@ -67,7 +66,7 @@ def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
 
 
 def find_overdrafts(snapshot: Snapshot) -> list[str]:
-    """What is past its line: resources of nodes, devices held twice, capacity and counters overdrawn."""
+    """Return overcommitted node resources, devices allocated twice, and exceeded capacity and counters."""
     found: list[str] = []
     for row in snapshot.rows():
         ledger = snapshot.ledger(row)

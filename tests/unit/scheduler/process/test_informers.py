@@ -16,13 +16,13 @@ from plimsoll.client.discovery import discover as discover_served
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import UnreachableError
 from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.process import informers as feed_module
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import World
 from plimsoll.scheduler.process.informers import FOLLOWED
 from plimsoll.scheduler.process.loop import decide
 from plimsoll.scheduler.queue import QueueState
-from plimsoll.scheduler.queue.events import ClusterEvent
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.queue import QueueSettings, QueueState
-from plimsoll.scheduler.queue.events import ClusterEvent, EventKind
-from plimsoll.scheduler.queue.queueing_hints import affected_rules, can_help, rules_affected_by_update
+from plimsoll.scheduler.queueing_hints import (
+    affected_rules,
+    helps,
+    make_waiting_pod,
+    rules_affected_by_update,
+)
 from plimsoll.scheduler.reasons import NodeReason, Rule
 
 _CLAIMS = (
@@ -18,6 +23,18 @@ _CLAIMS = (
     EventKind.CLAIM_FREED,
     EventKind.VOLUME_CLAIM_CHANGED,
 )
+
+
+def can_help(
+    event: ClusterEvent,
+    rule: Rule,
+    pod: Pod,
+    rules: frozenset[Rule] = frozenset(),
+    needs_capacity: bool = True,
+) -> bool:
+    """Return whether an event may help a pod that a rule rejected; `rules` are all that did."""
+    waiting_pod = make_waiting_pod(pod, rules | {rule}, needs_capacity)
+    return rule in affected_rules(event) and helps(event, rule, waiting_pod)
 
 
 def naive_helps(event: ClusterEvent, rules: frozenset[Rule], pod: Pod, needs_capacity: bool = True) -> bool:

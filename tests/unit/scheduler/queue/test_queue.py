@@ -9,14 +9,14 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.scheduler.queue import QueuedPodInfo, QueueSettings, QueueState, SchedulingQueue
-from plimsoll.scheduler.queue.backoff import backoff_ms
-from plimsoll.scheduler.queue.events import (
+from plimsoll.scheduler.events import (
     ClusterEvent,
     EventKind,
     classify_change,
     make_release_event,
 )
+from plimsoll.scheduler.queue import QueuedPodInfo, QueueSettings, QueueState, SchedulingQueue
+from plimsoll.scheduler.queue.backoff import backoff_ms
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from tests.unit.scheduler.build import claim, node, pod

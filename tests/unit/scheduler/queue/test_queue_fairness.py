@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.scheduler.events import ClusterEvent, EventKind, classify_change
 from plimsoll.scheduler.queue import QueueSettings, SchedulingQueue
-from plimsoll.scheduler.queue.events import ClusterEvent, EventKind, classify_change
 from plimsoll.scheduler.reasons import Rule
 from tests.unit.scheduler.build import node, pod
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.events import ClusterEvent, NodeCapacity, classify_change, make_release_event
 from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
-from plimsoll.scheduler.queue.events import ClusterEvent, NodeCapacity, classify_change, make_release_event
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from tests.unit.scheduler.build import claim, device, device_class, node, pod, resource_slice

@@ -12,11 +12,11 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.devices import needs_capacity
+from plimsoll.scheduler.events import classify_change, make_release_event, node_capacity
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
-from plimsoll.scheduler.queue.events import classify_change, make_release_event, node_capacity
-from plimsoll.scheduler.queue.queueing_hints import needs_capacity
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot

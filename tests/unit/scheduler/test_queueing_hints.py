@@ -19,23 +19,23 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.queue import SchedulingQueue
-from plimsoll.scheduler.queue.events import (
+from plimsoll.scheduler.devices import needs_capacity
+from plimsoll.scheduler.events import (
     ClusterEvent,
     EventKind,
     NodeCapacity,
-    UpdateType,
+    NodeUpdate,
+    PodUpdate,
     classify_change,
     make_release_event,
     node_capacity,
 )
-from plimsoll.scheduler.queue.queueing_hints import (
-    VOLUMES,
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.queue import SchedulingQueue
+from plimsoll.scheduler.queueing_hints import (
     affected_rules,
     any_event_helps,
-    can_help,
-    needs_capacity,
+    make_waiting_pod,
 )
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import FitError
@@ -52,7 +52,9 @@ from tests.unit.scheduler.build import (
     resource_slice,
     snapshot_of,
 )
+from tests.unit.scheduler.queue.naive_queue import can_help
 
+VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
 ZONE = "topology.kubernetes.io/zone"
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 _RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
@@ -186,8 +188,8 @@ def test_other_rules_that_it_waits_for_speak_too() -> None:
     added = happened(None, node("n", taints=["t:NoSchedule"]))
     assert can_help(added, Rule.RESOURCES, pod("p"))
     assert not can_help(added, Rule.RESOURCES, pod("p"), frozenset({Rule.TAINTS}))
-    assert any_event_helps([added], frozenset({Rule.RESOURCES}), pod("p"))
-    assert not any_event_helps([added], frozenset({Rule.RESOURCES, Rule.TAINTS}), pod("p"))
+    assert any_event_helps([added], make_waiting_pod(pod("p"), frozenset({Rule.RESOURCES})))
+    assert not any_event_helps([added], make_waiting_pod(pod("p"), frozenset({Rule.RESOURCES, Rule.TAINTS})))
 
 
 @pytest.mark.parametrize(
@@ -379,6 +381,6 @@ def test_volumes() -> None:
 
 def test_every_kind_of_happening_helps_some_rule() -> None:
     for kind in EventKind:
-        rules = affected_rules(ClusterEvent(kind, updates=frozenset(UpdateType)))
+        rules = affected_rules(ClusterEvent(kind, updates=frozenset({*NodeUpdate, *PodUpdate})))
         assert rules
         assert Rule.SCHEDULING_GATES not in rules
