@@ -28,9 +28,14 @@ from bench.clock import best
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
-from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, Source
-from plimsoll.node.podresources.pod_view import Switches, gather, view_pod, write_pod
-from plimsoll.node.podresources.response_cache import Answers
+from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, PodResourcesSource
+from plimsoll.node.podresources.pod_view import (
+    PodResourcesGates,
+    build_pod_message,
+    collect_resources,
+    view_pod,
+)
+from plimsoll.node.podresources.response_cache import ResponseCache
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 
@@ -39,7 +44,7 @@ LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
 GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
 
 
-class FullNode(Source):
+class FullNode(PodResourcesSource):
     """Pods whose containers share their claims out evenly."""
 
     def __init__(self, pods: int, containers: int, claims: int) -> None:
@@ -107,11 +112,16 @@ def make_claim(uid: str, name: str) -> ClaimInfo:
 
 
 def report_making(node: FullNode) -> None:
-    answers = Answers(node, Switches())
+    answers = ResponseCache(node, PodResourcesGates())
     size = len(answers.list())
 
     def anew() -> bytes:
-        rows = [write_pod(view_pod(pod, gather(pod, node, Switches()), Switches())) for pod in node.known]
+        rows = [
+            build_pod_message(
+                view_pod(pod, collect_resources(pod, node, PodResourcesGates()), PodResourcesGates())
+            )
+            for pod in node.known
+        ]
         return v1.ListPodResourcesResponse(pod_resources=rows).SerializeToString()
 
     def changed() -> None:

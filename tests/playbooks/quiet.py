@@ -17,7 +17,7 @@ async def quiet(world: World, seconds: float = SECONDS) -> None:
     """Wait until everything is as it has to be."""
     deadline = time.monotonic() + seconds
     while True:
-        found = await look(world)
+        found = await measure_node(world)
         assert not world.wrongs, world.wrongs
         if not found:
             return
@@ -25,7 +25,7 @@ async def quiet(world: World, seconds: float = SECONDS) -> None:
         await asyncio.sleep(0.02)
 
 
-async def look(world: World) -> list[str]:
+async def measure_node(world: World) -> list[str]:
     """What is not as it has to be."""
     wrong = [*_driver(world)]
     if world.up:
@@ -141,7 +141,7 @@ def _pod(world: World, tree: Tree) -> list[str]:
         if {claim.ref.uid for claim in claims if claim.ready} != wanted:
             wrong.append("it runs without its claims")
     elif not stuck:
-        wrong.append(f"it does not run: {phase}")
+        wrong.append(f"it is not running: {phase}")
     return wrong
 
 

@@ -131,7 +131,7 @@ def test_a_driver_that_is_late_is_asked_again() -> None:
         await world.gone("p")
         assert world.driver.count("prepare", "a") == asked
 
-    tell(story, pace=replace(PACE, plugins=replace(PACE.plugins, call=0.2)))
+    tell(story, intervals=replace(PACE, plugins=replace(PACE.plugins, call=0.2)))
 
 
 def test_a_second_agent_in_the_same_folder_is_refused() -> None:

@@ -98,16 +98,16 @@ def test_a_claim_is_released_after_its_process_is_gone(force: bool, down: bool) 
         await world.pod("p", "a", containers=[container])
         await world.runs("p")
         pid = await pid_of(world, "p")
-        seen: list[bool] = []
-        world.driver.on_release = lambda: seen.append(_runs(pid))
+        state: list[bool] = []
+        world.driver.on_release = lambda: state.append(_runs(pid))
         if down:
             await world.kill_agent()
         await world.delete("p", force=force)
         if down:
             assert _runs(pid)
             await world.start_agent()
-        await world.until(lambda: seen, "the release")
-        assert seen == [False]
+        await world.until(lambda: state, "the release")
+        assert state == [False]
         await world.gone("p")
         await asyncio.sleep(0)
 

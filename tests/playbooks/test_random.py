@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.playbooks.quiet import look
+from tests.playbooks.quiet import measure_node
 from tests.playbooks.script import clear, perform, settle
 from tests.playbooks.test_processes import PROCESSES
 from tests.playbooks.world import World, running
@@ -125,7 +125,7 @@ async def _nothing_moves(world: World) -> None:
     uids = [tree["metadata"]["uid"] for tree in await world.pods()]
     before = len(world.driver.calls), [world.starts(uid) for uid in uids]
     await asyncio.sleep(0.1)
-    assert not await look(world)
+    assert not await measure_node(world)
     after = len(world.driver.calls), [world.starts(uid) for uid in uids]
     assert after == before, (before, after, world.driver.calls[before[0] :])
 

@@ -16,7 +16,7 @@ from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
 from plimsoll.ledger.fit import Admission
 from plimsoll.node.admission.admission_handler import AdmissionHandler
-from plimsoll.node.eviction.manager import Available, Measure, PodMeasure
+from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservation
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear, settle
 from tests.playbooks.world import NODE, World, running
@@ -143,7 +143,7 @@ def test_what_claims_charge_counts(form: Form, how: Callable[[str, str], dict[st
         await world.pod("q", "b", cpu="1", status=how("b", "500m"))
         text = "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000"
         assert await refused(world, "q") == ("OutOfcpu", REJECTED + text)
-        assert world.driver.count("prepare", "b") == 0, "nobody who is not let in has claims prepared"
+        assert world.driver.count("prepare", "b") == 0, "nobody who was rejected has claims prepared"
         await world.kill_agent()
         await world.start_agent()
         await quiet(world)
@@ -239,9 +239,9 @@ def test_eviction_under_memory_pressure() -> None:
         used: dict[str, int] = {}
         free = 4 * GI
 
-        def available() -> Available:
-            pods = {uid: PodMeasure(used={"memory": each}) for uid, each in used.items()}
-            return Available({"memory.available": Measure(free, 8 * GI)}, pods)
+        def available() -> NodeStats:
+            pods = {uid: PodStats(used={"memory": each}) for uid, each in used.items()}
+            return NodeStats({"memory.available": SignalObservation(free, 8 * GI)}, pods)
 
         world.available = available
         await world.start_agent()

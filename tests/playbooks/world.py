@@ -30,14 +30,14 @@ from plimsoll.errors import ApiError
 from plimsoll.node.agent import Agent
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, Runtime
-from plimsoll.node.eviction.manager import Available
+from plimsoll.node.eviction.manager import NodeStats
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.plugins import Times
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.run import NodeProcess
-from plimsoll.node.process.settings import NodeSettings, Pace
+from plimsoll.node.process.settings import Intervals, NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming
 from tests.playbooks.driver import Driver
 from tests.playbooks.line import Line
@@ -48,7 +48,7 @@ Tree = dict[str, Any]
 NODE = "n1"
 SECONDS = 15.0
 #: Short enough for tests, long enough for a busy machine.
-PACE = Pace(
+INTERVALS = Intervals(
     plugins=Times(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0),
     pods=PodTiming(
         crash_first=0.1,
@@ -60,14 +60,14 @@ PACE = Pace(
         reading=2.0,
     ),
     status_first=0.02,
-    status_most=0.1,
+    status_max=0.1,
     watch_first=0.05,
-    watch_most=0.1,
-    tidy=60.0,  # at the start, and then not again: nothing but leftovers may need it
+    watch_max=0.1,
+    housekeeping=60.0,  # at the start, and then not again: nothing but leftovers may need it
     slices=0.3,
     slices_retry=0.05,
     pressure=0.05,
-    room=5.0,
+    preemption=5.0,
 )
 MACHINE = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi", "pods": 20}})
 QUICK = HeartbeatTiming(renew=0.5, check=0.5, first=0.02, most=0.1)
@@ -104,7 +104,7 @@ class World:
                 "machine": MACHINE,
                 "cdi": (self.layout.cdi,),
                 "timing": QUICK,
-                "pace": PACE,
+                "intervals": INTERVALS,
                 "pod_resources": None,
                 "cgroup_root": f"plimsoll-{root.name}-x",  # a name may end with "_", which is no name
                 **settings,
@@ -118,7 +118,7 @@ class World:
         #: A call to a driver waits here: "before" it is made, or "after" it was answered.
         self.hold = ""
         self.held_up = asyncio.Event()
-        self.available: Callable[[], Available] | None = None
+        self.available: Callable[[], NodeStats] | None = None
         #: Damage was done on purpose: something may be in quarantine.
         self.damaged = False
         self.away = False
@@ -432,9 +432,9 @@ class World:
 
     # -- waiting
 
-    async def until(self, look: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
+    async def until(self, measure_node: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
         deadline = time.monotonic() + seconds
-        while not (found := look()):
+        while not (found := measure_node()):
             assert time.monotonic() < deadline, f"not so in time: {what}; {self.wrongs}"
             await asyncio.sleep(0.01)
         return found

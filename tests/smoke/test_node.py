@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_pat
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--count", "2"), "count: many nodes in one process are simulated: add --runtime none"),
+        (("--count", "2"), "count: multiple nodes in one process require --runtime none"),
         (("--listen", "x"), "--listen: 'x' is no address"),
         (("--config", "/absent"), "/absent: No such file"),
     ],

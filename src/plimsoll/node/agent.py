@@ -35,8 +35,8 @@ from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import Runtime, RuntimeFault
-from plimsoll.node.eviction.manager import Eviction, PressureWatch, admit_under
-from plimsoll.node.machine.machine import pods_share
+from plimsoll.node.eviction.manager import EvictionManager, PodEviction, admit_under_pressure
+from plimsoll.node.machine.machine import available_to_pods
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
@@ -68,7 +68,7 @@ class Components:
     claim_cache: ClaimInfoCache
     runtime: Runtime
     cgroups: Cgroups
-    enforcement: CgroupPlanner
+    cgroup_planner: CgroupPlanner
     worker_deps: WorkerDependencies  #: dependencies shared by the pod workers
     pod_resources_provider: PodResourcesProvider
     mark: RootMark  #: ownership mark on the root cgroup
@@ -76,7 +76,7 @@ class Components:
     slice_cleaner: SliceCleaner | None = None
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None
-    pressure: PressureWatch | None = None
+    eviction_manager: EvictionManager | None = None
     cgroup_watch: CgroupWatch | None = None
 
 
@@ -144,8 +144,8 @@ class Agent:
             _log.warning("%s: %s", self.name, finding)
         self._start_task(components.status_reporter.run(), "node status")
         self._start_task(self._sync_qos_cgroups(), "QoS cgroups")
-        if components.pressure is not None:
-            self._start_task(components.pressure.run(), "pressure")
+        if components.eviction_manager is not None:
+            self._start_task(components.eviction_manager.run(), "pressure")
         if components.cgroup_watch is not None:
             self._start_task(components.cgroup_watch.run(), "cgroups")
 
@@ -177,7 +177,7 @@ class Agent:
         """Return the pods that were admitted and have not terminated on this node."""
         return tuple(self._pods[uid] for uid in self.admission_handler.admitted_uids if uid in self._pods)
 
-    def show_cgroups(self) -> dict[str, Any]:
+    def describe_cgroups(self) -> dict[str, Any]:
         """Describe the applied cgroup settings, or those that would be applied if cgroups were available."""
         cgroups = self.components.cgroups
         return {
@@ -242,7 +242,7 @@ class Agent:
             self.components.worker_deps.writer.forget(uid)
         self.components.pod_resources_provider.invalidate()
 
-    async def evict(self, pod: Pod, eviction: Eviction) -> None:
+    async def evict(self, pod: Pod, eviction: PodEviction) -> None:
         """Terminate a pod because the node is short of a resource."""
         request = TerminationRequest(
             eviction.reason, eviction.message, eviction.grace, eviction.condition.reason or ""
@@ -292,10 +292,10 @@ class Agent:
 
     def _admit(self, pod: Pod) -> Admission:
         """Admit a pod if no pressure condition forbids it and the ledger has room."""
-        pressure = self.components.pressure
-        if pressure is not None:
-            form = self.components.enforcement.settings.form
-            result = admit_under(pressure.conditions, pod, form=form)
+        eviction_manager = self.components.eviction_manager
+        if eviction_manager is not None:
+            form = self.components.cgroup_planner.settings.form
+            result = admit_under_pressure(eviction_manager.conditions, pod, form=form)
             if not result.admit:
                 return result
         return self.admission_handler.admit(pod)
@@ -376,15 +376,15 @@ class Agent:
     def _set_up_root(self) -> tuple[CgroupFault, ...]:
         """Create the root cgroup and the QoS cgroups, limited to what the machine leaves for pods."""
         components = self.components
-        limits = components.enforcement.root(
-            pods_share(components.status_reporter.machine, components.status_reporter.reservations)
+        limits = components.cgroup_planner.root(
+            available_to_pods(components.status_reporter.machine, components.status_reporter.reservations)
         )
         return components.cgroups.set_up(limits)
 
     async def restore_root(self) -> tuple[CgroupFault, ...]:
         """Create the root cgroup and the QoS cgroups again while the agent runs."""
         faults = await asyncio.to_thread(self._set_up_root)
-        plan = self.components.enforcement.tiers(self.running())
+        plan = self.components.cgroup_planner.tiers(self.running())
         return (*faults, *await asyncio.to_thread(self.components.cgroups.apply_tiers, plan))
 
     async def _sync_qos_cgroups(self) -> None:
@@ -394,7 +394,7 @@ class Agent:
             await self._qos_cgroups_changed.wait()
             self._qos_cgroups_changed.clear()
             try:
-                plan = components.enforcement.tiers(self.running())
+                plan = components.cgroup_planner.tiers(self.running())
                 for fault in await asyncio.to_thread(components.cgroups.apply_tiers, plan):
                     _log.debug("%s: %s", self.name, fault)
             except Exception:

@@ -22,7 +22,7 @@ from plimsoll.ledger.node import pod_key
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.ledger.units import PODS as PODS_RESOURCE
 from plimsoll.node.agent import Agent
-from plimsoll.node.machine.machine import MOST_PODS, Machine, Reservations
+from plimsoll.node.machine.machine import MAX_PODS, Machine, Reservations
 from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess
@@ -46,7 +46,7 @@ class SimulatedNode:
 def machine_of(node: Node) -> tuple[Machine, Reservations]:
     """A machine with exactly the line of a Node: what its capacity has beyond that is reserved."""
     line: ResourceList = dict(node.status.allocatable or node.status.capacity)
-    line.setdefault(PODS_RESOURCE, Quantity.of(MOST_PODS))
+    line.setdefault(PODS_RESOURCE, Quantity.of(MAX_PODS))
     capacity: ResourceList = {}
     reserved: ResourceList = {}
     for name in sorted(line, key=lambda name: name == MEMORY):

@@ -59,7 +59,7 @@ def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: py
         (("--like", "node-1"), "--like: say with --add-nodes how many"),
         (("--replicas", "3"), "--replicas: say with --add which pods"),
         (("--taint", "node-1"), "write NODE:KEY=VALUE:EFFECT"),
-        (("--taint", "node-1:x"), "is no taint"),
+        (("--taint", "node-1:x"), "is not a taint"),
         (("--taint", "nope:x:NoSchedule"), "there is no such Node; did you mean"),
         (("--drain", "node-3"), "did you mean node-"),
         (("--cordon", "x"), "there is no such Node"),

@@ -182,7 +182,7 @@ def test_names_and_settings() -> None:
     assert node_settings([own, "y"], gates)[0] is own
     with pytest.raises(InputError, match="given twice"):
         node_settings(["a", "a"], gates)
-    with pytest.raises(InputError, match="is no name of a node"):
+    with pytest.raises(InputError, match="is not a valid node name"):
         node_settings(["A B"], gates)
 
 

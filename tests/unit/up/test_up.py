@@ -36,7 +36,7 @@ def settings() -> Iterator[UpSettings]:
 def test_what_cannot_be_is_refused_and_nothing_is_made(settings: UpSettings) -> None:
     for wrong, output in (
         (replace(settings, data=settings.data / ("x" * 60)), "path too long for Unix sockets"),
-        (replace(settings, name="No Name"), "'No Name' is no name of a node"),
+        (replace(settings, name="No Name"), "'No Name' is not a valid node name"),
     ):
         with pytest.raises(ConfigError, match=output):
             asyncio.run(Up(wrong).run())

@@ -1,1 +1,1 @@
-"""What a node does when it runs short: `thresholds` say when, `measures` look, `watch` decides and acts."""
+"""Node-pressure eviction: `thresholds` define when, `usage` measures, `manager` decides and evicts."""

@@ -1,12 +1,13 @@
-"""What a node does when it runs short: it says so, and evicts one pod after another.
+"""Eviction manager: reports node pressure and evicts one pod after another.
 
-Owns the kubelet's rules, as functions of measured numbers and the time: `observe` says which thresholds are
-met for how long, which conditions the node shows (they stay for the transition period), and what is starving;
-`choose` says which pod has to go, with upstream's message. `PressureWatch` is the loop around them.
+The kubelet's rules, as functions of measurements and time: `evaluate_thresholds` determines which thresholds
+are met for how long, which conditions the node shows (for at least the transition period), and which
+resources are starved; `select_pod` selects the pod to evict, with upstream's message. `EvictionManager` is
+the loop around them.
 
-A condition has hysteresis twice over: a met threshold is not over before its minimum reclaim is free too, and
-the condition is shown for the transition period after that. Who goes first is `ledger.eviction.rank`, where
-what claims charge counts as requested; critical pods never go.
+A condition has hysteresis twice over: a met threshold remains met until its minimum reclaim is free too, and
+the condition is shown for the transition period after that. The order of eviction is `ledger.eviction.rank`,
+where claim charges count as requested; critical pods are never evicted.
 """
 
 from __future__ import annotations
@@ -31,77 +32,81 @@ from plimsoll.ledger.requests import pod_level_resources_set
 from plimsoll.node.eviction.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, most_urgent
 
 EVICTED = "Evicted"
-_AT_ONCE = 1.0  #: seconds a pod gets that is evicted for a hard threshold
+_HARD_GRACE_SECONDS = 1.0  #: grace period of a pod evicted for a hard threshold (seconds)
 _MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """So much of a signal is available of so much in all."""
+class SignalObservation:
+    """Available amount and capacity of an eviction signal."""
 
     available: int
     capacity: int
 
 
 @dataclass(frozen=True, slots=True)
-class PodMeasure:
-    """What a pod uses, by resource (memory, pids, ephemeral-storage, inodes), and its containers' memory."""
+class PodStats:
+    """Resource usage of a pod (memory, pids, ephemeral-storage, inodes), and its containers' memory."""
 
     used: Mapping[str, int] = field(default_factory=dict)
     containers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Available:
-    """A look at a machine: measures by signal, and of pods by UID. What is missing was not measured."""
+class NodeStats:
+    """Measurements of a node by signal, and of its pods by UID. Missing entries were not measured."""
 
-    signals: Mapping[str, Measure] = field(default_factory=dict)
-    pods: Mapping[str, PodMeasure] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What has to be remembered from one look to the next."""
-
-    met: tuple[Threshold, ...] = ()  #: those that counted, grace period included
-    since: Mapping[Threshold, float] = field(default_factory=dict)  #: when each began to be met
-    shown: Mapping[str, float] = field(default_factory=dict)  #: when each condition was last the case
+    signals: Mapping[str, SignalObservation] = field(default_factory=dict)
+    pods: Mapping[str, PodStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """What a look comes to: the conditions to show, and the thresholds something is to be done about."""
+class ThresholdState:
+    """State carried from one evaluation to the next."""
 
-    seen: Seen
+    met: tuple[Threshold, ...] = ()  #: thresholds that were met, grace period included
+    since: Mapping[Threshold, float] = field(default_factory=dict)  #: time at which each was first met
+    shown: Mapping[str, float] = field(
+        default_factory=dict
+    )  #: time at which each condition was last observed
+
+
+@dataclass(frozen=True, slots=True)
+class PressureObservation:
+    """Result of an evaluation: the conditions to report, and the thresholds to act on."""
+
+    state: ThresholdState
     conditions: tuple[str, ...] = ()
-    starving: tuple[Threshold, ...] = ()
+    starved: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eviction:
-    """How a pod has to go: phase Failed, reason Evicted, this message, condition and grace period."""
+class PodEviction:
+    """Eviction of a pod: phase Failed, reason Evicted, with this message, condition and grace period."""
 
     resource: str
     signal: str
     message: str
     grace: float
     condition: Condition
-    annotations: Mapping[str, str] = field(default_factory=dict)  #: of the event
+    annotations: Mapping[str, str] = field(default_factory=dict)  #: annotations of the event
     phase: str = "Failed"
     reason: str = EVICTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PressureSettings:
-    """How a node is set up; times are seconds."""
+class EvictionSettings:
+    """Settings of the eviction manager; times are seconds."""
 
     thresholds: tuple[Threshold, ...] = ()
-    transition: float = 300.0  #: for how long a condition is shown after it was last the case
-    max_grace: float = 0.0  #: the most a pod gets that is evicted for a soft threshold
+    transition: float = (
+        300.0  #: pressure transition period: time a condition is shown after it was last observed
+    )
+    max_grace: float = 0.0  #: maximum grace period for soft thresholds
     interval: float = 10.0
-    patience: float = 30.0  #: how long an evicted pod is waited for before the next may go
+    termination_timeout: float = 30.0  #: time to wait for an evicted pod to terminate before the next
     count_claims: bool = True
     pod_level: bool = True
 
@@ -109,45 +114,47 @@ class PressureSettings:
 # -- decisions
 
 
-def observe(seen: Seen, look: Available, settings: PressureSettings, now: float) -> Observed:
-    """Go from one look at the machine to the next."""
-    met = [t for t in settings.thresholds if _is_met(t, look, reclaim=False)]
-    # What counted before is not over until what is to be reclaimed beyond it is free too.
-    met += [t for t in seen.met if t not in met and _is_met(t, look, reclaim=True)]
-    since = {threshold: seen.since.get(threshold, now) for threshold in met}
-    shown = {**seen.shown, **{threshold.condition: now for threshold in met}}
+def evaluate_thresholds(
+    state: ThresholdState, stats: NodeStats, settings: EvictionSettings, now: float
+) -> PressureObservation:
+    """Evaluate the thresholds against new measurements."""
+    met = [t for t in settings.thresholds if _is_met(t, stats, reclaim=False)]
+    # A threshold that was met remains met until its minimum reclaim is free too.
+    met += [t for t in state.met if t not in met and _is_met(t, stats, reclaim=True)]
+    since = {threshold: state.since.get(threshold, now) for threshold in met}
+    shown = {**state.shown, **{threshold.condition: now for threshold in met}}
     conditions = tuple(c for c in CONDITIONS if c in shown and now - shown[c] < settings.transition)
-    starving = tuple(t for t in most_urgent(met) if now - since[t] >= t.grace)
-    # With no transition period at all a condition is shown while it is the case.
+    starved = tuple(t for t in most_urgent(met) if now - since[t] >= t.grace)
+    # Without a transition period a condition is shown only while it is observed.
     if settings.transition <= 0:
         conditions = tuple(c for c in CONDITIONS if any(t.condition == c for t in met))
-    return Observed(Seen(starving, since, shown), conditions, starving)
+    return PressureObservation(ThresholdState(starved, since, shown), conditions, starved)
 
 
-def _is_met(threshold: Threshold, look: Available, *, reclaim: bool) -> bool:
-    measure = look.signals.get(threshold.signal)
+def _is_met(threshold: Threshold, stats: NodeStats, *, reclaim: bool) -> bool:
+    measure = stats.signals.get(threshold.signal)
     if measure is None:
         return False
     wanted = threshold.amount_to_reclaim(measure.capacity) if reclaim else threshold.amount(measure.capacity)
     return wanted > Quantity.of(measure.available)
 
 
-def choose(
-    starving: Sequence[Threshold], look: Available, pods: Iterable[Pod], settings: PressureSettings
-) -> tuple[Pod, Eviction] | None:
-    """The pod that has to go for the most urgent threshold; None if there is none that may."""
-    if not starving:
+def select_pod(
+    starved: Sequence[Threshold], stats: NodeStats, pods: Iterable[Pod], settings: EvictionSettings
+) -> tuple[Pod, PodEviction] | None:
+    """Select the pod to evict for the most urgent threshold; None if no pod may be evicted."""
+    if not starved:
         return None
-    threshold = starving[0]
+    threshold = starved[0]
     resource = threshold.resource
     candidates = [pod for pod in pods if not is_critical(pod)]
-    usages = [Usage(pod, _used(pod, resource, look)) for pod in candidates]
+    usages = [Usage(pod, _used(pod, resource, stats)) for pod in candidates]
     order = rank(usages, resource, count_claims=settings.count_claims)
     if not order:
         return None
     pod = order[0].pod
-    message, annotations = eviction_message(resource, pod, starving, look, pod_level=settings.pod_level)
-    grace = _AT_ONCE
+    message, annotations = eviction_message(resource, pod, starved, stats, pod_level=settings.pod_level)
+    grace = _HARD_GRACE_SECONDS
     if not threshold.is_hard:
         own = pod.spec.termination_grace_period_seconds
         grace = settings.max_grace if own is None else min(settings.max_grace, float(own))
@@ -158,7 +165,7 @@ def choose(
         message=message,
         observed_generation=pod.metadata.generation,
     )
-    return pod, Eviction(
+    return pod, PodEviction(
         resource=resource,
         signal=threshold.signal,
         message=message,
@@ -168,24 +175,24 @@ def choose(
     )
 
 
-def _used(pod: Pod, resource: str, look: Available) -> Quantity | None:
-    measure = look.pods.get(pod_key(pod))
+def _used(pod: Pod, resource: str, stats: NodeStats) -> Quantity | None:
+    measure = stats.pods.get(pod_key(pod))
     used = None if measure is None else measure.used.get(resource)
     return None if used is None else Quantity.of(used, Format.BINARY_SI)
 
 
 def eviction_message(
-    resource: str, pod: Pod, starving: Iterable[Threshold], look: Available, *, pod_level: bool = True
+    resource: str, pod: Pod, starved: Iterable[Threshold], stats: NodeStats, *, pod_level: bool = True
 ) -> tuple[str, dict[str, str]]:
-    """Why a pod was evicted, for its status; and the annotations of the event about it."""
+    """Format the eviction message for the pod's status, and the annotations of its event."""
     message = f"The node was low on resource: {resource}. "
-    for threshold in starving:
-        measure = look.signals.get(threshold.signal)
+    for threshold in starved:
+        measure = stats.signals.get(threshold.signal)
         if threshold.resource == resource and measure is not None:
             available = Quantity.of(measure.available, Format.BINARY_SI)
             message += f"Threshold quantity: {threshold.amount(measure.capacity)}, available: {available}. "
             break
-    measured = look.pods.get(pod_key(pod))
+    measured = stats.pods.get(pod_key(pod))
     if measured is None:
         return message, {}
     annotations: dict[str, str] = {}
@@ -195,17 +202,17 @@ def eviction_message(
             request = pod.spec.resources.requests.get("memory")
             if request is not None:
                 used = Quantity.of(measured.used["memory"], Format.BINARY_SI)
-                message += _consumes("Pod", pod.metadata.name, used, request, resource)
+                message += _format_consumption("Pod", pod.metadata.name, used, request, resource)
                 annotations |= {"offending_pod": pod.metadata.name, "offending_pod_usage": str(used)}
-        message += _blame_containers(pod, measured, annotations)
+        message += _format_offending_containers(pod, measured, annotations)
     else:
         annotations |= {"offending_containers": "", "offending_containers_usage": ""}
     annotations["starved_resource"] = resource
     return message, annotations
 
 
-def _blame_containers(pod: Pod, measured: PodMeasure, annotations: dict[str, str]) -> str:
-    """What the containers above their request use; adds to `annotations`."""
+def _format_offending_containers(pod: Pod, measured: PodStats, annotations: dict[str, str]) -> str:
+    """Format the usage of the containers above their request; adds to `annotations`."""
     text, names, usages = "", [], []
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         if container.name not in measured.containers:
@@ -213,7 +220,7 @@ def _blame_containers(pod: Pod, measured: PodMeasure, annotations: dict[str, str
         used = Quantity.of(measured.containers[container.name], Format.BINARY_SI)
         request = container.resources.requests.get("memory", ZERO)
         if used > request:
-            text += _consumes("Container", container.name, used, request, "memory")
+            text += _format_consumption("Container", container.name, used, request, "memory")
             names.append(container.name)
             usages.append(str(used))
     annotations["offending_containers"] = ",".join(names)
@@ -221,47 +228,47 @@ def _blame_containers(pod: Pod, measured: PodMeasure, annotations: dict[str, str
     return text
 
 
-def _consumes(what: str, name: str, used: Quantity, request: Quantity, resource: str) -> str:
+def _format_consumption(what: str, name: str, used: Quantity, request: Quantity, resource: str) -> str:
     return f"{what} {name} was using {used}, request is {request}, has larger consumption of {resource}. "
 
 
-def admit_under(conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36) -> Admission:
-    """Whether a node with these conditions takes one more pod.
+def admit_under_pressure(conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36) -> Admission:
+    """Check whether a node with these pressure conditions admits another pod.
 
-    Critical pods always; others only where memory is all that is short, and of those BestEffort pods only if
+    Critical pods are always admitted; others only if memory is the only pressure, and BestEffort pods only if
     they tolerate it.
     """
     if not conditions or is_critical(pod):
         return Admission(True)
-    can_do = pod_qos(pod, form) != BEST_EFFORT or tolerated(pod.spec.tolerations, _MEMORY_TAINT)
-    if can_do and tuple(conditions) == (MEMORY_PRESSURE,):
+    tolerates = pod_qos(pod, form) != BEST_EFFORT or tolerated(pod.spec.tolerations, _MEMORY_TAINT)
+    if tolerates and tuple(conditions) == (MEMORY_PRESSURE,):
         return Admission(True)
     return Admission(False, EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
 
 
-# -- the loop
+# -- loop
 
 
 class SetCondition(Protocol):
     def __call__(self, type: str, holds: bool, /) -> None: ...
 
 
-class PressureWatch:
-    """Looks at a machine every now and then and does what has to be done: one pod at a time.
+class EvictionManager:
+    """Eviction manager of a node: measures periodically and evicts at most one pod at a time.
 
-    `read` may return something to wait for, so that files are read in threads (`measures.look`). `evict`
-    returns when the pod was told to go; the watch then waits, but not for ever, until `pods` has it no more
-    before the next one goes.
+    `read` may return an awaitable, so that files are read in threads (`usage.measure_node`). `evict` returns
+    when the termination was requested; the manager then waits, for a limited time, until `pods` no longer
+    lists the pod.
     """
 
     def __init__(
         self,
-        read: Callable[[], Available | Awaitable[Available]],
+        read: Callable[[], NodeStats | Awaitable[NodeStats]],
         pods: Callable[[], Sequence[Pod]],
-        evict: Callable[[Pod, Eviction], Awaitable[None]],
+        evict: Callable[[Pod, PodEviction], Awaitable[None]],
         set_condition: SetCondition,
         *,
-        settings: PressureSettings,
+        settings: EvictionSettings,
         clock: Callable[[], float],
         reclaiming: Callable[[str], None] | None = None,
     ) -> None:
@@ -272,48 +279,48 @@ class PressureWatch:
         self._settings = settings
         self._clock = clock
         self._reclaiming = reclaiming
-        self._seen = Seen()
+        self._seen = ThresholdState()
         self._conditions: tuple[str, ...] = ()
-        self.evictions: dict[str, int] = {}  #: how many, by signal
+        self.evictions: dict[str, int] = {}  #: number of evictions by signal
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What is the case now; for `admit_under`."""
+        """Current pressure conditions, for `admit_under_pressure`."""
         return self._conditions
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until canceled."""
         while True:
             evicted = None
             try:
                 evicted = await self.step()
             except Exception:
-                # Whatever it is, a node that stopped watching would be worse.
-                _log.exception("watching for pressure failed; it goes on")
+                # Whatever the error, a node that stopped watching for pressure would be worse.
+                _log.exception("evaluating node pressure failed; retrying")
             if evicted is None:
                 await asyncio.sleep(self._settings.interval)
             else:
                 await self._wait_for(evicted)
 
     async def step(self) -> Pod | None:
-        """One look, and at most one eviction: of the pod that is returned."""
+        """Evaluate once and evict at most one pod, which is returned."""
         try:
-            look = await self._look()
+            stats = await self._read_stats()
         except OSError as error:
-            _log.warning("the machine could not be measured: %s", error)
+            _log.warning("cannot measure resource usage: %s", error)
             return None
-        observed = observe(self._seen, look, self._settings, self._clock())
-        self._seen = observed.seen
+        observed = evaluate_thresholds(self._seen, stats, self._settings, self._clock())
+        self._seen = observed.state
         self._conditions = observed.conditions
         for condition in CONDITIONS:
             self._set_condition(condition, condition in observed.conditions)
-        if not observed.starving:
+        if not observed.starved:
             return None
         if self._reclaiming is not None:
-            self._reclaiming(f"Attempting to reclaim {observed.starving[0].resource}")
-        chosen = choose(observed.starving, look, self._pods(), self._settings)
+            self._reclaiming(f"Attempting to reclaim {observed.starved[0].resource}")
+        chosen = select_pod(observed.starved, stats, self._pods(), self._settings)
         if chosen is None:
-            _log.warning("the node is short of %s, and no pod may be evicted", observed.starving[0].resource)
+            _log.warning("the node is low on %s, and no pod can be evicted", observed.starved[0].resource)
             return None
         pod, eviction = chosen
         _log.info("evicting pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, eviction.message)
@@ -321,14 +328,14 @@ class PressureWatch:
         self.evictions[eviction.signal] = self.evictions.get(eviction.signal, 0) + 1
         return pod
 
-    async def _look(self) -> Available:
-        look = self._read()
-        return await look if isinstance(look, Awaitable) else look
+    async def _read_stats(self) -> NodeStats:
+        stats = self._read()
+        return await stats if isinstance(stats, Awaitable) else stats
 
     async def _wait_for(self, evicted: Pod) -> None:
-        """Wait until a pod is gone; what it frees is not seen before."""
+        """Wait until a pod is gone; what it frees is not visible before."""
         waited = 0.0
-        while waited < self._settings.patience:
+        while waited < self._settings.termination_timeout:
             if all(pod_key(pod) != pod_key(evicted) for pod in self._pods()):
                 return
             pause = min(0.25, self._settings.interval)

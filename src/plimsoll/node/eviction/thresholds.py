@@ -1,8 +1,7 @@
-"""How much must stay free on a machine before pods have to go.
+"""Eviction thresholds: the amounts that must stay free on a node.
 
-Owns eviction thresholds as the kubelet has them: hard ones that count at once, soft ones that count after a
-grace period, how much more is to be reclaimed than is missing (minimum reclaim), and what each signal is
-about.
+As in the kubelet: hard thresholds that take effect at once, soft ones that take effect after a grace period,
+the minimum reclaim, and the resource and condition of each signal.
 
 DIFF: disks are only watched if thresholds for them are given; the kubelet evicts pods from a disk that is 90%
 full (test_disks_are_watched_if_asked_for).
@@ -30,17 +29,17 @@ PID_PRESSURE = "PIDPressure"
 CONDITIONS = (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE)
 
 _MEMORY = (MEMORY_AVAILABLE, ALLOCATABLE_MEMORY)
-#: What is watched if nothing is said. There are no images here that could be deleted in place of pods.
+#: Thresholds watched by default. There are no images here that could be deleted instead of evicting pods.
 DEFAULTS: Mapping[str, str] = {MEMORY_AVAILABLE: EVICTION_HARD[MEMORY_AVAILABLE]}
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Less than `value` of a signal is too little; texts are amounts (100Mi) or shares of all (5%)."""
+    """Threshold of a signal; values are amounts (100Mi) or percentages of the capacity (5%)."""
 
     signal: str
     value: str
-    grace: float = 0.0  #: seconds it has to last; 0 for a hard threshold
+    grace: float = 0.0  #: time it has to be met, in seconds; 0 for a hard threshold
     min_reclaim: str = ""
 
     @property
@@ -49,7 +48,7 @@ class Threshold:
 
     @property
     def resource(self) -> str:
-        """What pods are ranked by."""
+        """Resource by which pods are ranked."""
         if self.signal in _MEMORY:
             return "memory"
         if self.signal == PID_AVAILABLE:
@@ -58,17 +57,17 @@ class Threshold:
 
     @property
     def condition(self) -> str:
-        """What the node shows."""
+        """Node condition of the signal."""
         if self.signal in _MEMORY:
             return MEMORY_PRESSURE
         return PID_PRESSURE if self.signal == PID_AVAILABLE else DISK_PRESSURE
 
     def amount(self, capacity: int) -> Quantity:
-        """What must be free of so much."""
+        """Return the amount that must be free."""
         return threshold_amount(self.value, Quantity.of(capacity, Format.BINARY_SI))
 
     def amount_to_reclaim(self, capacity: int) -> Quantity:
-        """What must be free before it is enough again."""
+        """Return the amount that must be free before the threshold is no longer met."""
         whole = Quantity.of(capacity, Format.BINARY_SI)
         amount = self.amount(capacity)
         return amount + threshold_amount(self.min_reclaim, whole) if self.min_reclaim else amount
@@ -80,9 +79,9 @@ def parse_thresholds(
     soft_grace: Mapping[str, float] | None = None,
     min_reclaim: Mapping[str, str] | None = None,
 ) -> tuple[Threshold, ...]:
-    """The thresholds that a node's settings come to, by signal; ConfigError for what makes no sense.
+    """Parse the eviction thresholds of a node's settings; raise ConfigError for invalid ones.
 
-    Hard thresholds of memory also hold for all pods together, within what is set aside for them.
+    Hard memory thresholds also apply to all pods together, within the memory allocatable to them.
     """
     soft, soft_grace, min_reclaim = soft or {}, soft_grace or {}, min_reclaim or {}
     found = [Threshold(signal, value) for signal, value in _checked(hard, "hard eviction threshold")]
@@ -112,10 +111,10 @@ def _checked(texts: Mapping[str, str], what: str) -> Iterable[tuple[str, str]]:
             check_threshold(signal, text)
         except InputError as error:
             raise ConfigError(f"{what} {error}") from None
-        if text not in ("0%", "100%"):  # which means: none
+        if text not in ("0%", "100%"):  # no threshold
             yield signal, text
 
 
 def most_urgent(thresholds: Iterable[Threshold]) -> list[Threshold]:
-    """Memory before everything else; otherwise the order they were given in."""
+    """Sort thresholds by urgency: memory first, then in the given order."""
     return sorted(thresholds, key=lambda threshold: threshold.signal not in _MEMORY)

@@ -1,8 +1,8 @@
-"""What a machine and its pods use, for eviction.
+"""Resource usage of a machine and its pods, for eviction.
 
-Owns reading it. Memory counts as available as the kubelet counts it: what is free, and file pages that nobody
-has touched lately. Pods are measured by their cgroups where there are any; where cgroups are only a plan, by
-what their processes have resident, which counts memory that processes share more than once.
+Available memory is computed as in the kubelet: free memory plus inactive file pages. Pods are measured by
+their cgroups; where cgroups are not applied, by the resident memory of their processes, which counts shared
+memory more than once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from plimsoll.node.cgroups.parse import number
 from plimsoll.node.cgroups.values import Cgroups
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
-from plimsoll.node.eviction.manager import Available, Measure, PodMeasure
+from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservation
 from plimsoll.node.eviction.thresholds import (
     ALLOCATABLE_MEMORY,
     MEMORY_AVAILABLE,
@@ -26,19 +26,19 @@ from plimsoll.node.eviction.thresholds import (
 PROC = Path("/proc")
 
 
-def look(
+def measure_node(
     cgroups: Cgroups,
     running: Mapping[str, Sequence[ContainerInfo]],
     *,
     folder: Path | None = None,
     pods_memory: int = 0,
     proc: Path = PROC,
-) -> Available:
-    """A look at the machine and at these pods, by UID; reads files, so call it from a thread.
+) -> NodeStats:
+    """Measure the machine and these pods, by UID; reads files, so call it from a thread.
 
-    `pods_memory` is what all pods together may have, 0 if that is not limited.
+    `pods_memory` is the memory limit of all pods together, 0 if there is none.
     """
-    pods: dict[str, PodMeasure] = {}
+    pods: dict[str, PodStats] = {}
     for uid, states in running.items():
         alive = [state for state in states if state.phase is ContainerPhase.RUNNING]
         measured = measure_pod(cgroups, uid, {state.name: state.id for state in alive})
@@ -50,12 +50,12 @@ def look(
     signals = measure_machine(proc, folder)
     if pods_memory > 0:
         used = sum(measured.used.get("memory", 0) for measured in pods.values())
-        signals[ALLOCATABLE_MEMORY] = Measure(max(0, pods_memory - used), pods_memory)
-    return Available(signals, pods)
+        signals[ALLOCATABLE_MEMORY] = SignalObservation(max(0, pods_memory - used), pods_memory)
+    return NodeStats(signals, pods)
 
 
-def measure_machine(proc: Path = PROC, folder: Path | None = None) -> dict[str, Measure]:
-    """The signals of this machine that can be measured; those of `folder`'s disk if there is one."""
+def measure_machine(proc: Path = PROC, folder: Path | None = None) -> dict[str, SignalObservation]:
+    """Measure the signals of this machine; those of `folder`'s file system if it is given."""
     found = {MEMORY_AVAILABLE: _memory(proc), PID_AVAILABLE: _pids(proc)}
     if folder is not None:
         try:
@@ -63,30 +63,34 @@ def measure_machine(proc: Path = PROC, folder: Path | None = None) -> dict[str, 
         except OSError:
             disk = None
         if disk is not None:
-            found[NODEFS_AVAILABLE] = Measure(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
+            found[NODEFS_AVAILABLE] = SignalObservation(
+                disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+            )
             # Some file systems have no inodes to count.
-            found[NODEFS_INODES] = Measure(disk.f_favail, disk.f_files) if disk.f_files else None
+            found[NODEFS_INODES] = SignalObservation(disk.f_favail, disk.f_files) if disk.f_files else None
     return {signal: measure for signal, measure in found.items() if measure is not None}
 
 
-def _memory(proc: Path) -> Measure | None:
+def _memory(proc: Path) -> SignalObservation | None:
     lines = dict(line.split(":", 1) for line in _text(proc / "meminfo").splitlines() if ":" in line)
     amounts = {name: number(text.removesuffix("kB").strip()) for name, text in lines.items()}
     total, free = amounts.get("MemTotal"), amounts.get("MemFree")
     if total is None or free is None:
         return None
-    return Measure(min(total, free + (amounts.get("Inactive(file)") or 0)) * 1024, total * 1024)
+    return SignalObservation(min(total, free + (amounts.get("Inactive(file)") or 0)) * 1024, total * 1024)
 
 
-def _pids(proc: Path) -> Measure | None:
-    """Threads that can still be made: the kernel has two limits, and counts threads in its load file."""
+def _pids(proc: Path) -> SignalObservation | None:
+    """Return the number of threads that can still be created: the kernel has two limits, and counts threads
+    in its load file.
+    """
     limits = [number(_text(proc / "sys" / "kernel" / name)) for name in ("pid_max", "threads-max")]
     fields = _text(proc / "loadavg").split()
     running = number(fields[3].rpartition("/")[2]) if len(fields) > 3 else None
     known = [limit for limit in limits if limit is not None]
     if not known or running is None:
         return None
-    return Measure(max(0, min(known) - running), min(known))
+    return SignalObservation(max(0, min(known) - running), min(known))
 
 
 def _text(path: Path) -> str:
@@ -96,21 +100,21 @@ def _text(path: Path) -> str:
         return ""
 
 
-def measure_pod(cgroups: Cgroups, uid: str, containers: Mapping[str, str]) -> PodMeasure | None:
-    """What a pod's cgroup says; `containers` are ids by name. None if there is no cgroup to ask."""
+def measure_pod(cgroups: Cgroups, uid: str, containers: Mapping[str, str]) -> PodStats | None:
+    """Read a pod's usage from its cgroup; `containers` are IDs by name. None if it has no cgroup."""
     usage = cgroups.usage(uid)
     if usage is None:
         return None
     used = {"memory": usage.memory, "pids": usage.pids}
     inside = {name: cgroups.usage(uid, id) for name, id in containers.items()}
-    return PodMeasure(
+    return PodStats(
         {name: amount for name, amount in used.items() if amount is not None},
         {name: one.memory for name, one in inside.items() if one is not None and one.memory is not None},
     )
 
 
-def measure_processes(containers: Mapping[str, Iterable[int]], proc: Path = PROC) -> PodMeasure:
-    """What the processes of a pod use, by container; those that are gone count nothing."""
+def measure_processes(containers: Mapping[str, Iterable[int]], proc: Path = PROC) -> PodStats:
+    """Measure the processes of a pod, by container; exited processes count as zero."""
     page = os.sysconf("SC_PAGE_SIZE")
     memory: dict[str, int] = {}
     count = 0
@@ -122,4 +126,4 @@ def measure_processes(containers: Mapping[str, Iterable[int]], proc: Path = PROC
             if resident is not None:
                 memory[name] += resident * page
                 count += 1
-    return PodMeasure({"memory": sum(memory.values()), "pids": count}, memory)
+    return PodStats({"memory": sum(memory.values()), "pids": count}, memory)

@@ -1,1 +1,1 @@
-"""The machine a node is: `machine` reads it and computes its line, `file` lets a file stand for one."""
+"""The machine of a node: `machine` reads it and computes allocatable, `file` describes one in a file."""

@@ -1,8 +1,8 @@
 """Differences between two readings of a machine.
 
-Owns `without_noise` and `describe_changes`. The memory of a virtual machine is not constant: with a balloon
-the kernel takes pages away and gives them back all the time, and `MemTotal` of NUMA nodes, or of the whole
-machine, follows. Such a reading is not a change of the machine. Pure.
+The memory of a virtual machine is not constant: with a balloon the kernel takes pages away and gives them
+back all the time, and `MemTotal` of NUMA nodes, or of the machine, follows. Such a reading is not a change of
+the machine. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.units import MEMORY
-from plimsoll.node.machine.machine import Machine, NumaNode, write_cpus
+from plimsoll.node.machine.machine import Machine, NumaNode, format_cpus
 
 #: Differences of memory below one part in this many are noise.
 _NOISE = 100
@@ -21,7 +21,7 @@ _NOISE = 100
 def without_noise(before: Machine, now: Machine) -> Machine:
     """Return a new reading of a machine without small differences of memory.
 
-    Memory of the whole machine that shrinks always counts: what is not there must not be promised to pods.
+    Shrinking total memory always counts: memory that does not exist must not be allocated to pods.
     """
     known = {node.id: node for node in before.numa}
     now = replace(now, numa=tuple(_steady_node(known.get(node.id), node) for node in now.numa))
@@ -41,9 +41,9 @@ def _is_noise(before: int, now: int) -> bool:
 
 
 def describe_changes(before: Machine, now: Machine) -> str:
-    """Return what has changed that the Node shows, as `cpu 4 -> 8, memory 8Gi -> 16Gi`; "" if nothing has.
+    """Describe the changes that the Node shows, as `cpu 4 -> 8, memory 8Gi -> 16Gi`; "" if there are none.
 
-    How the memory is spread over NUMA nodes is not part of a Node.
+    The distribution of memory over NUMA nodes is not part of a Node.
     """
     return ", ".join(_changes(before, now))
 
@@ -54,7 +54,7 @@ def _changes(before: Machine, now: Machine) -> Iterator[str]:
         if old != new:
             yield f"{name} {old or ZERO} -> {new or ZERO}"
     if before.cpus != now.cpus:
-        yield f"CPUs {write_cpus(before.cpus)} -> {write_cpus(now.cpus)}"
+        yield f"CPUs {format_cpus(before.cpus)} -> {format_cpus(now.cpus)}"
     for each in fields(Machine):
         if each.name in ("capacity", "cpus", "numa"):
             continue

@@ -1,16 +1,16 @@
-"""A machine as a file says it is, so that one machine can play many nodes.
+"""Machine description file, so that one machine can simulate many nodes.
 
-Owns the fields of the file (docs/node.md lists them). Promises: whatever is wrong is a ConfigError that names
-the file, the field and the fix; what the file does not say has a value that works.
+docs/node.md lists the fields. Guarantees that every error is a ConfigError that names the file, the field and
+the fix, and that omitted fields have working defaults.
 
-    capacity: {cpu: 16, memory: 64Gi, ephemeral-storage: 100Gi, hugepages-2Mi: 1Gi, example.com/gpu: 4}
-    cpus: 0-15
-    numa:
-    - {id: 0, cpus: 0-7, memory: 32Gi, hugePages: {2Mi: 512Mi}}
-    - {id: 1, cpus: 8-15, memory: 32Gi, hugePages: {2Mi: 512Mi}}
-    labels: {topology.kubernetes.io/zone: a}
-    taints: [{key: dedicated, value: x, effect: NoSchedule}]
-    addresses: [{type: InternalIP, address: 10.0.0.7}]
+   capacity: {cpu: 16, memory: 64Gi, ephemeral-storage: 100Gi, hugepages-2Mi: 1Gi, example.com/gpu: 4}
+   cpus: 0-15
+   numa:
+   - {id: 0, cpus: 0-7, memory: 32Gi, hugePages: {2Mi: 512Mi}}
+   - {id: 1, cpus: 8-15, memory: 32Gi, hugePages: {2Mi: 512Mi}}
+   labels: {topology.kubernetes.io/zone: a}
+   taints: [{key: dedicated, value: x, effect: NoSchedule}]
+   addresses: [{type: InternalIP, address: 10.0.0.7}]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plimsoll.common.config_file import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
-from plimsoll.node.machine.machine import HUGE_PAGES, MOST_PODS, Machine, NumaNode, parse_cpus, write_cpus
+from plimsoll.node.machine.machine import HUGE_PAGES, MAX_PODS, Machine, NumaNode, format_cpus, parse_cpus
 
 KIND = "Machine"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -37,12 +37,12 @@ _MOST_CPUS = 65_536
 
 
 def read_machine_file(path: Path) -> Machine:
-    """The machine in a file."""
+    """Read the machine described by a file."""
     return parse_machine(read_document(path, "machine"), str(path))
 
 
 def parse_machine(tree: Any, where: str = "machine") -> Machine:
-    """The machine in a tree."""
+    """Parse the machine described by a tree."""
     top = Section(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
@@ -72,14 +72,14 @@ def _capacity(top: Section) -> ResourceList:
     amounts = read_amounts(top.take("capacity"), f"{top.where}: capacity")
     for name in (CPU, MEMORY):
         if name not in amounts or amounts[name].sign() == 0:
-            raise ConfigError(f"{top.where}: capacity.{name}: a machine has some; write how much, such as 8")
+            raise ConfigError(f"{top.where}: capacity.{name}: required; set an amount such as 8")
     amounts.setdefault(EPHEMERAL_STORAGE, Quantity.parse("100Gi"))
-    amounts.setdefault(PODS, Quantity.of(MOST_PODS))
+    amounts.setdefault(PODS, Quantity.of(MAX_PODS))
     return amounts
 
 
 def read_amounts(tree: Any, where: str) -> ResourceList:
-    """Amounts by resource; ConfigError with the resource if one is none."""
+    """Parse amounts by resource; raise ConfigError with the resource if one is invalid."""
     if tree is None:
         return {}
     if not isinstance(tree, Mapping):
@@ -89,7 +89,7 @@ def read_amounts(tree: Any, where: str) -> ResourceList:
         name = str(key)
         if name not in _PLAIN and not is_huge_page(name) and not is_extended(name):
             raise ConfigError(
-                f"{where}.{name}: there is no such resource; there is {', '.join(_PLAIN)}, "
+                f"{where}.{name}: unknown resource; valid resources: {', '.join(_PLAIN)}, "
                 f"{HUGE_PAGES}SIZE, or a name with a domain such as example.com/gpu"
             )
         try:
@@ -139,7 +139,7 @@ def _cpu_list(section: Section, name: str) -> tuple[int, ...] | None:
         value = str(value)
     try:
         if not isinstance(value, str):
-            raise InputError(f"{value!r} is no list of cpus: write it like 0-3,8")
+            raise InputError(f"{value!r} is not a CPU list: use a format such as 0-3,8")
         return parse_cpus(value)
     except InputError as error:
         raise section.bad(name, str(error)) from None
@@ -151,11 +151,11 @@ def _numa(top: Section, cpus: tuple[int, ...], capacity: ResourceList) -> tuple[
     for section in top.sections("numa"):
         number = section.number("id", len(found), least=0, most=1023)
         if number in found:
-            raise section.bad("id", f"{number} is given twice; every NUMA node has a number of its own")
+            raise section.bad("id", f"{number} is given twice; each NUMA node needs its own number")
         own = _cpu_list(section, "cpus") or ()
         for cpu in own:
             if cpu not in cpus:
-                raise section.bad("cpus", f"there is no cpu {cpu}; there are {write_cpus(cpus)}")
+                raise section.bad("cpus", f"there is no cpu {cpu}; there are {format_cpus(cpus)}")
             if cpu in owners:
                 raise section.bad("cpus", f"cpu {cpu} is in NUMA node {owners[cpu]} already; give it to one")
             owners[cpu] = number
@@ -171,10 +171,10 @@ def _numa(top: Section, cpus: tuple[int, ...], capacity: ResourceList) -> tuple[
         found[number] = NumaNode(id=number, cpus=own, memory=memory, huge_pages=sizes)
     nodes = tuple(found[number] for number in sorted(found))
     _check_sums(top, nodes, cpus, capacity)
-    return nodes or (_whole(cpus, capacity),)
+    return nodes or (_single_numa_node(cpus, capacity),)
 
 
-def _whole(cpus: tuple[int, ...], capacity: ResourceList) -> NumaNode:
+def _single_numa_node(cpus: tuple[int, ...], capacity: ResourceList) -> NumaNode:
     pages = {
         name.removeprefix(HUGE_PAGES): amount.value()
         for name, amount in capacity.items()
@@ -196,8 +196,8 @@ def _check_sums(
         raise top.bad("numa", f"has {memory} bytes of memory in all, more than capacity.memory says")
     for size in {size for node in nodes for size in node.huge_pages}:
         total = sum(node.huge_pages.get(size, 0) for node in nodes)
-        whole = capacity.get(HUGE_PAGES + size)
-        if whole is None or total > whole.value():
+        total_amount = capacity.get(HUGE_PAGES + size)
+        if total_amount is None or total > total_amount.value():
             raise top.bad("numa", f"has {total} bytes of {size} pages, more than capacity.{HUGE_PAGES}{size}")
 
 
@@ -215,7 +215,7 @@ def _bytes(section: Section, name: str) -> int:
 
 
 def read_labels(tree: Any, where: str) -> dict[str, str]:
-    """Labels; ConfigError with the key if one is none."""
+    """Parse labels; raise ConfigError with the key if one is invalid."""
     if tree is None:
         return {}
     if not isinstance(tree, Mapping):
@@ -223,23 +223,25 @@ def read_labels(tree: Any, where: str) -> dict[str, str]:
     found = {}
     for key, value in tree.items():
         if not isinstance(key, str) or label_key(key):
-            raise ConfigError(f"{where}: {key!r} is no label: write a name such as example.com/rack")
+            raise ConfigError(
+                f"{where}: {key!r} is not a valid label key: use a name such as example.com/rack"
+            )
         if not isinstance(value, str) or label_value(value):
-            raise ConfigError(f"{where}.{key}: {value!r} is no value of a label: write a short text")
+            raise ConfigError(f"{where}.{key}: {value!r} is not a valid label value: use a short string")
         found[key] = value
     return found
 
 
 def read_taints(sections: list[Section]) -> tuple[Taint, ...]:
-    """Taints; ConfigError with the place if one is none."""
+    """Parse taints; raise ConfigError with the field if one is invalid."""
     found: dict[tuple[str, str], Taint] = {}
     for section in sections:
         key, value = section.text("key", ""), section.text("value", "")
         effect = section.text("effect", "", choices=EFFECTS)
         if label_key(key):
-            raise section.bad("key", f"{key!r} is no key of a taint: write a name such as dedicated")
+            raise section.bad("key", f"{key!r} is not a valid taint key: use a name such as dedicated")
         if label_value(value):
-            raise section.bad("value", f"{value!r} is no value of a taint: write a short text")
+            raise section.bad("value", f"{value!r} is not a valid taint value: use a short string")
         if not effect:
             raise section.bad("effect", f"must be one of {', '.join(EFFECTS)}")
         if (key, effect) in found:
@@ -250,10 +252,12 @@ def read_taints(sections: list[Section]) -> tuple[Taint, ...]:
 
 
 def parse_taint(text: str) -> Taint:
-    """`key=value:Effect` or `key:Effect`; InputError if it is none."""
+    """Parse `key=value:Effect` or `key:Effect`; raise InputError if it is malformed."""
     match = re.fullmatch(r"([^=:]+)(?:=([^:]*))?:(\w+)", text)
     if not match or label_key(match[1]) or label_value(match[2] or "") or match[3] not in EFFECTS:
-        raise InputError(f"{text!r} is no taint: write key=value:EFFECT with {', '.join(EFFECTS)}")
+        raise InputError(
+            f"{text!r} is not a taint: use key=value:EFFECT with EFFECT one of {', '.join(EFFECTS)}"
+        )
     return Taint(key=match[1], value=match[2] or "", effect=match[3])
 
 

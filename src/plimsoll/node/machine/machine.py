@@ -1,10 +1,9 @@
-"""What a machine has, and how much of it pods may have.
+"""Resources of a machine, and the amounts allocatable to pods.
 
-Owns `Machine`: capacity, cpus, NUMA nodes and what a Node object tells of a machine; `read_machine`, which
-reads all of it below a root folder (so that a folder can stand in for a machine); and `allocatable`, the
-kubelet's rule for the line: capacity less what is reserved for the system and the kubelet less the hard
-eviction thresholds, never below zero, memory without all huge pages. `machine_file.py` reads a machine from a
-file, so that one machine can play many nodes.
+`Machine` holds capacity, CPUs, NUMA nodes and what a Node object reports of a machine; `read_machine` reads
+it below a root directory (so that a directory can stand in for a machine); `allocatable` follows the kubelet:
+capacity less system and kube reservations less the hard eviction thresholds, never below zero, memory without
+all huge pages. `file.py` reads a machine from a file, so that one machine can simulate many nodes.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 HUGE_PAGES = "hugepages-"
-MOST_PODS = 110
-#: The kubelet's hard thresholds.
+MAX_PODS = 110
+#: The kubelet's default hard eviction thresholds.
 EVICTION_HARD: Mapping[str, str] = {
     "memory.available": "100Mi",
     "nodefs.available": "10%",
@@ -33,18 +32,18 @@ EVICTION_HARD: Mapping[str, str] = {
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
-#: Every signal a threshold can be given for.
+#: All eviction signals.
 SIGNALS = (*EVICTION_HARD, "containerfs.available", "containerfs.inodesFree", "pid.available",
            "allocatableMemory.available")  # fmt: skip
-#: Signals whose thresholds are kept back from pods.
-_KEPT_BACK = {"memory.available": MEMORY, "nodefs.available": EPHEMERAL_STORAGE}
-#: Machines by the kernel's names -> by Go's, which are Kubernetes' own.
+#: Signals whose thresholds are subtracted from allocatable.
+_SUBTRACTED = {"memory.available": MEMORY, "nodefs.available": EPHEMERAL_STORAGE}
+#: The kernel's architecture names -> Go's, which Kubernetes uses.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386", "i386": "386"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumaNode:
-    """A memory node with its cpus. Amounts are bytes, huge pages by their size (2Mi)."""
+    """NUMA node with its CPUs. Amounts are bytes, huge pages by page size (2Mi)."""
 
     id: int
     cpus: tuple[int, ...] = ()
@@ -54,12 +53,14 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine as it is, or as a file says. Labels, taints and addresses are those of its Node object."""
+    """Machine as read, or as described by a file. Labels, taints and addresses are those of its
+    Node object.
+    """
 
     capacity: ResourceList
     cpus: tuple[int, ...] = ()
     numa: tuple[NumaNode, ...] = ()
-    pids: int = 0  #: the most processes there may be; 0: not known
+    pids: int = 0  #: maximum number of processes; 0: unknown
     swap: int = 0  #: bytes
     hostname: str = ""
     boot_id: str = ""
@@ -88,15 +89,15 @@ class Machine:
         }
 
 
-# -- the line
+# -- allocatable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservations:
-    """What pods may not have: amounts for the system and for the kubelet, thresholds, and whole cpus.
+    """Reservations: amounts for the system and for the kubelet, eviction thresholds, and reserved CPUs.
 
-    A threshold is a quantity or a percentage of the capacity (10%). Where cpus are kept free by number, they
-    are all that is reserved of cpu.
+    A threshold is a quantity or a percentage of the capacity (10%). If CPUs are reserved by number, they are
+    the entire CPU reservation.
     """
 
     system: ResourceList = field(default_factory=dict)
@@ -105,40 +106,43 @@ class Reservations:
     cpus: tuple[int, ...] = ()
 
     def of(self, resource: str) -> Quantity:
-        """What is reserved of a resource, thresholds apart."""
+        """Return the reserved amount of a resource, without thresholds."""
         if resource == CPU and self.cpus:
             return Quantity.of(len(self.cpus))
         return self.system.get(resource, ZERO) + self.kube.get(resource, ZERO)
 
 
-def pods_share(machine: Machine, reserved: Reservations) -> ResourceList:
-    """What all pods together may use: the machine less what is reserved, thresholds apart."""
-    return {name: _not_negative(whole - reserved.of(name), whole) for name, whole in machine.capacity.items()}
+def available_to_pods(machine: Machine, reserved: Reservations) -> ResourceList:
+    """Return what all pods together may use: the capacity less the reservations, without thresholds."""
+    return {
+        name: _not_negative(total_amount - reserved.of(name), total_amount)
+        for name, total_amount in machine.capacity.items()
+    }
 
 
 def allocatable(machine: Machine, reserved: Reservations) -> ResourceList:
-    """What pods may have of a machine, as the kubelet computes it."""
-    line: ResourceList = {}
-    kept_back = {
-        _KEPT_BACK[signal]: text for signal, text in reserved.eviction_hard.items() if signal in _KEPT_BACK
+    """Return the allocatable amounts of a machine, as the kubelet computes them."""
+    amounts: ResourceList = {}
+    subtracted = {
+        _SUBTRACTED[signal]: text for signal, text in reserved.eviction_hard.items() if signal in _SUBTRACTED
     }
-    for name, whole in machine.capacity.items():
-        amount = whole - reserved.of(name)
-        if name in kept_back:
-            amount -= threshold_amount(kept_back[name], whole)
-        line[name] = _not_negative(amount, whole)
-    for name, whole in machine.capacity.items():
-        if is_huge_page(name) and MEMORY in line:
-            line[MEMORY] = _not_negative(line[MEMORY] - whole, line[MEMORY])
-    return line
+    for name, total_amount in machine.capacity.items():
+        amount = total_amount - reserved.of(name)
+        if name in subtracted:
+            amount -= threshold_amount(subtracted[name], total_amount)
+        amounts[name] = _not_negative(amount, total_amount)
+    for name, total_amount in machine.capacity.items():
+        if is_huge_page(name) and MEMORY in amounts:
+            amounts[MEMORY] = _not_negative(amounts[MEMORY] - total_amount, amounts[MEMORY])
+    return amounts
 
 
 def _not_negative(amount: Quantity, like: Quantity) -> Quantity:
     return amount if amount.sign() >= 0 else Quantity.of(0, like.format)
 
 
-def threshold_amount(text: str, whole: Quantity) -> Quantity:
-    """A threshold as an amount; percentages are those of the kubelet, which counts them in 32 bits.
+def threshold_amount(text: str, total_amount: Quantity) -> Quantity:
+    """Return a threshold as an amount; percentages are computed in 32 bits, as in the kubelet.
 
     0% and 100% mean: no threshold.
     """
@@ -147,14 +151,16 @@ def threshold_amount(text: str, whole: Quantity) -> Quantity:
     if text in ("0%", "100%"):
         return ZERO
     share = _single(_single(float(text.removesuffix("%"))) / 100)
-    return Quantity.of(int(whole.value() * share), Format.BINARY_SI)
+    return Quantity.of(int(total_amount.value() * share), Format.BINARY_SI)
 
 
 def check_threshold(signal: str, text: str) -> None:
-    """InputError if this is no threshold."""
+    """Check a threshold; raise InputError if it is invalid."""
     if signal not in SIGNALS:
-        raise InputError(f"{signal}: there is no such signal; there is {', '.join(SIGNALS)}")
-    problem = f"{signal}: {text!r} is no threshold: give an amount such as 100Mi, or a share such as 10%"
+        raise InputError(f"{signal}: unknown eviction signal; valid signals: {', '.join(SIGNALS)}")
+    problem = (
+        f"{signal}: {text!r} is not a threshold: use an amount such as 100Mi, or a percentage such as 10%"
+    )
     if text.endswith("%"):
         if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?%", text) or float(text[:-1]) > 100:
             raise InputError(problem)
@@ -164,11 +170,11 @@ def check_threshold(signal: str, text: str) -> None:
     except InputError:
         raise InputError(problem) from None
     if amount.sign() < 0:
-        raise InputError(f"{signal}: a threshold is not negative, {text} is")
+        raise InputError(f"{signal}: a threshold must not be negative, {text} is")
 
 
 def _single(number: float) -> float:
-    """The nearest number of 32 bits."""
+    """Round a number to 32 bits."""
     rounded: float = struct.unpack("f", struct.pack("f", number))[0]
     return rounded
 
@@ -177,19 +183,19 @@ def _single(number: float) -> float:
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """`0-3,8` as numbers, ascending, whatever spaces; InputError if it is no such list."""
+    """Parse `0-3,8` to ascending numbers, ignoring spaces; raise InputError if it is malformed."""
     parts = re.sub(r"\s*([,-])\s*", r"\1", text.strip()).split(",")
     try:
         cpus = CpuSet.parse(",".join(filter(None, parts)))
     except InputError:
         cpus = None
     if cpus is None or cpus.far:
-        raise InputError(f"{text!r} is no list of cpus: write it like 0-3,8")
+        raise InputError(f"{text!r} is not a CPU list: use a format such as 0-3,8")
     return tuple(cpus)
 
 
-def write_cpus(cpus: Iterable[int]) -> str:
-    """Numbers as the kernel writes them: `0-3,8`."""
+def format_cpus(cpus: Iterable[int]) -> str:
+    """Format CPU numbers as the kernel does: `0-3,8`."""
     return str(CpuSet(cpus))
 
 
@@ -197,9 +203,9 @@ def write_cpus(cpus: Iterable[int]) -> str:
 
 
 def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Machine:
-    """The machine whose files are below `root`; `storage` is a folder on the file system pods use.
+    """Read the machine whose files are below `root`; `storage` is a directory on the pods' file system.
 
-    What cannot be read is left out; InputError only where memory or cpus are not to be found at all.
+    Unreadable values are left out; raises InputError only if memory or CPUs cannot be determined at all.
     """
     info = _meminfo(root / "proc/meminfo")
     if not info.get("MemTotal"):
@@ -214,9 +220,9 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
         MEMORY: Quantity.of(info["MemTotal"] * 1024, Format.BINARY_SI),
     }
     for size, pages in sorted(_huge_pages(root / "sys/kernel/mm/hugepages").items()):
-        capacity[HUGE_PAGES + write_size(size)] = Quantity.of(size * pages, Format.BINARY_SI)
+        capacity[HUGE_PAGES + format_size(size)] = Quantity.of(size * pages, Format.BINARY_SI)
     capacity[EPHEMERAL_STORAGE] = Quantity.of(_space(storage or root), Format.BINARY_SI)
-    capacity[PODS] = Quantity.of(MOST_PODS)
+    capacity[PODS] = Quantity.of(MAX_PODS)
     system = os.uname()
     return Machine(
         capacity=capacity,
@@ -234,29 +240,29 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
     )
 
 
-def with_pods(machine: Machine, most: int) -> Machine:
-    """The same machine with room for another number of pods."""
+def with_max_pods(machine: Machine, most: int) -> Machine:
+    """Return the machine with another maximum number of pods."""
     return replace(machine, capacity={**machine.capacity, PODS: Quantity.of(most)})
 
 
-def write_size(size: int) -> str:
-    """A page size as resource names have it: 2Mi, 1Gi."""
+def format_size(size: int) -> str:
+    """Format a page size as in resource names: 2Mi, 1Gi."""
     return Quantity.of(size, Format.BINARY_SI).canonical()
 
 
 def check_cpus(cpus: Collection[int], machine: Machine, what: str) -> None:
-    """InputError if cpus are named that the machine does not have, or if none would be left."""
-    strange = sorted(set(cpus) - set(machine.cpus))
-    if strange:
-        raise InputError(f"{what}: there is no cpu {strange[0]}; there are {write_cpus(machine.cpus)}")
+    """Check CPUs; raise InputError if the machine does not have one of them, or none would be left."""
+    unknown = sorted(set(cpus) - set(machine.cpus))
+    if unknown:
+        raise InputError(f"{what}: there is no cpu {unknown[0]}; there are {format_cpus(machine.cpus)}")
     if cpus and set(cpus) == set(machine.cpus):
-        raise InputError(f"{what}: leaves no cpu for pods; there are {write_cpus(machine.cpus)}")
+        raise InputError(f"{what}: leaves no cpu for pods; there are {format_cpus(machine.cpus)}")
 
 
 def _meminfo(path: Path) -> dict[str, int]:
     found = {}
-    for line in _text(path).splitlines():
-        match = re.match(r"(\w+):\s+([0-9]+)", line)
+    for amounts in _text(path).splitlines():
+        match = re.match(r"(\w+):\s+([0-9]+)", amounts)
         if match:
             found[match[1]] = int(match[2])
     return found
@@ -270,7 +276,7 @@ def _online(path: Path) -> tuple[int, ...]:
 
 
 def _huge_pages(folder: Path) -> dict[int, int]:
-    """Page size -> how many."""
+    """Return the number of pages by page size."""
     found = {}
     for path in _entries(folder):
         match = re.fullmatch(r"hugepages-([0-9]{1,12})kB", path.name)
@@ -292,14 +298,14 @@ def _numa(folder: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
                 id=int(match[1]),
                 cpus=tuple(cpu for cpu in _online(path / "cpulist") if cpu in online),
                 memory=int(total[1]) * 1024 if total else 0,
-                huge_pages={write_size(size): size * count for size, count in sorted(pages.items())},
+                huge_pages={format_size(size): size * count for size, count in sorted(pages.items())},
             )
         )
     return tuple(sorted(found, key=lambda node: node.id))
 
 
 def _space(folder: Path) -> int:
-    """Bytes of the file system a folder is on, or will be."""
+    """Return the size in bytes of the file system a directory is on, or will be."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

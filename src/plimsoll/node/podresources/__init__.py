@@ -1,12 +1,19 @@
-"""What the pods of this node hold, for monitoring agents: the PodResources API (document 004).
+"""PodResources API for monitoring agents: the resources assigned to the pods of this node (KEP-3695).
 
-Start at `server.py`: calls are counted and limited there. `source.py` is what it needs to know of the node,
-`views.py` turns that into messages, `answers.py` keeps the bytes of every pod so that List and Get are the
-same bytes, `limits.py` and `metrics.py` are what their names say.
+Start at `server.py`, which counts and limits calls. `source.py` is its interface to the node and
+`provider.py` implements it; `pod_view.py` converts to messages; `response_cache.py` keeps the bytes of every
+pod so that List and Get return the same bytes; then `rate_limit.py` and `metrics.py`.
 """
 
-from plimsoll.node.podresources.rate_limit import Limit
+from plimsoll.node.podresources.rate_limit import RateLimit
 from plimsoll.node.podresources.server import PodResourcesServer
-from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
+from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
 
-__all__ = ["Allocatable", "Limit", "MemoryBlock", "PluginDevices", "PodResourcesServer", "Source"]
+__all__ = [
+    "Allocatable",
+    "MemoryBlock",
+    "PluginDevices",
+    "PodResourcesServer",
+    "PodResourcesSource",
+    "RateLimit",
+]

@@ -1,7 +1,7 @@
-"""What the PodResources endpoint says about itself, under the kubelet's names (section 4 of the protocols).
+"""Metrics of the PodResources endpoint, under the kubelet's names.
 
-Owns the counters. Document 004 writes the names without `kubelet_`, and some with `_total` at the end; these
-are the names that a kubelet really serves, and that dashboards look for.
+KEP-3695 writes the names without `kubelet_`, and some with `_total` at the end; these are the names that a
+kubelet serves, and that dashboards use. See docs/spec/node-protocols.md, "PodResources".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ METHODS = {"list": "List", "get": "Get", "get_allocatable": "GetAllocatableResou
 
 
 class EndpointMetrics(Collector):
-    """Calls and failed calls, by method and version. Calls over the limit are not counted, as upstream."""
+    """Calls and failed calls by method and API version. Rate-limited calls are not counted, as upstream."""
 
     def __init__(self) -> None:
         self.total: dict[str, int] = {"v1": 0}
@@ -25,7 +25,7 @@ class EndpointMetrics(Collector):
         self.errors: dict[tuple[str, str], int] = {(method, "v1"): 0 for method in METHODS}
 
     def called(self, method: str, version: str = "v1") -> None:
-        """A call of a method; the first form of the API is counted in the total alone."""
+        """Count a call of a method; v1alpha1 calls count in the total only."""
         self.total[version] = self.total.get(version, 0) + 1
         if version == "v1":
             self.requests[method, version] += 1
@@ -53,7 +53,7 @@ def _counter(kind: str, method: str, name: str, counts: dict[tuple[str, str], in
     about = (
         f"Number of requests to the PodResource {name} endpoint{which}. Broken down by server api version."
     )
-    # A counter of the client library always ends in _total; these names do not.
+    # Counters of the client library always end in _total; these names do not.
     metric = Metric(f"{PREFIX}{kind}_{method}", about, "unknown")
     for (counted, version), count in counts.items():
         if counted == method:

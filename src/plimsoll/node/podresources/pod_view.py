@@ -1,7 +1,8 @@
-"""What a pod holds, as a value, and the messages that say so. Pure.
+"""Resources of a pod as a value, and its PodResources messages. Pure.
 
-Owns which containers are listed, which claims and in which order, and the messages of `v1` and `v1alpha1`
-(section 4 of the node protocols). A view holds all that a message is made of: equal views, equal bytes.
+Defines which containers and claims are listed, in which order, and builds the messages of `v1` and `v1alpha1`
+(docs/spec/node-protocols.md, "PodResources"). A view holds everything a message is made of: equal views,
+equal bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.node.claim_info import ClaimInfo
-from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
+from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
@@ -22,16 +23,16 @@ _UINT64 = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Switches:
-    """The feature gates that have a say here."""
+class PodResourcesGates:
+    """Feature gates of the PodResources API."""
 
     get: bool = True
     claims: bool = True
     extended: bool = True
 
     @staticmethod
-    def of(gates: Gates) -> Switches:
-        return Switches(
+    def of(gates: Gates) -> PodResourcesGates:
+        return PodResourcesGates(
             get=gates.enabled("KubeletPodResourcesGet"),
             claims=gates.enabled("KubeletPodResourcesDynamicResources")
             and gates.enabled("DynamicResourceAllocation"),
@@ -39,13 +40,13 @@ class Switches:
         )
 
 
-#: A pod's own CPUs and memory, then for each listed container its CPUs, memory, devices and claims.
-Holdings: TypeAlias = tuple[Any, ...]
+#: CPUs and memory of the pod itself, then CPUs, memory, devices and claims of each listed container.
+CollectedResources: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerView:
-    """What a container holds."""
+class ContainerResourcesView:
+    """Resources of a container."""
 
     name: str
     sidecar: bool = False
@@ -56,21 +57,21 @@ class ContainerView:
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
-    """What a pod holds."""
+class PodResourcesView:
+    """Resources of a pod."""
 
     name: str
     namespace: str
-    containers: tuple[ContainerView, ...] = ()
+    containers: tuple[ContainerResourcesView, ...] = ()
     cpus: tuple[int, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()
 
 
-# -- from the node
+# -- reading from the node
 
 
-def gather(pod: Pod, source: Source, switches: Switches) -> Holdings:
-    """What a source says of a pod, as it says it: cheap to ask for and to compare."""
+def collect_resources(pod: Pod, source: PodResourcesSource, gates: PodResourcesGates) -> CollectedResources:
+    """Collect a source's data on a pod unprocessed: cheap to obtain and to compare."""
     extended = pod.status.extended_resource_claim_status is not None
     return (
         source.pod_cpus_of(pod),
@@ -81,7 +82,7 @@ def gather(pod: Pod, source: Source, switches: Switches) -> Holdings:
                 source.memory_of(pod, container),
                 source.devices_of(pod, container),
                 source.claims_of(pod, container)
-                if switches.claims and (extended or container.resources.claims)
+                if gates.claims and (extended or container.resources.claims)
                 else (),
             )
             for container in listed_containers(pod)
@@ -90,7 +91,7 @@ def gather(pod: Pod, source: Source, switches: Switches) -> Holdings:
 
 
 def listed_containers(pod: Pod) -> tuple[Container, ...]:
-    """Sidecars first, then the containers; init containers that end are left out."""
+    """Return sidecars first, then the regular containers; other init containers are left out."""
     if not pod.spec.init_containers:
         return pod.spec.containers
     return (*filter(_is_sidecar, pod.spec.init_containers), *pod.spec.containers)
@@ -100,22 +101,22 @@ def _is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def view_pod(pod: Pod, holdings: Holdings, switches: Switches) -> PodView:
-    """A pod with what it holds."""
-    cpus, memory, *parts = holdings
+def view_pod(pod: Pod, collected: CollectedResources, gates: PodResourcesGates) -> PodResourcesView:
+    """Build the view of a pod from its collected resources."""
+    cpus, memory, *parts = collected
     listed = listed_containers(pod)
     sidecars = len(listed) - len(pod.spec.containers)
-    return PodView(
+    return PodResourcesView(
         pod.metadata.name,
         pod.metadata.namespace,
         tuple(
-            ContainerView(
+            ContainerResourcesView(
                 container.name,
                 place < sidecars,
                 part[0],
                 part[1],
                 part[2],
-                _claims(pod, container, part[3], switches),
+                _claims(pod, container, part[3], gates),
             )
             for place, (container, part) in enumerate(zip(listed, parts, strict=True))
         ),
@@ -125,15 +126,16 @@ def view_pod(pod: Pod, holdings: Holdings, switches: Switches) -> PodView:
 
 
 def _claims(
-    pod: Pod, container: Container, known: tuple[ClaimInfo, ...] | None, switches: Switches
+    pod: Pod, container: Container, known: tuple[ClaimInfo, ...] | None, gates: PodResourcesGates
 ) -> tuple[ClaimInfo, ...]:
-    wanted = claim_names(pod, container, extended=switches.extended) if switches.claims else ()
+    wanted = claim_names(pod, container, extended=gates.extended) if gates.claims else ()
     return choose_claims(wanted, known) if wanted else ()
 
 
 def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tuple[str, ...] | None:
-    """The claims a container names, in the order of the pod's own list, then the one that serves its extended
-    resources; None if one of them is still to be made from its template."""
+    """Return the claims a container references, in the order of the pod's own list, then the claim of its
+    extended resources; None if one of them is not yet created from its template.
+    """
     named = {claim.name for claim in container.resources.claims}
     found = []
     for entry in pod.spec.resource_claims if named else ():
@@ -146,7 +148,7 @@ def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tup
         status = next(statuses, None)
         if status is None:
             return None
-        if status.resource_claim_name is not None:  # else the template was found to ask for nothing
+        if status.resource_claim_name is not None:  # otherwise the template requested nothing
             found.append(status.resource_claim_name)
     served = pod.status.extended_resource_claim_status
     if (
@@ -159,17 +161,17 @@ def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tup
 
 
 def choose_claims(names: tuple[str, ...], known: tuple[ClaimInfo, ...] | None) -> tuple[ClaimInfo, ...]:
-    """The claims of these names, in this order; none at all if one of them is not known."""
+    """Return the claims of these names, in this order; none at all if one of them is not known."""
     by_name = {claim.ref.name: claim for claim in known or ()}
     if any(name not in by_name for name in names):
         return ()
     return tuple(by_name[name] for name in names)
 
 
-# -- to the wire
+# -- messages
 
 
-def write_pod(view: PodView) -> v1.PodResources:
+def build_pod_message(view: PodResourcesView) -> v1.PodResources:
     return v1.PodResources(
         name=_text(view.name),
         namespace=_text(view.namespace),
@@ -188,7 +190,7 @@ def write_pod(view: PodView) -> v1.PodResources:
     )
 
 
-def write_allocatable(allocatable: Allocatable) -> v1.AllocatableResourcesResponse:
+def build_allocatable_message(allocatable: Allocatable) -> v1.AllocatableResourcesResponse:
     return v1.AllocatableResourcesResponse(
         devices=_devices(allocatable.devices),
         cpu_ids=_numbers(allocatable.cpus),
@@ -196,8 +198,8 @@ def write_allocatable(allocatable: Allocatable) -> v1.AllocatableResourcesRespon
     )
 
 
-def write_pod_alpha(view: PodView) -> v1alpha1.PodResources:
-    """The first form knows neither sidecars nor anything but the devices of device plugins."""
+def build_alpha_pod_message(view: PodResourcesView) -> v1alpha1.PodResources:
+    """Build a v1alpha1 message, which has neither sidecars nor anything but device-plugin devices."""
     return v1alpha1.PodResources(
         name=_text(view.name),
         namespace=_text(view.namespace),
@@ -218,9 +220,9 @@ def write_pod_alpha(view: PodView) -> v1alpha1.PodResources:
 
 
 def _claim(claim: ClaimInfo) -> v1.DynamicResource:
-    # DIFF: upstream's devices of one driver also carry the CDI ids of the devices before them, so that a
-    # monitoring agent cannot tell whose they are; here each has its own (document 004: each device maps to
-    # zero or more CDI devices). Drivers come in the order of their names, upstream's in any
+    # DIFF: upstream's devices of one driver also carry the CDI IDs of the devices before them, so that a
+    # monitoring agent cannot attribute them; here each has its own (KEP-3695: each device maps to zero or
+    # more CDI devices). Drivers are sorted by name, upstream's order is arbitrary
     # (test_each_device_has_its_own_cdi_ids).
     return v1.DynamicResource(
         claim_name=_text(claim.ref.name),
@@ -270,5 +272,5 @@ def _numbers(numbers: Iterable[int]) -> list[int]:
 
 
 def _text(text: str) -> str:
-    """A text that can go on the wire: a record may hold halves of characters, which are no text."""
+    """Replace characters that cannot be encoded: a checkpoint may hold lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,11 +1,11 @@
-"""What PodResources is told about this node: the pods, their claims and their CPUs.
+"""PodResources provider: the node's pods, their claims and their CPUs.
 
-Owns `PodResourcesProvider`, which puts the agent's books together. Claims come from the claim book, so that
-nothing is asked of drivers (document 004). A container's CPUs are its own if nobody else may run on them:
-drivers pin by NRI, and what they set is what the runtime knows.
+Combines the agent's state. Claims come from the claim info cache, so that no driver is called (KEP-3695).
+CPUs are listed as a container's own if no other container may run on them: drivers pin through NRI, and the
+runtime knows what they set.
 
-DIFF: the kubelet lists CPUs of its own CPU manager only; here CPUs that a driver gave to one container alone
-are listed too (test_cpus_that_one_container_alone_has).
+DIFF: the kubelet lists only CPUs of its own CPU manager; here CPUs that a driver assigned to one container
+alone are listed too (test_cpus_that_one_container_alone_has).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, Runtime
 from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
-from plimsoll.node.podresources.source import Allocatable, MemoryBlock, Source
+from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PodResourcesSource
 
 
-class PodResourcesProvider(Source):
-    """A node's pods and what they hold, from the books of its agent."""
+class PodResourcesProvider(PodResourcesSource):
+    """Pods of a node and their resources, from the state of its agent."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PodResourcesProvider(Source):
         self._own: tuple[int, dict[tuple[str, str], tuple[int, ...]]] = (-1, {})
 
     def invalidate(self) -> None:
-        """Something about pods or containers has changed."""
+        """Invalidate cached responses after a change of pods or containers."""
         self._changes += 1
 
     def revision(self) -> object:
@@ -61,12 +61,12 @@ class PodResourcesProvider(Source):
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
         changes, own = self._own
         if changes != self._changes:
-            own = own_cpus(self._runtime.containers())
+            own = exclusive_cpus(self._runtime.containers())
             self._own = (self._changes, own)
         return own.get((pod.metadata.uid, container.name), ())
 
     def memory_of(self, pod: Pod, container: Container) -> tuple[MemoryBlock, ...]:
-        return ()  # nobody here gives memory of certain NUMA nodes to containers
+        return ()  # no component assigns memory of specific NUMA nodes to containers
 
     def allocatable(self) -> Allocatable:
         machine = self._machine()
@@ -74,22 +74,22 @@ class PodResourcesProvider(Source):
         return Allocatable(cpus=cpus, memory=tuple(_memory_blocks(machine)))
 
 
-def own_cpus(states: Iterable[ContainerInfo]) -> dict[tuple[str, str], tuple[int, ...]]:
-    """The CPUs of containers, by pod and name, that are pinned to CPUs on which nobody else may run."""
+def exclusive_cpus(states: Iterable[ContainerInfo]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Return the CPUs of containers that are pinned to CPUs no other container may use, by pod and name."""
     pinned: dict[tuple[str, str], tuple[int, ...]] = {}
     users: Counter[int] = Counter()
     for state in states:
         if state.phase is ContainerPhase.EXITED:
             continue
         if not state.cpus:
-            return {}  # somebody may run everywhere
+            return {}  # an unpinned container may run on any CPU
         cpus = pinned[state.pod, state.name] = parse_cpus(state.cpus)
         users.update(cpus)
     return {key: cpus for key, cpus in pinned.items() if all(users[cpu] == 1 for cpu in cpus)}
 
 
 def _memory_blocks(machine: Machine) -> list[MemoryBlock]:
-    """Memory and huge pages by NUMA node."""
+    """Return memory and huge pages by NUMA node."""
     blocks = []
     for node in machine.numa:
         blocks.append(MemoryBlock("memory", node.memory, (node.id,)))

@@ -1,6 +1,6 @@
-"""How many calls are served: a bucket of tokens, refilled steadily. Who finds it empty is turned away.
+"""Rate limit of the PodResources API: a token bucket. Calls that find it empty are rejected.
 
-Owns `Limit`, the setting, and `Tokens`, a pure function of the times it is asked at.
+Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """Calls a second in the long run, and how many at once; the kubelet's own by default."""
+class RateLimit:
+    """Calls per second, and burst; the defaults are the kubelet's."""
 
     per_second: float = 100.0
     burst: int = 10
 
 
-class Tokens:
-    """What is left of a limit."""
+class TokenBucket:
+    """Token bucket of a rate limit."""
 
     __slots__ = ("_at", "_left", "_limit")
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: RateLimit) -> None:
         self._limit = limit
         self._left = float(limit.burst)
         self._at: float | None = None
 
     def take(self, now: float) -> bool:
-        """Whether a call at this time (in seconds, of any clock) is served."""
+        """Take a token at this time (in seconds, of any clock); return whether the call is allowed."""
         if self._at is not None and now > self._at:
             refilled = self._left + (now - self._at) * self._limit.per_second
             self._left = min(refilled, float(self._limit.burst))

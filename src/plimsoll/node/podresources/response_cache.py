@@ -1,8 +1,8 @@
-"""The replies as bytes, made anew only where something has changed.
+"""Cache of serialized responses, rebuilt only where something has changed.
 
-Owns `Answers`. Promises: a pod's message is made once for as long as what it holds stays the same, whatever
-becomes of the other pods; List is the replies of Get one after the other, byte for byte, so the two cannot
-disagree; all replies of one revision speak of one moment.
+Guarantees that a pod's message is built once for as long as its resources stay the same, whatever happens to
+other pods; that List is the concatenation of the Get responses, byte for byte, so that they cannot disagree;
+and that all responses of one revision describe the same state.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from google.protobuf.message import Message
 
 from plimsoll.api.core import Pod
 from plimsoll.node.podresources.pod_view import (
-    Holdings,
-    PodView,
-    Switches,
-    gather,
+    CollectedResources,
+    PodResourcesGates,
+    PodResourcesView,
+    build_allocatable_message,
+    build_alpha_pod_message,
+    build_pod_message,
+    collect_resources,
     view_pod,
-    write_allocatable,
-    write_pod,
-    write_pod_alpha,
 )
-from plimsoll.node.podresources.source import Source
+from plimsoll.node.podresources.source import PodResourcesSource
 
 _FIELD_1 = b"\x0a"
 
@@ -31,20 +31,22 @@ _FIELD_1 = b"\x0a"
 @dataclass(slots=True)
 class _Entry:
     pod: Pod
-    holdings: Holdings
-    view: PodView
+    collected: CollectedResources
+    view: PodResourcesView
     active: bool
-    #: The pod as field 1 of a message, which is what both the reply of Get and a row of List are.
+    #: The pod as field 1 of a message, which is both the response of Get and an element of List.
     row: bytes
     alpha: bytes | None = None
 
 
-class Answers:
-    """The replies of one node."""
+class ResponseCache:
+    """Responses of one node."""
 
-    def __init__(self, source: Source, switches: Switches, *, active_only: bool = True) -> None:
+    def __init__(
+        self, source: PodResourcesSource, gates: PodResourcesGates, *, active_only: bool = True
+    ) -> None:
         self._source = source
-        self._switches = switches
+        self._gates = gates
         self._active_only = active_only
         self._revision: object = None
         self._known = False
@@ -53,11 +55,11 @@ class Answers:
         self._list: bytes | None = None
         self._alpha: bytes | None = None
         self._allocatable: bytes | None = None
-        #: How many messages of pods were made so far.
+        #: Number of pod messages built so far.
         self.made = 0
 
     def list(self) -> bytes:
-        """A ListPodResourcesResponse."""
+        """Return a ListPodResourcesResponse."""
         self._refresh()
         if self._list is None:
             entries = self._entries.values()
@@ -65,23 +67,23 @@ class Answers:
         return self._list
 
     def get(self, namespace: str, name: str) -> bytes | None:
-        """A GetPodResourcesResponse; None if there is no such pod, or it has ended."""
+        """Return a GetPodResourcesResponse; None if the pod does not exist or has terminated."""
         self._refresh()
         entry = self._by_name.get((namespace, name))
         return None if entry is None else entry.row
 
     def list_alpha(self) -> bytes:
-        """A ListPodResourcesResponse of v1alpha1: all pods, ended ones too."""
+        """Return a v1alpha1 ListPodResourcesResponse: all pods, terminated ones included."""
         self._refresh()
         if self._alpha is None:
             self._alpha = b"".join(map(_alpha_row, self._entries.values()))
         return self._alpha
 
     def allocatable(self) -> bytes:
-        """An AllocatableResourcesResponse."""
+        """Return an AllocatableResourcesResponse."""
         self._refresh()
         if self._allocatable is None:
-            self._allocatable = write_allocatable(self._source.allocatable()).SerializeToString()
+            self._allocatable = build_allocatable_message(self._source.allocatable()).SerializeToString()
         return self._allocatable
 
     def _refresh(self) -> None:
@@ -91,24 +93,24 @@ class Answers:
         entries: dict[str, _Entry] = {}
         by_name: dict[tuple[str, str], _Entry] = {}
         for pod in self._source.pods():
-            entry = entries[_key(pod)] = self._enter(pod)
+            entry = entries[_key(pod)] = self._update_entry(pod)
             if entry.active:
                 by_name[entry.view.namespace, entry.view.name] = entry
         self._entries, self._by_name = entries, by_name
         self._list = self._alpha = self._allocatable = None
         self._revision, self._known = revision, True
 
-    def _enter(self, pod: Pod) -> _Entry:
-        holdings = gather(pod, self._source, self._switches)
+    def _update_entry(self, pod: Pod) -> _Entry:
+        collected = collect_resources(pod, self._source, self._gates)
         active = self._source.is_active(pod)
         old = self._entries.get(_key(pod))
-        if old is not None and old.pod is pod and old.active == active and old.holdings == holdings:
+        if old is not None and old.pod is pod and old.active == active and old.collected == collected:
             return old
-        view = view_pod(pod, holdings, self._switches)
+        view = view_pod(pod, collected, self._gates)
         if old is not None and old.view == view:
-            return replace(old, pod=pod, holdings=holdings, active=active)
+            return replace(old, pod=pod, collected=collected, active=active)
         self.made += 1
-        return _Entry(pod, holdings, view, active, frame(write_pod(view)))
+        return _Entry(pod, collected, view, active, frame(build_pod_message(view)))
 
 
 def _key(pod: Pod) -> str:
@@ -117,12 +119,12 @@ def _key(pod: Pod) -> str:
 
 def _alpha_row(entry: _Entry) -> bytes:
     if entry.alpha is None:
-        entry.alpha = frame(write_pod_alpha(entry.view))
+        entry.alpha = frame(build_alpha_pod_message(entry.view))
     return entry.alpha
 
 
 def frame(message: Message) -> bytes:
-    """A message as field 1 of the one around it."""
+    """Serialize a message as field 1 of the enclosing one."""
     data = message.SerializeToString()
     return b"".join((_FIELD_1, bytes(_varint(len(data))), data))
 

@@ -1,8 +1,4 @@
-"""What PodResources needs to know of a node.
-
-Owns `Source` and the values it answers with. Nothing here says how a node knows; a test's source is a few
-lists.
-"""
+"""Interface of the PodResources server to a node."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from plimsoll.node.claim_info import ClaimInfo
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    """Memory set aside: its type (memory, hugepages-2Mi), bytes, and the NUMA nodes it is on."""
+    """Memory assigned: its type (memory, hugepages-2Mi), bytes, and NUMA nodes."""
 
     type: str
     size: int
@@ -35,57 +31,59 @@ class PluginDevices:
 
 @dataclass(frozen=True, slots=True)
 class Allocatable:
-    """What pods can have of this node; claims have no part in it."""
+    """Allocatable resources of this node; claims are not part of it."""
 
     cpus: tuple[int, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()
     devices: tuple[PluginDevices, ...] = ()
 
 
-class Source(Protocol):
-    """A node's pods and what they hold. Derive from it to have the answers that few nodes need to give."""
+class PodResourcesSource(Protocol):
+    """Pods of a node and their resources. Derive from it to inherit the defaults that suit most nodes."""
 
     @abstractmethod
     def revision(self) -> object:
-        """Equal for as long as nothing has changed; asked at every call, so it must be cheap."""
+        """Return a value that stays equal while nothing has changed; called for every request, so it must be
+        cheap.
+        """
         ...
 
     @abstractmethod
     def pods(self) -> Sequence[Pod]:
-        """The pods the node knows, terminated ones included, in the order in which they are to be listed."""
+        """Return the pods the node knows, terminated ones included, in list order."""
         ...
 
     @abstractmethod
     def is_active(self, pod: Pod) -> bool:
-        """False for a pod that has ended (or was never let in), and has no container running any more."""
+        """Return False for a pod that has terminated (or was never admitted) and has no running container."""
         ...
 
     @abstractmethod
     def claims_of(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
-        """The claims a container names, whole; None if one of them is not known here."""
+        """Return the claims a container references; None if one of them is not known."""
         ...
 
     @abstractmethod
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
-        """The CPUs that are a container's alone."""
+        """Return the exclusive CPUs of a container."""
         ...
 
     @abstractmethod
     def memory_of(self, pod: Pod, container: Container) -> tuple[MemoryBlock, ...]:
-        """The memory that is a container's alone."""
+        """Return the exclusive memory of a container."""
         ...
 
     @abstractmethod
     def allocatable(self) -> Allocatable: ...
 
     def devices_of(self, pod: Pod, container: Container) -> tuple[PluginDevices, ...]:
-        """What a container has from device plugins."""
+        """Return a container's devices of device plugins."""
         return ()
 
     def pod_cpus_of(self, pod: Pod) -> tuple[int, ...]:
-        """The CPUs that the containers of a pod share among themselves (1.37)."""
+        """Return the CPUs that the containers of a pod share among themselves (1.37)."""
         return ()
 
     def pod_memory_of(self, pod: Pod) -> tuple[MemoryBlock, ...]:
-        """The memory that the containers of a pod share among themselves (1.37)."""
+        """Return the memory that the containers of a pod share among themselves (1.37)."""
         return ()

@@ -1,1 +1,1 @@
-"""The node agent as a process: settings, one or many nodes, pages. Start at `process.py`."""
+"""Node agent process: settings, one or many nodes, HTTP endpoints. Start at `run.py`."""

@@ -1,6 +1,6 @@
-"""What a node process needs of an agent.
+"""Interface of the node process to an agent.
 
-Owns `AgentLike`. An agent is given the pods of its node: all of them once, then one by one.
+An agent receives the pods of its node: first the full list, then single changes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from plimsoll.node.status.reporter import NodeStatusReporter
 
 
 class AgentLike(Protocol):
-    """One node's agent."""
+    """Agent of one node."""
 
     name: str
     status_reporter: NodeStatusReporter
     admission_handler: AdmissionHandler
 
     async def start(self) -> None:
-        """Take over what is there, open the sockets, begin to register; pods come later."""
+        """Adopt running containers, open the sockets and start registering; pods follow later."""
         ...
 
     async def stop(self) -> None:
-        """End in order; containers go on running, the Node stays."""
+        """Stop in order; containers keep running and the Node object stays."""
         ...
 
     def pods_listed(self, pods: Sequence[Pod]) -> None:
-        """All pods of the node, once: who was in before comes first."""
+        """Handle the initial list of the node's pods; those admitted before a restart come first."""
         ...
 
     def pod_added(self, pod: Pod) -> None: ...
@@ -38,14 +38,14 @@ class AgentLike(Protocol):
 
     def pod_removed(self, old: Pod) -> None: ...
 
-    def show_cgroups(self) -> dict[str, Any]:
-        """What is set in cgroups, or would be if they could be used."""
+    def describe_cgroups(self) -> dict[str, Any]:
+        """Describe the applied cgroup settings, or those that would be applied if cgroups were available."""
         ...
 
     def cgroup_counts(self) -> tuple[int, int]:
-        """Number of times that cgroups were found to be removed, and created again."""
+        """Return how many times cgroups were found removed, and how many times they were created again."""
         ...
 
     def pods(self) -> Sequence[Pod]:
-        """The pods the agent knows."""
+        """Return the pods the agent knows."""
         ...

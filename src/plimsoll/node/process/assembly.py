@@ -1,8 +1,8 @@
-"""An agent from its settings: which parts it has, and how they are put together.
+"""Construction of an agent from its settings.
 
-Owns the choice of parts. A bare node has states only: no sockets, no files, and cgroups as a plan. A node
-whose runtime is `none` has sockets for drivers and monitoring agents, so that drivers can be tried without
-containers; one whose runtime is `process` runs everything for real.
+A bare node only keeps state: no sockets, no files, and planned cgroups. A node with runtime `none` has
+sockets for drivers and monitoring agents, so that drivers can be tested without containers; one with runtime
+`process` runs everything for real.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
-from plimsoll.node.eviction.manager import Available, PressureSettings, PressureWatch
-from plimsoll.node.eviction.usage import look
+from plimsoll.node.eviction.manager import EvictionManager, EvictionSettings, NodeStats
+from plimsoll.node.eviction.usage import measure_node
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.nri import NriServer
@@ -55,10 +55,10 @@ from plimsoll.node.slice_cleaner import SliceCleaner
 from plimsoll.node.status.reporter import NodeStatusReporter
 from plimsoll.protocols.cdi import CdiFolders
 
-#: Where CDI files of the machine are, least important first.
+#: CDI directories of the machine, lowest priority first.
 CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _FORM_GATES = {
-    # What a kubelet of this version declares, by the gate it depends on.
+    # Features a kubelet of this version declares, by the gate each depends on.
     Form.V1_36: ("InPlacePodLevelResourcesVerticalScaling",),
     Form.V1_37: ("DRANodeAllocatableResources", "InPlacePodLevelResourcesVerticalScaling"),
 }
@@ -72,28 +72,28 @@ def make_agent(
     metrics: NodeMetrics,
     *,
     runtime: NoneRuntime | None = None,
-    available: Callable[[], Available] | None = None,
+    available: Callable[[], NodeStats] | None = None,
 ) -> Agent:
-    """The agent of a node, ready to be started.
+    """Build the agent of a node, ready to be started.
 
-    A `runtime` of states that outlives its agents stands for a machine that does; what is `available` on a
-    simulated machine can be played too.
+    A simulated `runtime` that outlives its agents stands for a machine that does; `available` can simulate
+    the resource usage of a simulated machine.
     """
-    return _Bench(client, settings, name, machine, metrics).assemble(runtime, available)
+    return _AgentBuilder(client, settings, name, machine, metrics).build(runtime, available)
 
 
 def declared_features(gates: Gates, form: Form) -> tuple[str, ...]:
-    """What a node says that it can do beyond what all can."""
+    """Return the features a node declares."""
     return tuple(name for name in _FORM_GATES.get(form, ()) if gates.enabled(name))
 
 
-def shown_version(form: Form) -> str:
-    """The version a node is shown with: the Kubernetes whose rules it follows, and ours."""
+def reported_version(form: Form) -> str:
+    """Return the kubelet version a node reports: the Kubernetes release it follows, and Plimsoll's."""
     return f"v{form.value}.0+plimsoll.{version('plimsoll').replace('+', '.')}"
 
 
 class _NoDrivers:
-    """A bare node has no sockets at which drivers could be found."""
+    """Drivers of a bare node, which has no sockets for drivers."""
 
     async def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, Devices | DriverFault]:
         return {claim.uid: () for claim in claims}
@@ -102,8 +102,8 @@ class _NoDrivers:
         return dict.fromkeys(claim.uid for claim in claims)
 
 
-class _Bench:
-    """Where an agent is put together."""
+class _AgentBuilder:
+    """Builder of one agent."""
 
     def __init__(
         self, client: Client, settings: NodeSettings, name: str, machine: Machine, metrics: NodeMetrics
@@ -111,7 +111,7 @@ class _Bench:
         self.client = client
         self.settings = settings
         self.name = name
-        #: Sockets are counted of a single node only: their metrics do not name nodes.
+        #: Socket metrics are registered for a single node only: they have no node label.
         self.registry = metrics.registry if settings.count == 1 else None
         self.bare = settings.is_bare
         self.layout: Layout = settings.layout(name)
@@ -128,12 +128,12 @@ class _Bench:
             labels=settings.labels,
             taints=settings.taints,
             addresses=addresses,
-            version=shown_version(settings.form),
+            version=reported_version(settings.form),
             features=declared_features(settings.gates, settings.form),
             timing=settings.timing,
             changed=self._node_changed,
-            tell=None if self.bare else self._node_event,
-            fed=True,
+            emit_event=None if self.bare else self._node_event,
+            watched=True,
         )
         record = None
         if not self.bare:
@@ -142,26 +142,26 @@ class _Bench:
             self.status_reporter.node, gates=settings.gates, profile=profile_of(settings.form), record=record
         )
 
-    def assemble(
-        self, kept: NoneRuntime | None = None, available: Callable[[], Available] | None = None
+    def build(
+        self, kept_runtime: NoneRuntime | None = None, available: Callable[[], NodeStats] | None = None
     ) -> Agent:
-        settings, machine, pace = self.settings, self.status_reporter.machine, self.settings.pace
+        settings, machine, intervals = self.settings, self.status_reporter.machine, self.settings.intervals
         cgroups = self._cgroups()
         mark = RootMark(self.layout.root)
         cdi = CdiFolders(settings.cdi or (*CDI_FOLDERS, self.layout.cdi))
-        runtime = kept or self._runtime(cgroups, cdi)
+        runtime = kept_runtime or self._runtime(cgroups, cdi)
         self.status_reporter.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
         if not self.bare:
-            plugins = Plugins(self.layout, times=pace.plugins, metrics=DraMetrics(self.registry))
+            plugins = Plugins(self.layout, times=intervals.plugins, metrics=DraMetrics(self.registry))
         claim_cache = ClaimInfoCache.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
-        enforcement = CgroupPlanner(
+        cgroup_planner = CgroupPlanner(
             Settings(
                 memory_capacity=max(1, machine.memory),
                 form=settings.form,
                 count_claims=settings.gates.enabled("DRANodeAllocatableResources"),
                 pod_level=settings.gates.enabled("PodLevelResources"),
-                allocatable_memory=self.status_reporter.facts.line["memory"].value(),
+                allocatable_memory=self.status_reporter.facts.allocatable_amounts["memory"].value(),
                 cgroup_version=cgroups.version or 2,
                 huge_page_sizes=_page_sizes(machine),
             )
@@ -177,11 +177,13 @@ class _Bench:
         worker_deps = WorkerDependencies(
             runtime=runtime,
             claim_cache=claim_cache,
-            plans=enforcement,
+            plans=cgroup_planner,
             objects=self.client,
-            writer=StatusWriter(self.client, retry_first=pace.status_first, retry_max=pace.status_most),
+            writer=StatusWriter(
+                self.client, retry_first=intervals.status_first, retry_max=intervals.status_max
+            ),
             events=self.events,
-            timing=pace.pods,
+            timing=intervals.pods,
             facts=self._facts,
             resizer=ResizeManager(self.admission_handler),
             usage=cgroups.usage,
@@ -201,23 +203,23 @@ class _Bench:
                 claim_cache=claim_cache,
                 runtime=runtime,
                 cgroups=cgroups,
-                enforcement=enforcement,
+                cgroup_planner=cgroup_planner,
                 worker_deps=worker_deps,
                 pod_resources_provider=pod_resources_provider,
                 plugins=plugins,
-                slice_cleaner=self._slices() if plugins is not None else None,
+                slice_cleaner=self._slice_cleaner() if plugins is not None else None,
                 nri=self._nri(runtime),
                 pod_resources=self._pod_resources(pod_resources_provider),
-                pressure=self._pressure(cgroups, available),
+                eviction_manager=self._eviction_manager(cgroups, available),
                 mark=mark,
                 cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
             ),
-            housekeeping_seconds=pace.tidy,
-            preemption_seconds=pace.room,
+            housekeeping_seconds=intervals.housekeeping,
+            preemption_seconds=intervals.preemption,
         )
         return self.agent
 
-    # -- parts
+    # -- components
 
     def _cgroups(self) -> Cgroups:
         want = "plan" if self.settings.runtime == "none" else self.settings.cgroups
@@ -237,7 +239,7 @@ class _Bench:
             restore=runtime.restore_cgroups,
             reporter=self.status_reporter,
             emit=self._node_event,
-            interval=self.settings.pace.cgroups,
+            interval=self.settings.intervals.cgroups,
         )
 
     def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> NoneRuntime | ProcessRuntime:
@@ -262,10 +264,10 @@ class _Bench:
         runtime.hooks = server
         return server
 
-    def _slices(self) -> SliceCleaner:
-        pace = self.settings.pace
+    def _slice_cleaner(self) -> SliceCleaner:
+        intervals = self.settings.intervals
         return SliceCleaner(
-            self.client, self.name, grace_seconds=pace.slices, retry_seconds=pace.slices_retry
+            self.client, self.name, grace_seconds=intervals.slices, retry_seconds=intervals.slices_retry
         )
 
     def _pod_resources(self, pod_resources_provider: PodResourcesProvider) -> PodResourcesServer | None:
@@ -279,56 +281,60 @@ class _Bench:
             self.settings.pod_resources,
         )
 
-    def _pressure(self, cgroups: Cgroups, available: Callable[[], Available] | None) -> PressureWatch | None:
-        """Pods that are states only use nothing that could run short."""
+    def _eviction_manager(
+        self, cgroups: Cgroups, available: Callable[[], NodeStats] | None
+    ) -> EvictionManager | None:
+        """Create the eviction manager; simulated pods use nothing that could run short."""
         if self.settings.runtime == "none" and available is None:
             return None
         gates = self.settings.gates
-        return PressureWatch(
+        return EvictionManager(
             available or (lambda: self._look(cgroups)),
             lambda: self._agent().running(),
             lambda pod, eviction: self._agent().evict(pod, eviction),
             self.status_reporter.set_condition,
-            settings=PressureSettings(
+            settings=EvictionSettings(
                 thresholds=self.settings.thresholds,
-                interval=self.settings.pace.pressure,
+                interval=self.settings.intervals.pressure,
                 count_claims=gates.enabled("DRANodeAllocatableResources"),
                 pod_level=gates.enabled("PodLevelResources"),
             ),
             clock=time.time,
         )
 
-    async def _look(self, cgroups: Cgroups) -> Available:
-        """What is known is gathered here, and measured in a thread."""
+    async def _look(self, cgroups: Cgroups) -> NodeStats:
+        """Collect what is known here, and measure in a thread."""
         agent, machine = self._agent(), self.status_reporter.machine
         uids = [pod.metadata.uid for pod in agent.running()]
         running = {uid: tuple(agent.components.runtime.containers(uid)) for uid in uids}
         rest = machine.memory - self.settings.reservations.of("memory").value()
         return await asyncio.to_thread(
-            look, cgroups, running, folder=self.layout.root, pods_memory=max(0, rest)
+            measure_node, cgroups, running, folder=self.layout.root, pods_memory=max(0, rest)
         )
 
-    # -- between parts
+    # -- callbacks between components
 
     def _agent(self) -> Agent:
-        assert self.agent is not None, "the agent is not put together yet"
+        assert self.agent is not None, "the agent is not built yet"
         return self.agent
 
     def _node_changed(self, node: Node) -> None:
         self.admission_handler.set_node(node)
 
     def _node_event(self, type: str, reason: str, message: str) -> None:
-        # The UID of a node is its name where events are concerned, as with a kubelet.
+        # In events the UID of a node is its name, as with a kubelet.
         regarding = ObjectReference(api_version="v1", kind="Node", name=self.name, uid=self.name)
         self.events.emit_for(regarding, reason, message, type=type)
 
     def _facts(self) -> DownwardNodeInfo:
         address = self.status_reporter.address
-        return DownwardNodeInfo(self.name, (address,) if address else (), self.status_reporter.facts.line)
+        return DownwardNodeInfo(
+            self.name, (address,) if address else (), self.status_reporter.facts.allocatable_amounts
+        )
 
 
 def profile_of(form: Form) -> Profile:
-    """Ours, with the rules of the form for pods that are resized."""
+    """Return Plimsoll's profile with the form's rules for resized pods."""
     return replace(Profile.default(), form=form)
 
 

@@ -1,9 +1,8 @@
-"""Which machine a node is said to be, and whether it has changed.
+"""Source of the machine description: settings, a file, or this machine.
 
-Owns the choice between a machine that was given, a file and the machine we are on, and what is looked at
-again while the agent runs. Promises: a file that was broken while we run changes nothing but a line in the
-log; a machine that cannot serve the settings (reserved cpus it does not have) is a ConfigError at the start;
-readings that differ only by noise are equal.
+Detects changes while the agent runs. Guarantees that a file which becomes invalid at run time changes nothing
+but a line in the log; that a machine which cannot satisfy the settings (reserved CPUs it does not have) is a
+ConfigError at startup; and that readings which differ only by noise are equal.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from pathlib import Path
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.changes import without_noise
 from plimsoll.node.machine.file import read_machine_file
-from plimsoll.node.machine.machine import Machine, check_cpus, read_machine, with_pods
+from plimsoll.node.machine.machine import Machine, check_cpus, read_machine, with_max_pods
 from plimsoll.node.process.settings import NodeSettings
 
 
 class MachineSource:
-    """The machine as the settings say."""
+    """Machine according to the settings."""
 
     def __init__(self, settings: NodeSettings, root: Path = Path("/")) -> None:
         self._settings = settings
@@ -28,7 +27,7 @@ class MachineSource:
         self._machine: Machine | None = None
 
     def read(self) -> Machine:
-        """The machine as it is now; InputError if it cannot be told."""
+        """Read the current machine; raise InputError if it cannot be determined."""
         settings = self._settings
         if settings.machine is not None:
             machine = settings.machine
@@ -39,8 +38,8 @@ class MachineSource:
             if self._machine is not None:
                 machine = without_noise(self._machine, machine)
             self._machine = machine
-        if settings.most_pods is not None:
-            machine = with_pods(machine, settings.most_pods)
+        if settings.max_pods is not None:
+            machine = with_max_pods(machine, settings.max_pods)
         try:
             check_cpus(settings.reservations.cpus, machine, "reservedCPUs")
         except InputError as error:

@@ -1,7 +1,7 @@
-"""What node agents say about themselves to Prometheus, under the kubelet's names where it has them.
+"""Prometheus metrics of node agents, under the kubelet's names where it has them.
 
-Owns `NodeMetrics`: pods, refusals, heartbeats, and of our own the ledger's line, charge and headroom by node
-and resource. Parts of an agent that count by themselves register in `registry`.
+Pods, rejections, heartbeats, and the ledger's allocatable, requested and headroom by node and resource.
+Components with their own metrics register in `registry`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.units import CPU, PODS
 from plimsoll.node.process.agents import AgentLike
 
-#: Nodes written out before others get their turn.
+#: Number of nodes written before yielding to other tasks.
 _PIECE = 100
 
 
 class NodeMetrics(Collector):
-    """Counts of all agents of a process; `expose` writes them out."""
+    """Metrics of all agents of a process; `expose` writes them."""
 
     def __init__(self, agents: Callable[[], Iterable[AgentLike]]) -> None:
         self._agents = agents
@@ -34,7 +34,7 @@ class NodeMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         agents = list(self._agents())
-        yield self._refusals(agents)
+        yield self._rejections(agents)
         names = GaugeMetricFamily(
             "kubelet_node_name", "The node's name. The count is always 1.", labels=["node"]
         )
@@ -42,12 +42,14 @@ class NodeMetrics(Collector):
             names.add_metric([agent.name], 1)
         yield names
         desired = sum(len(agent.pods()) for agent in agents)
-        yield GaugeMetricFamily("kubelet_desired_pods", "The number of pods the nodes know.", value=desired)
+        yield GaugeMetricFamily(
+            "kubelet_desired_pods", "The number of pods known to the nodes.", value=desired
+        )
         admitted = sum(len(agent.admission_handler) for agent in agents)
-        yield GaugeMetricFamily("kubelet_running_pods", "Number of pods that were let in.", value=admitted)
+        yield GaugeMetricFamily("kubelet_running_pods", "Number of admitted pods.", value=admitted)
         beats = CounterMetricFamily(
             "plimsoll_node_heartbeats",
-            "Leases renewed, statuses written, registrations, and how often one of them failed.",
+            "Number of Lease renewals, status writes, registrations, and failures of these.",
             labels=["what"],
         )
         sums = {"lease": 0, "status": 0, "registration": 0, "failure": 0}
@@ -63,16 +65,16 @@ class NodeMetrics(Collector):
         counts = [agent.cgroup_counts() for agent in agents]
         yield CounterMetricFamily(
             "plimsoll_node_cgroup_losses",
-            "How often cgroups of the agent were found to be removed by somebody else.",
+            "Number of times that cgroups of the agent were found removed.",
             value=sum(losses for losses, _ in counts),
         )
         yield CounterMetricFamily(
             "plimsoll_node_cgroup_restores",
-            "How often cgroups that were removed were created again.",
+            "Number of times that removed cgroups were created again.",
             value=sum(restores for _, restores in counts),
         )
 
-    def _refusals(self, agents: Iterable[AgentLike]) -> Metric:
+    def _rejections(self, agents: Iterable[AgentLike]) -> Metric:
         counter = Counter(
             "kubelet_admission_rejections_total",
             "Cumulative number pod admission rejections by the Kubelet.",
@@ -84,7 +86,7 @@ class NodeMetrics(Collector):
         return counter.family()
 
     async def expose(self) -> AsyncIterator[bytes]:
-        """The page for a scrape, in pieces."""
+        """Yield the metrics page in pieces."""
         yield generate_latest(self.registry)
         agents = list(self._agents())
         for name, help in _LEDGER:
@@ -99,9 +101,9 @@ class NodeMetrics(Collector):
 
 
 _LEDGER = (
-    ("allocatable", "What a node has of a resource."),
-    ("requested", "What is charged: pods and claims."),
-    ("headroom", "What is left below the line."),
+    ("allocatable", "Allocatable amount of a resource on a node."),
+    ("requested", "Amount charged by pods and claims."),
+    ("headroom", "Amount that is still free."),
 )
 
 

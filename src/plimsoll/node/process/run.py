@@ -1,9 +1,9 @@
-"""START HERE: one or many node agents in a process, from the lock on their folders to the last heartbeat.
+"""START HERE: node agent process, with one or many agents.
 
-Owns `NodeProcess`. A single node watches its own pods and its own Node; many simulated nodes share one watch
-of all pods and one of all nodes, and their heartbeats are spread over time. Promises: no second agent works
-in the same folder; agents hear of pods in order, and of all pods there are before any change; whoever is
-asked to stop does so in time, leaves containers running and, unless told otherwise, the Node where it is.
+A single node watches its own pods and its own Node; many simulated nodes share one watch of all pods and one
+of all nodes, and their heartbeats are spread over time. Guarantees that no second agent uses the same
+directory; that agents receive pod events in order, after the full list; and that a stop is timely, leaves
+containers running and, by default, the Node object in place.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from plimsoll.node.process.settings import NodeSettings
 
 LOG = logging.getLogger("plimsoll.node")
 
-#: Nodes that register at a time, where there are many.
+#: Maximum number of nodes that register concurrently.
 _AT_ONCE = 32
 MakeAgent = Callable[[Client, NodeSettings, str, Machine, NodeMetrics], AgentLike]
 
 
 class NodeProcess:
-    """Agents of one process; `run` it on the loop it is to live on."""
+    """Agents of one process; `run` it on its event loop."""
 
     def __init__(
         self,
@@ -55,7 +55,9 @@ class NodeProcess:
         client_for: Callable[[str], Client] | None = None,
         make: MakeAgent = make_agent,
     ) -> None:
-        """`client_for` gives the client that a node writes with, by its name; else all use `client`."""
+        """Create a process; `client_for` returns the client a node writes with, by name; by default all use
+        `client`.
+        """
         self.settings = settings.checked()
         self.agents: dict[str, AgentLike] = {}
         self.metrics = NodeMetrics(lambda: self.agents.values())
@@ -70,7 +72,7 @@ class NodeProcess:
         self._ready = asyncio.Event()
         many = self.settings.count > 1
         name = self.settings.names[0]
-        backoff = Backoff(first=settings.pace.watch_first, most=settings.pace.watch_most)
+        backoff = Backoff(first=settings.intervals.watch_first, most=settings.intervals.watch_max)
         self._pods: Informer[Pod] = Informer(
             client,
             PODS,
@@ -87,10 +89,10 @@ class NodeProcess:
             backoff=backoff,
         )
 
-    # -- from outside
+    # -- public interface
 
     def stop(self) -> None:
-        """Ask for an orderly end; `run` returns when it is reached."""
+        """Request an orderly stop; `run` returns when it is done."""
         self._stop.set()
 
     async def ready(self, timeout: float | None = None) -> None:
@@ -99,32 +101,32 @@ class NodeProcess:
             await self._ready.wait()
 
     def agent(self, name: str = "") -> AgentLike:
-        """The agent of a node; of the only one, if there is one."""
+        """Return the agent of a node; by default that of the only node."""
         found = self.agents.get(name or self.settings.names[0])
         if found is None:
-            raise InputError(f"{name}: there is no such node; there is {', '.join(list(self.agents)[:5])}")
+            raise InputError(f"{name}: unknown node; nodes: {', '.join(list(self.agents)[:5])}")
         return found
 
-    # -- the story
+    # -- lifecycle
 
     async def run(self) -> None:
-        """Lock, register, follow; until `stop`, or until cancelled."""
+        """Lock the directories, register and watch, until `stop` or until canceled."""
         machine = await asyncio.to_thread(self._source.read)
         self._lock()
         try:
             self._add_agents(machine)
             await self._open_pages()
-            await self._accompanied(self._live())
+            await self._run_with_watchers(self._run_agents())
         finally:
             if self.pages is not None:
                 await self.pages.stop()
             for lock in self._locks:
                 lock.release()
 
-    async def _live(self) -> None:
+    async def _run_agents(self) -> None:
         try:
             await self._start_agents()
-            await self._or_stopped(self._get_ready())
+            await self._run_until_stopped(self._get_ready())
             await self._stop.wait()
         finally:
             await self._stop_agents()
@@ -139,8 +141,8 @@ class NodeProcess:
     def _add_agents(self, machine: Machine) -> None:
         for name in self.settings.names:
             self.agents[name] = self._make(self._client_for(name), self.settings, name, machine, self.metrics)
-        self._pods.add_handler(_PodsOf(self))
-        self._nodes.add_handler(_NodesOf(self))
+        self._pods.add_handler(_PodHandler(self))
+        self._nodes.add_handler(_NodeHandler(self))
 
     async def _start_agents(self) -> None:
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -149,7 +151,7 @@ class NodeProcess:
             async with slots:
                 if not self._stop.is_set():
                     await agent.start()
-                    await self._or_stopped(_wait(agent.status_reporter.registered))
+                    await self._run_until_stopped(_wait(agent.status_reporter.registered))
 
         async with asyncio.TaskGroup() as group:
             for agent in self.agents.values():
@@ -182,31 +184,31 @@ class NodeProcess:
                 LOG.error("stopping: %s: %s", type(result).__name__, result)
         if self.settings.leave:
             for agent in started:
-                await agent.status_reporter.leave()
+                await agent.status_reporter.deregister()
 
-    # -- what runs beside
+    # -- background tasks
 
-    async def _accompanied(self, story: Coroutine[Any, Any, None]) -> None:
-        beside = [
+    async def _run_with_watchers(self, main_work: Coroutine[Any, Any, None]) -> None:
+        watchers = [
             asyncio.create_task(self._pods.run(), name="pods"),
             asyncio.create_task(self._nodes.run(), name="nodes"),
         ]
         if self._source.can_change:
-            beside.append(asyncio.create_task(self._watch_machine(), name="machine"))
-        main = asyncio.create_task(story, name="story")
+            watchers.append(asyncio.create_task(self._watch_machine(), name="machine"))
+        main = asyncio.create_task(main_work, name="story")
         try:
-            await asyncio.wait((*beside, main), return_when=asyncio.FIRST_COMPLETED)
-            for task in beside:
+            await asyncio.wait((*watchers, main), return_when=asyncio.FIRST_COMPLETED)
+            for task in watchers:
                 if task.done() and not main.done():
                     self.stop()
                     await main
-                    task.result()  # raises what ended it
+                    task.result()  # raises the exception that ended it
             await main
         finally:
-            await _cancel([main, *beside])
+            await _cancel([main, *watchers])
 
     async def _watch_machine(self) -> None:
-        """Look every now and then whether the machine, or the file that stands for it, has changed."""
+        """Check periodically whether the machine, or its description file, has changed."""
         problem = ""
         while True:
             await asyncio.sleep(self.settings.timing.check)
@@ -215,13 +217,13 @@ class NodeProcess:
                 problem = ""
             except InputError as error:
                 if str(error) != problem:
-                    LOG.warning("the machine stays as it was: %s", error)
+                    LOG.warning("keeping the last known machine: %s", error)
                 problem = str(error)
                 continue
             for agent in self.agents.values():
                 agent.status_reporter.set_machine(machine)
 
-    async def _or_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
@@ -231,7 +233,7 @@ class NodeProcess:
         finally:
             await _cancel([task, stopped])
 
-    # -- pages
+    # -- HTTP endpoints
 
     async def _open_pages(self) -> None:
         if not self.settings.listen:
@@ -242,9 +244,9 @@ class NodeProcess:
             ready={"pods": self._missing_pods, "registered": self._missing_nodes},
             metrics=self.metrics.expose,
             pages={
-                "/pods": self._show_pods,
-                "/cgroups": self._show_cgroups,
-                "/configz": self._show_settings,
+                "/pods": self._describe_pods,
+                "/cgroups": self._describe_cgroups,
+                "/configz": self._describe_settings,
             },
         )
         await self.pages.start(host, port)
@@ -259,7 +261,7 @@ class NodeProcess:
         ]
         return f"not registered yet: {', '.join(missing[:5])}" if missing else ""
 
-    def _show_pods(self) -> dict[str, Any]:
+    def _describe_pods(self) -> dict[str, Any]:
         known = [pod for agent in self.agents.values() for pod in agent.pods()]
         items = []
         for pod in known:
@@ -267,11 +269,11 @@ class NodeProcess:
             items.append(codec.decode_tree(raw) if raw is not None else codec.to_tree(pod))
         return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
 
-    def _show_cgroups(self) -> dict[str, Any]:
-        """What is set in cgroups, or would be, by node."""
-        return {agent.name: agent.show_cgroups() for agent in self.agents.values()}
+    def _describe_cgroups(self) -> dict[str, Any]:
+        """Return the cgroup settings by node."""
+        return {agent.name: agent.describe_cgroups() for agent in self.agents.values()}
 
-    def _show_settings(self) -> dict[str, Any]:
+    def _describe_settings(self) -> dict[str, Any]:
         settings = self.settings
         shown = {
             name: value
@@ -282,8 +284,8 @@ class NodeProcess:
         return {**shown, "names": settings.names, "featureGates": gates, "form": settings.form.value}
 
 
-class _PodsOf(Handler[Pod]):
-    """Gives pods to the agents they are of; before all are listed, nothing is told."""
+class _PodHandler(Handler[Pod]):
+    """Dispatches pod events to the agents; nothing is dispatched before the full list."""
 
     def __init__(self, process: NodeProcess) -> None:
         self._process = process
@@ -314,8 +316,8 @@ class _PodsOf(Handler[Pod]):
         return process.agents.get(pod.spec.node_name) if process._listed.is_set() else None
 
 
-class _NodesOf(Handler[dict[str, Any]]):
-    """Tells agents what others do to their Nodes."""
+class _NodeHandler(Handler[dict[str, Any]]):
+    """Dispatches changes of Nodes to their agents."""
 
     def __init__(self, process: NodeProcess) -> None:
         self._process = process
@@ -334,8 +336,8 @@ class _NodesOf(Handler[dict[str, Any]]):
         meta = metadata if isinstance(metadata, Mapping) else {}
         agent = self._process.agents.get(str(meta.get("name")))
         if agent is None or (tree is None and meta.get("uid") != agent.status_reporter.uid):
-            return  # not ours, or the end of one that we have replaced already
-        agent.status_reporter.heard(tree)
+            return  # another node, or the deletion of one that was already replaced
+        agent.status_reporter.on_node_event(tree)
 
 
 async def _wait(event: asyncio.Event) -> None:
@@ -343,14 +345,14 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel and wait; who is cancelled while waiting here hears of it."""
+    """Cancel tasks and wait for them; a cancellation of the caller is not swallowed."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
-    """The process behind `plimsoll node`: runs until a signal asks it to stop."""
+    """Run the process of `plimsoll node` until a signal stops it."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
     if not settings.addresses and settings.count == 1:
         settings = replace(settings, addresses=own_addresses(config.server))
@@ -363,26 +365,26 @@ async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
         try:
             await process.run()
         except ExceptionGroup as group:
-            raise _first(group) from None
+            raise _first_error(group) from None
     LOG.info("stopped")
 
 
 def own_addresses(server: str) -> tuple[NodeAddress, ...]:
-    """The address of this machine on the way to an API server; none if there is no way."""
+    """Return the address of this machine on the route to an API server; none if there is no route."""
     parts = urlsplit(server)
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
         for family, kind, _, _, address in found:
-            with socket.socket(family, kind) as way:
-                way.connect(address)  # nothing is sent
-                return (NodeAddress(type="InternalIP", address=str(way.getsockname()[0])),)
+            with socket.socket(family, kind) as route:
+                route.connect(address)  # nothing is sent
+                return (NodeAddress(type="InternalIP", address=str(route.getsockname()[0])),)
     except OSError as error:
-        LOG.debug("no address of our own: %s", error)
+        LOG.debug("cannot determine the node's own address: %s", error)
     return ()
 
 
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """What is to be told of several failures: a mistake in the settings rather than anything else."""
+def _first_error(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the exception to report of several: configuration errors first."""
     known, rest = group.split(ConfigError)
     found: BaseException | None = known or rest
     while isinstance(found, BaseExceptionGroup):

@@ -1,7 +1,7 @@
-"""How node agents are run: a configuration file, and flags that go before it.
+"""Settings of node agents: a configuration file, and flags that take precedence.
 
-Owns `NodeSettings` and the reading of the file (docs/node.md lists its fields). Promises: every field has a
-default that works; anything wrong is a ConfigError that names the file or flag, the field and the fix.
+docs/node.md lists the fields. Guarantees that every field has a working default, and that every error is a
+ConfigError that names the file or flag, the field and the fix.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.eviction.thresholds import DEFAULTS, Threshold, parse_thresholds
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_taint, read_amounts, read_labels, read_taints
-from plimsoll.node.machine.machine import MOST_PODS, Machine, Reservations, parse_cpus
+from plimsoll.node.machine.machine import MAX_PODS, Machine, Reservations, parse_cpus
 from plimsoll.node.plugins import Times
-from plimsoll.node.podresources.rate_limit import Limit
+from plimsoll.node.podresources.rate_limit import RateLimit
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming
@@ -37,71 +37,71 @@ CGROUPS = ("auto", "v1", "v2", "plan")
 FORMS = ("1.36", "1.37")
 ROOT = Path("/var/lib/plimsoll")
 LISTEN = "127.0.0.1:10248"
-MOST_NODES = 10_000
+MAX_NODES = 10_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Spans of time, in seconds, that no file sets: they are the kubelet's. Tests make them short."""
+class Intervals:
+    """Intervals in seconds that no file sets: they are the kubelet's. Tests shorten them."""
 
     plugins: Times = field(default_factory=Times)
     pods: PodTiming = field(default_factory=PodTiming)
-    status_first: float = 0.5  #: before a status that was not taken is written again; doubles
-    status_most: float = 15.0
-    watch_first: float = 0.5  #: before pods are listed again after that has failed; doubles
-    watch_most: float = 30.0
-    tidy: float = 60.0  #: between two looks for what nobody knows
-    slices: float = 30.0  #: for drivers to come back after a start, before their slices go
+    status_first: float = 0.5  #: first back-off of a failed status write; doubles
+    status_max: float = 15.0
+    watch_first: float = 0.5  #: first back-off of a failed list of pods; doubles
+    watch_max: float = 30.0
+    housekeeping: float = 60.0  #: between two searches for orphans
+    slices: float = 30.0  #: for drivers to reconnect after a start, before their slices are deleted
     slices_retry: float = 5.0
-    pressure: float = 10.0  #: between two looks at what is left of the machine
-    cgroups: float = 5.0  #: between two checks that the cgroups are still there
-    room: float = 120.0  #: for those that go for the sake of a critical pod
+    pressure: float = 10.0  #: between two evaluations of node pressure
+    cgroups: float = 5.0  #: between two checks that the cgroups still exist
+    preemption: float = 120.0  #: for preemption victims to terminate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """Everything that can be set, for one node or for many alike."""
+    """Settings of one node, or of many simulated ones."""
 
-    name: str = ""  #: "": the host's name
-    count: int = 1  #: more than one: NAME-0, NAME-1 ..., simulated in one process
-    listed: tuple[str, ...] = ()  #: so many names instead, of simulated nodes
+    name: str = ""  #: "": the host name
+    count: int = 1  #: more than one: NAME-0, NAME-1, ..., simulated in one process
+    listed: tuple[str, ...] = ()  #: explicit names of simulated nodes
     root: Path = ROOT
     runtime: Literal["process", "none"] = "process"
-    #: States only: no sockets for drivers and monitoring agents, no files. None: if there are many.
+    #: State only: no sockets for drivers and monitoring agents, no files. None: only if there are many nodes.
     bare: bool | None = None
-    #: Commands for images, where processes are run: by full name, name without tag, or last part of the name.
+    #: Commands of images for the process runtime: by full name, name without tag, or last part of the name.
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: What becomes of a container whose security context cannot be applied in full.
+    #: Policy for containers whose security context cannot be applied in full.
     on_unsupported_security: OnUnsupported = "refuse"
     machine_file: Path | None = None
-    machine: Machine | None = None  #: instead of a file or the machine we are on
+    machine: Machine | None = None  #: in place of a file or the actual machine
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
-    most_pods: int | None = None
+    max_pods: int | None = None
     reservations: Reservations = field(default_factory=Reservations)
     thresholds: tuple[Threshold, ...] = field(default_factory=parse_thresholds)
-    cdi: tuple[Path, ...] = ()  #: (): below the root, and the machine's usual ones
+    cdi: tuple[Path, ...] = ()  #: (): below the root, and the standard directories
     nri: Path | None = None  #: None: below the root; Path(""): no NRI
     nri_config: Path | None = None
-    pod_resources: Limit | None = field(default_factory=Limit)  #: calls per second; None: no limit
-    cgroup_root: str = ""  #: "": after the node and its directory
+    pod_resources: RateLimit | None = field(default_factory=RateLimit)  #: rate limit; None: unlimited
+    cgroup_root: str = ""  #: "": derived from the node and its directory
     cgroups: Literal["auto", "v1", "v2", "plan"] = "auto"
     gates: Gates = field(default_factory=Gates.all_on)
-    #: Whose rules hold for claims; by those of 1.36 they do not count in cgroups.
+    #: Release whose rules apply to claims; in 1.36 they do not count in cgroups.
     form: Form = Form.V1_37
     timing: HeartbeatTiming = field(default_factory=HeartbeatTiming)
-    pace: Pace = field(default_factory=Pace)
-    leave: bool = False  #: take the Node away at the end
+    intervals: Intervals = field(default_factory=Intervals)
+    leave: bool = False  #: delete the Node on exit
     stop_seconds: float = 10.0
-    listen: str = ""  #: HOST:PORT of the pages; "" for none
+    listen: str = ""  #: HOST:PORT of the HTTP endpoints; "" for none
     log_format: str = "text"
     verbose: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the nodes."""
+        """Names of the nodes."""
         if self.listed:
             return self.listed
         name = self.name or host_name()
@@ -112,24 +112,24 @@ class NodeSettings:
         return self.count > 1 if self.bare is None else self.bare
 
     def cgroups_of(self, name: str) -> tuple[str, str]:
-        """The root of a node's cgroups, and the owner it is marked with."""
+        """Return the root cgroup of a node, and the owner it is marked with."""
         data = self.layout(name).root
         return self.cgroup_root or default_root(name, data), owner_of(name, data)
 
     def layout(self, name: str) -> Layout:
-        """Where a node keeps its files: several nodes have folders of their own below the root."""
+        """Return the paths of a node: several nodes have their own directories below the root."""
         return Layout(self.root if self.count == 1 else self.root / name)
 
     def checked(self) -> NodeSettings:
-        """These settings; ConfigError if they contradict each other."""
+        """Return these settings; raise ConfigError if they contradict each other."""
         for name in self.listed or (self.names[0], self.names[-1]):
             if not _NAME.fullmatch(name) or len(name) > 253:
                 raise ConfigError(
-                    f"name: {name!r} is no name of a node: use small letters, digits, '-' and '.', "
-                    "and give one with --name"
+                    f"name: {name!r} is not a valid node name: use lowercase letters, digits, '-' and '.', "
+                    "and set one with --name"
                 )
         if self.count > 1 and self.runtime != "none":
-            raise ConfigError("count: many nodes in one process are simulated: add --runtime none")
+            raise ConfigError("count: multiple nodes in one process require --runtime none")
         if self.is_bare and self.runtime != "none":
             raise ConfigError("bare: an agent that runs processes needs its files: use runtime none")
         if self.listen:
@@ -152,7 +152,7 @@ def override(
     cdi: Sequence[Path] = (),
     **given: Any,
 ) -> NodeSettings:
-    """The same with the flags that were given; None: not given."""
+    """Return the settings with the given flags applied; None: not given."""
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if gates is not None:
         changes["gates"] = Gates.parse(gates, settings.gates)
@@ -183,14 +183,14 @@ def override(
 
 
 def read_settings(path: Path | None) -> NodeSettings:
-    """The settings in a file, defaults where it says nothing."""
+    """Read the settings of a file, with defaults for omitted fields."""
     if path is None:
         return parse_settings({})
     return parse_settings(read_document(path, "configuration"), str(path))
 
 
 def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
-    """The settings in a tree, as `read_settings` has it from a file."""
+    """Parse the settings of a tree, as `read_settings` does for a file."""
     top = Section(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
@@ -201,7 +201,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
     hard = given or dict(default.reservations.eviction_hard)
     found = NodeSettings(
         name=top.text("name", ""),
-        count=top.number("count", 1, most=MOST_NODES),
+        count=top.number("count", 1, most=MAX_NODES),
         root=Path(top.text("root", str(ROOT))),
         runtime=_choice(top, "runtime", "process", RUNTIMES),
         bare=top.flag("bare", False) if _given(tree, "bare") else None,
@@ -211,7 +211,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
         labels=read_labels(top.take("labels"), f"{where}: labels"),
         taints=read_taints(top.sections("taints")),
         addresses=tuple(NodeAddress(type="InternalIP", address=text) for text in _list(top, "addresses")),
-        most_pods=top.number("maxPods", MOST_PODS, most=100_000) if _given(tree, "maxPods") else None,
+        max_pods=top.number("maxPods", MAX_PODS, most=100_000) if _given(tree, "maxPods") else None,
         reservations=Reservations(
             system=read_amounts(top.take("systemReserved"), f"{where}: systemReserved"),
             kube=read_amounts(top.take("kubeReserved"), f"{where}: kubeReserved"),
@@ -256,13 +256,13 @@ def _images(section: Section) -> dict[str, tuple[str, ...]]:
     found = {}
     for name, command in section.rest().items():
         if not isinstance(command, list) or not command or not all(isinstance(p, str) for p in command):
-            raise section.bad(name, "must be a command as a list of texts, such as [sleep, inf]")
+            raise section.bad(name, "must be a command as a list of strings, such as [sleep, inf]")
         found[name] = tuple(command)
     return found
 
 
 def _nri(section: Section) -> Path | None:
-    """Where plugins find the socket; switched off it is the empty path."""
+    """Return the path of the NRI socket; the empty path if NRI is disabled."""
     enabled = section.flag("enabled", True)
     path = _path(section, "socket")
     return path if enabled else Path("")
@@ -273,7 +273,7 @@ def _list(section: Section, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise section.bad(name, f"must be a list of texts, not {value!r}")
+        raise section.bad(name, f"must be a list of strings, not {value!r}")
     return tuple(value)
 
 
@@ -281,7 +281,7 @@ def _texts(section: Section) -> dict[str, str]:
     found = {}
     for name, value in section.rest().items():
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise section.bad(name, f"must be a text, not {value!r}")
+            raise section.bad(name, f"must be a string, not {value!r}")
         found[name] = str(value)
     return found
 
@@ -304,10 +304,10 @@ def _thresholds(hard: Mapping[str, str], where: str) -> tuple[Threshold, ...]:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _limit(section: Section) -> Limit | None:
+def _limit(section: Section) -> RateLimit | None:
     unlimited = section.flag("unlimited", False)
-    default = Limit()
-    found = Limit(
+    default = RateLimit()
+    found = RateLimit(
         section.number("callsPerSecond", int(default.per_second)), section.number("burst", default.burst)
     )
     section.end()
@@ -343,7 +343,7 @@ def _pairs(text: str, where: str, separator: str = "=") -> Iterator[tuple[str, s
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, found, value = part.partition(separator)
         if not found or not name.strip():
-            raise ConfigError(f"{where}: {part!r} is no setting: write NAME{separator}VALUE,...")
+            raise ConfigError(f"{where}: {part!r} is invalid: use NAME{separator}VALUE,...")
         yield name.strip(), value.strip()
 
 

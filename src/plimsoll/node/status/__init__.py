@@ -1,1 +1,1 @@
-"""A node in the API: `node_object` says what its Node and Lease are, `presence` keeps them up."""
+"""Node status: `node_object` builds the Node and Lease, `reporter` keeps them up to date."""

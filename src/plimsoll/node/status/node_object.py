@@ -1,8 +1,8 @@
-"""The Node object and its Lease, as an agent writes them.
+"""Node object and Lease, as an agent writes them.
 
-Owns the trees: what is created, what is patched, and whether there is anything to patch at all. Pure: times
-are arguments. Reasons and messages of conditions are the kubelet's. What others wrote (labels, taints, other
-conditions, extended resources that somebody added) stays as it is.
+Builds what is created and what is patched, and detects whether a patch is needed. Pure: times are arguments.
+Reasons and messages of conditions are the kubelet's. What others wrote (labels, taints, other conditions,
+extended resources) is preserved.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import is_extended
 from plimsoll.node.machine.machine import Machine
 
-LEASES_OF_NODES = "kube-node-lease"
+NODE_LEASE_NAMESPACE = "kube-node-lease"
 READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE = "Ready", "MemoryPressure", "DiskPressure", "PIDPressure"
-#: Every condition an agent tells, in the kubelet's order.
+#: All conditions an agent reports, in the kubelet's order.
 CONDITIONS = (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, READY)
-#: Condition -> whether it holds -> reason and message.
-_WORDS = {
+#: Condition -> status -> reason and message.
+_CONDITION_TEXTS = {
     MEMORY_PRESSURE: {
         True: ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
         False: ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -43,8 +43,8 @@ _WORDS = {
         False: ("KubeletNotReady", "container runtime is down"),
     },
 }
-#: The labels that are brought up to date on a Node that was there before; others are given at creation only.
-_KEPT_LABELS = (
+#: Labels that are updated on an existing Node; others are set at creation only.
+_UPDATED_LABELS = (
     "kubernetes.io/hostname",
     "kubernetes.io/os",
     "kubernetes.io/arch",
@@ -60,47 +60,47 @@ _KEPT_LABELS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
-    """What is the case about a condition; texts of its own where they are given."""
+class ConditionState:
+    """State of a condition, with its own reason and message if given."""
 
     holds: bool
     reason: str = ""
     message: str = ""
 
 
-def words_of(type: str, sign: Sign) -> tuple[str, str]:
-    """Reason and message of a condition."""
-    reason, message = _WORDS.get(type, {}).get(sign.holds, ("", ""))
-    return sign.reason or reason, sign.message or message
+def condition_text(type: str, condition_state: ConditionState) -> tuple[str, str]:
+    """Return reason and message of a condition."""
+    reason, message = _CONDITION_TEXTS.get(type, {}).get(condition_state.holds, ("", ""))
+    return condition_state.reason or reason, condition_state.message or message
 
 
-def event_of(type: str, holds: bool) -> str:
-    """The kubelet's word for the event that a condition has changed."""
+def condition_event(type: str, holds: bool) -> str:
+    """Return the kubelet's event reason for a change of a condition."""
     if type == READY:
         return "NodeReady" if holds else "NodeNotReady"
-    return _WORDS[type][holds][0].replace("Kubelet", "Node", 1) if type in _WORDS else ""
+    return _CONDITION_TEXTS[type][holds][0].replace("Kubelet", "Node", 1) if type in _CONDITION_TEXTS else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
-    """All that an agent says about its node, conditions apart."""
+class NodeDescription:
+    """Everything an agent reports about its node, except conditions."""
 
     name: str
     machine: Machine
-    line: ResourceList  #: what pods may have
+    allocatable_amounts: ResourceList  #: allocatable to pods
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     runtime: str = "none://1"
     version: str = ""
     features: tuple[str, ...] = ()
-    port: int = 0  #: of the agent's pages; 0: none
+    port: int = 0  #: port of the agent's HTTP endpoints; 0: none
 
 
-def labels_of(facts: NodeFacts) -> dict[str, str]:
-    """The labels a Node is created with; those of the settings go before those of the machine's file."""
+def labels_of(facts: NodeDescription) -> dict[str, str]:
+    """Return the labels a Node is created with; settings take precedence over the machine file."""
     machine = facts.machine
-    # Several agents on one machine are told apart by their names; a label has room for 63 characters.
+    # Several agents on one machine are distinguished by name; a label holds at most 63 characters.
     host = facts.name if len(facts.name) <= 63 else machine.hostname[:63]
     found = {
         "kubernetes.io/hostname": host,
@@ -112,40 +112,40 @@ def labels_of(facts: NodeFacts) -> dict[str, str]:
     return {**found, **machine.labels, **facts.labels}
 
 
-def new_node(facts: NodeFacts, signs: Mapping[str, Sign], now: float) -> dict[str, Any]:
-    """The Node to create."""
+def new_node(facts: NodeDescription, conditions: Mapping[str, ConditionState], now: float) -> dict[str, Any]:
+    """Return the Node to create."""
     taints = [codec.to_tree(taint) for taint in dict.fromkeys((*facts.taints, *facts.machine.taints))]
     tree: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": facts.name, "labels": labels_of(facts)},
         "spec": {"taints": taints} if taints else {},
-        "status": wanted_status(facts, signs, {}, now),
+        "status": desired_status(facts, conditions, {}, now),
     }
     return tree
 
 
-def label_patch(facts: NodeFacts, known: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What brings the labels of a Node that was there before up to date; None: they are."""
+def label_patch(facts: NodeDescription, known: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the patch that updates the labels of an existing Node; None if they are up to date."""
     have = _mapping(_mapping(known.get("metadata")).get("labels"))
     labels = labels_of(facts)
-    wrong = {key: labels[key] for key in _KEPT_LABELS if key in labels and have.get(key) != labels[key]}
+    wrong = {key: labels[key] for key in _UPDATED_LABELS if key in labels and have.get(key) != labels[key]}
     return {"metadata": {"labels": wrong}} if wrong else None
 
 
-def wanted_status(
-    facts: NodeFacts, signs: Mapping[str, Sign], known: Mapping[str, Any], now: float
+def desired_status(
+    facts: NodeDescription, conditions: Mapping[str, ConditionState], known: Mapping[str, Any], now: float
 ) -> dict[str, Any]:
-    """The status as it should be, given the one there is."""
+    """Return the desired status, given the current one."""
     machine = facts.machine
-    capacity, line = _amounts(machine.capacity), _amounts(facts.line)
+    capacity, allocatable_amounts = _amounts(machine.capacity), _amounts(facts.allocatable_amounts)
     for name, amount in _mapping(known.get("capacity")).items():
-        if name not in capacity and is_extended(name):  # added by somebody else
-            line[name] = amount
+        if name not in capacity and is_extended(name):  # added by another component
+            allocatable_amounts[name] = amount
     status: dict[str, Any] = {
         "capacity": capacity,
-        "allocatable": line,
-        "conditions": _conditions(signs, known, now),
+        "allocatable": allocatable_amounts,
+        "conditions": _conditions(conditions, known, now),
         "addresses": [{"type": each.type, "address": each.address} for each in addresses_of(facts)],
         "nodeInfo": {
             "machineID": machine.machine_id,
@@ -169,8 +169,8 @@ def wanted_status(
     return status
 
 
-def addresses_of(facts: NodeFacts) -> tuple[NodeAddress, ...]:
-    """The addresses of a node; its host name is one of them."""
+def addresses_of(facts: NodeDescription) -> tuple[NodeAddress, ...]:
+    """Return the addresses of a node, including its host name."""
     given = dict.fromkeys((*facts.addresses, *facts.machine.addresses))
     if not any(address.type == "Hostname" for address in given):
         name = labels_of(facts)["kubernetes.io/hostname"]
@@ -178,26 +178,26 @@ def addresses_of(facts: NodeFacts) -> tuple[NodeAddress, ...]:
     return tuple(given)
 
 
-def status_patch(wanted: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A strategic merge patch that leads from one status to the other; what is not ours stays."""
-    patch = dict(wanted)
+def status_patch(desired: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a strategic merge patch from one status to the other; fields of others are preserved."""
+    patch = dict(desired)
     for amounts in ("capacity", "allocatable"):
-        gone = {name: None for name in _mapping(known.get(amounts)) if _is_gone(name, wanted[amounts])}
-        patch[amounts] = {**wanted[amounts], **gone}
-    # Addresses are merged by their type, of which there may be several.
-    patch["addresses"] = [{"$patch": "replace"}, *wanted["addresses"]]
-    if "declaredFeatures" not in wanted and known.get("declaredFeatures"):
+        gone = {name: None for name in _mapping(known.get(amounts)) if _is_gone(name, desired[amounts])}
+        patch[amounts] = {**desired[amounts], **gone}
+    # Addresses are merged by type, of which there may be several.
+    patch["addresses"] = [{"$patch": "replace"}, *desired["addresses"]]
+    if "declaredFeatures" not in desired and known.get("declaredFeatures"):
         patch["declaredFeatures"] = None
     return {"status": patch}
 
 
-def _is_gone(name: str, wanted: Mapping[str, Any]) -> bool:
-    return name not in wanted and is_huge_page(name)
+def _is_gone(name: str, desired: Mapping[str, Any]) -> bool:
+    return name not in desired and is_huge_page(name)
 
 
-def has_changed(wanted: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether a status differs from the one there is in anything but the times of its heartbeats."""
-    for name, value in wanted.items():
+def has_changed(desired: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Return whether a status differs from the current one in anything but heartbeat times."""
+    for name, value in desired.items():
         have = known.get(name)
         if name in ("capacity", "allocatable"):
             have = _mapping(have)
@@ -209,26 +209,30 @@ def has_changed(wanted: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
             if any(there.get(condition["type"]) != _timeless(condition) for condition in value):
                 return True
         elif name == "nodeInfo":
-            # What is empty need not come back.
+            # Empty fields may be omitted by the server.
             if any((_mapping(have).get(key) or "") != (text or "") for key, text in value.items()):
                 return True
         elif have != value:
             return True
-    return "declaredFeatures" not in wanted and bool(known.get("declaredFeatures"))
+    return "declaredFeatures" not in desired and bool(known.get("declaredFeatures"))
 
 
 def new_lease(name: str, uid: str, now: float, seconds: int) -> dict[str, Any]:
-    """The Lease of a node, which goes when the Node does."""
+    """Return the Lease of a node, owned by the Node."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": LEASES_OF_NODES, "ownerReferences": [_owner(name, uid)]},
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": write_micro(now)},
+        "metadata": {"name": name, "namespace": NODE_LEASE_NAMESPACE, "ownerReferences": [_owner(name, uid)]},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": seconds,
+            "renewTime": format_micro_time(now),
+        },
     }
 
 
 def renewed_lease(lease: Mapping[str, Any], name: str, uid: str, now: float, seconds: int) -> dict[str, Any]:
-    """The Lease with a new time, for this very Node."""
+    """Return the Lease with a new renew time, owned by this very Node."""
     fresh = new_lease(name, uid, now, seconds)
     metadata = {**_mapping(lease.get("metadata")), "ownerReferences": fresh["metadata"]["ownerReferences"]}
     return {**lease, "metadata": metadata, "spec": {**_mapping(lease.get("spec")), **fresh["spec"]}}
@@ -242,13 +246,15 @@ def _amounts(amounts: ResourceList) -> dict[str, Any]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
-def _conditions(signs: Mapping[str, Sign], known: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+def _conditions(
+    conditions: Mapping[str, ConditionState], known: Mapping[str, Any], now: float
+) -> list[dict[str, Any]]:
     before = {_mapping(c).get("type"): _mapping(c) for c in known.get("conditions") or ()}
     found = []
-    for type in sorted(signs, key=lambda type: (type == READY, _place(type), type)):
-        sign = signs[type]
-        status = "True" if sign.holds else "False"
-        reason, message = words_of(type, sign)
+    for type in sorted(conditions, key=lambda type: (type == READY, _place(type), type)):
+        condition_state = conditions[type]
+        status = "True" if condition_state.holds else "False"
+        reason, message = condition_text(type, condition_state)
         old = before.get(type, {})
         since = old.get("lastTransitionTime") if old.get("status") == status else None
         found.append(
@@ -288,10 +294,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def format_time(now: float) -> str:
-    """A time as most fields have it."""
+    """Format a time as most fields have it."""
     return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write_micro(now: float) -> str:
-    """A time as leases have it."""
+def format_micro_time(now: float) -> str:
+    """Format a time as leases have it."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -20,7 +20,7 @@ from plimsoll.client.endpoints import LEASES, NODES, PODS, RESOURCE_CLAIMS, RESO
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.node.admission.admission_handler import is_terminal
 from plimsoll.node.claims.checks import named_claims
-from plimsoll.node.status.node_object import LEASES_OF_NODES
+from plimsoll.node.status.node_object import NODE_LEASE_NAMESPACE
 from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, NodeFacts, ReservedClaim
 from plimsoll.tools.doctor.files import age_text
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
@@ -78,7 +78,7 @@ class _ClusterReader:
 
     async def _ask_lease(self) -> None:
         try:
-            tree = await self._client.get(LEASES, self._node, LEASES_OF_NODES)
+            tree = await self._client.get(LEASES, self._node, NODE_LEASE_NAMESPACE)
         except ApiError as problem:
             if problem.code != 404:
                 raise
@@ -248,7 +248,7 @@ def _judge_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
 
 
 def _judge_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
-    subject = f"lease {LEASES_OF_NODES}/{facts.node}"
+    subject = f"lease {NODE_LEASE_NAMESPACE}/{facts.node}"
     if found.lease_missing or found.lease_age is None:
         if facts.running and found.node is not None:
             yield error(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plimsoll.errors import InputError
 from plimsoll.node.machine.file import read_machine_file
-from plimsoll.node.machine.machine import Machine, read_machine, write_cpus
+from plimsoll.node.machine.machine import Machine, format_cpus, read_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor.facts import MachineFacts, NodeFacts
 from plimsoll.tools.doctor.files import read_file, size_text
@@ -59,7 +59,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
             yield error("machine.unknown", "machine", found.real_error, fix)
         return
     real = found.real
-    yield ok("machine.cpus", "cpus", f"{len(real.cpus)} online: {write_cpus(real.cpus)}")
+    yield ok("machine.cpus", "cpus", f"{len(real.cpus)} online: {format_cpus(real.cpus)}")
     yield from _judge_memory(real, found.memory_available)
     pages = {size: amount for size, amount in real.huge_pages.items() if amount}
     text_found = (
@@ -107,7 +107,7 @@ def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[DoctorF
             )
     gone = sorted(set(declared.cpus) - set(real.cpus))
     if gone and runtime == "process":
-        text = f"the machine file has cpus {write_cpus(gone)}, online are {write_cpus(real.cpus)}"
+        text = f"the machine file has cpus {format_cpus(gone)}, online are {format_cpus(real.cpus)}"
         yield warning("machine.promise", "cpus", text, "bring them online, or take them out of the file")
     elif not short:
         yield ok("machine.promise", "machine file", "promises no more than there is")

@@ -16,16 +16,16 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.cgroups.oom import is_critical
 from plimsoll.ledger.eviction import eviction_request
 from plimsoll.node.eviction.manager import (
-    Available,
-    Eviction,
-    Measure,
-    PodMeasure,
-    PressureSettings,
-    PressureWatch,
-    Seen,
-    admit_under,
-    choose,
-    observe,
+    EvictionManager,
+    EvictionSettings,
+    NodeStats,
+    PodEviction,
+    PodStats,
+    SignalObservation,
+    ThresholdState,
+    admit_under_pressure,
+    evaluate_thresholds,
+    select_pod,
 )
 from plimsoll.node.eviction.thresholds import MEMORY_PRESSURE, Threshold
 from plimsoll.node.eviction.usage import measure_processes
@@ -45,18 +45,18 @@ def pod(uid: str, memory: str = "", **spec: Any) -> Pod:
     return codec.convert({"metadata": metadata, "spec": full, "status": status}, Pod)
 
 
-def free(memory: int, pods: dict[str, int] | None = None, capacity: int = 8 * GI) -> Available:
-    used = {uid: PodMeasure({"memory": amount}, {"c": amount}) for uid, amount in (pods or {}).items()}
-    return Available({"memory.available": Measure(memory, capacity)}, used)
+def free(memory: int, pods: dict[str, int] | None = None, capacity: int = 8 * GI) -> NodeStats:
+    used = {uid: PodStats({"memory": amount}, {"c": amount}) for uid, amount in (pods or {}).items()}
+    return NodeStats({"memory.available": SignalObservation(memory, capacity)}, used)
 
 
-def follow(settings: PressureSettings, *looks: tuple[float, int]) -> list[tuple[bool, bool]]:
+def follow(settings: EvictionSettings, *looks: tuple[float, int]) -> list[tuple[bool, bool]]:
     """Whether memory pressure is shown, and whether something is starving, at (time, bytes free)."""
-    seen, found = Seen(), []
+    state, found = ThresholdState(), []
     for now, memory in looks:
-        observed = observe(seen, free(memory), settings, now)
-        seen = observed.seen
-        found.append((MEMORY_PRESSURE in observed.conditions, bool(observed.starving)))
+        observed = evaluate_thresholds(state, free(memory), settings, now)
+        state = observed.state
+        found.append((MEMORY_PRESSURE in observed.conditions, bool(observed.starved)))
     return found
 
 
@@ -64,7 +64,7 @@ def follow(settings: PressureSettings, *looks: tuple[float, int]) -> list[tuple[
 
 
 def test_a_hard_threshold_counts_at_once_and_the_condition_stays() -> None:
-    settings = PressureSettings(thresholds=(HARD,), transition=300)
+    settings = EvictionSettings(thresholds=(HARD,), transition=300)
     found = follow(settings, (0, GI), (10, 99 * MI), (20, 100 * MI), (309, GI), (310, GI), (311, GI))
     assert found == [
         (False, False),
@@ -77,14 +77,14 @@ def test_a_hard_threshold_counts_at_once_and_the_condition_stays() -> None:
 
 
 def test_a_soft_threshold_has_to_last() -> None:
-    settings = PressureSettings(thresholds=(SOFT,), transition=300)
+    settings = EvictionSettings(thresholds=(SOFT,), transition=300)
     found = follow(settings, (0, 999 * MI), (59, 999 * MI), (60, 999 * MI), (70, 2 * GI), (80, 999 * MI))
     assert found == [(True, False), (True, False), (True, True), (True, False), (True, False)]
 
 
 def test_what_was_met_is_not_over_before_the_minimum_reclaim() -> None:
     threshold = Threshold("memory.available", "100Mi", min_reclaim="400Mi")
-    settings = PressureSettings(thresholds=(threshold,), transition=10)
+    settings = EvictionSettings(thresholds=(threshold,), transition=10)
     found = follow(
         settings, (0, 200 * MI), (1, 50 * MI), (2, 200 * MI), (3, 499 * MI), (4, 500 * MI), (5, 200 * MI)
     )
@@ -92,14 +92,14 @@ def test_what_was_met_is_not_over_before_the_minimum_reclaim() -> None:
 
 
 def test_without_a_transition_period_the_condition_is_what_is_the_case() -> None:
-    settings = PressureSettings(thresholds=(HARD,), transition=0)
+    settings = EvictionSettings(thresholds=(HARD,), transition=0)
     assert follow(settings, (0, 1), (1, GI)) == [(True, True), (False, False)]
 
 
 def test_signals_that_are_not_measured_are_not_met() -> None:
-    settings = PressureSettings(thresholds=(Threshold("nodefs.available", "10%"), HARD))
-    observed = observe(Seen(), free(GI), settings, 0)
-    assert (observed.conditions, observed.starving) == ((), ())
+    settings = EvictionSettings(thresholds=(Threshold("nodefs.available", "10%"), HARD))
+    observed = evaluate_thresholds(ThresholdState(), free(GI), settings, 0)
+    assert (observed.conditions, observed.starved) == ((), ())
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.booleans()), max_size=30), st.integers(1, 300))
@@ -107,24 +107,24 @@ def test_a_condition_is_shown_for_the_whole_transition_period(
     steps: list[tuple[int, bool]], period: int
 ) -> None:
     """The naive twin: shown if there was pressure at some look less than a period ago."""
-    settings = PressureSettings(thresholds=(HARD,), transition=period)
-    seen, now, pressed = Seen(), 0, []
+    settings = EvictionSettings(thresholds=(HARD,), transition=period)
+    state, now, pressed = ThresholdState(), 0, []
     for pause, short in steps:
         now += pause
-        observed = observe(seen, free(1 if short else GI), settings, now)
-        seen = observed.seen
+        observed = evaluate_thresholds(state, free(1 if short else GI), settings, now)
+        state = observed.state
         if short:
             pressed.append(now)
         assert bool(observed.conditions) == any(now - at < period for at in pressed)
-        assert bool(observed.starving) == short
+        assert bool(observed.starved) == short
 
 
 # -- who
 
 
-def first(pods: Sequence[Pod], used: dict[str, int], **more: Any) -> tuple[Pod, Eviction] | None:
-    settings = PressureSettings(thresholds=(HARD,), **more)
-    return choose((HARD,), free(50 * MI, used), pods, settings)
+def first(pods: Sequence[Pod], used: dict[str, int], **more: Any) -> tuple[Pod, PodEviction] | None:
+    settings = EvictionSettings(thresholds=(HARD,), **more)
+    return select_pod((HARD,), free(50 * MI, used), pods, settings)
 
 
 def test_the_message_is_upstreams() -> None:
@@ -197,22 +197,22 @@ def test_critical_pods_stay(spared: Pod) -> None:
 
 
 def test_soft_evictions_leave_time() -> None:
-    settings = PressureSettings(thresholds=(SOFT,), max_grace=30)
+    settings = EvictionSettings(thresholds=(SOFT,), max_grace=30)
     for own, grace in ((None, 30), (10, 10), (90, 30)):
         spec: dict[str, Any] = {} if own is None else {"terminationGracePeriodSeconds": own}
-        chosen = choose((SOFT,), free(MI), [pod("a", **spec)], settings)
+        chosen = select_pod((SOFT,), free(MI), [pod("a", **spec)], settings)
         assert chosen is not None
         assert chosen[1].grace == grace
 
 
 def test_process_ids_are_ranked_by_priority_then_number() -> None:
-    look = Available(
-        {"pid.available": Measure(1, 100)},
-        {uid: PodMeasure({"pids": number}) for uid, number in (("a", 50), ("b", 2), ("d", 3))},
+    measure_node = NodeStats(
+        {"pid.available": SignalObservation(1, 100)},
+        {uid: PodStats({"pids": number}) for uid, number in (("a", 50), ("b", 2), ("d", 3))},
     )
     threshold = Threshold("pid.available", "10")
     pods = [pod("a", priority=5), pod("b"), pod("d")]
-    chosen = choose((threshold,), look, pods, PressureSettings())
+    chosen = select_pod((threshold,), measure_node, pods, EvictionSettings())
     assert chosen is not None
     assert chosen[0].metadata.name == "d"
     assert chosen[1].message == "The node was low on resource: pids. Threshold quantity: 10, available: 1. "
@@ -262,15 +262,15 @@ def test_no_critical_pod_goes_and_none_within_its_request_while_one_is_above(
 def test_who_is_let_in_under_pressure() -> None:
     best_effort, burstable = pod("a"), pod("b", "1Gi")
     tolerating = pod("t", tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}])
-    assert admit_under((), best_effort).admit
-    refused = admit_under(("MemoryPressure",), best_effort)
+    assert admit_under_pressure((), best_effort).admit
+    refused = admit_under_pressure(("MemoryPressure",), best_effort)
     assert (refused.admit, refused.reason) == (False, "Evicted")
     assert refused.message == "The node had condition: [MemoryPressure]. "
-    assert admit_under(("MemoryPressure",), burstable).admit
-    assert admit_under(("MemoryPressure",), tolerating).admit
-    assert not admit_under(("MemoryPressure", "DiskPressure"), burstable).admit
-    assert not admit_under(("PIDPressure",), tolerating).admit
-    assert admit_under(("PIDPressure",), pod("x", priority=2_000_000_000)).admit
+    assert admit_under_pressure(("MemoryPressure",), burstable).admit
+    assert admit_under_pressure(("MemoryPressure",), tolerating).admit
+    assert not admit_under_pressure(("MemoryPressure", "DiskPressure"), burstable).admit
+    assert not admit_under_pressure(("PIDPressure",), tolerating).admit
+    assert admit_under_pressure(("PIDPressure",), pod("x", priority=2_000_000_000)).admit
 
 
 # -- the loop
@@ -283,25 +283,25 @@ class Machine:
         self.used = dict(used)
         self.capacity = capacity
         self.pods = [pod(uid) for uid in used]
-        self.evicted: list[tuple[str, Eviction]] = []
+        self.evicted: list[tuple[str, PodEviction]] = []
         self.conditions: dict[str, bool] = {}
         self.told: list[str] = []
         self.now = 0.0
         self.broken = False
 
-    def read(self) -> Available:
+    def read(self) -> NodeStats:
         if self.broken:
             raise OSError("no /proc")
         return free(self.capacity - sum(self.used.values()), self.used, self.capacity)
 
-    async def evict(self, pod: Pod, eviction: Eviction) -> None:
+    async def evict(self, pod: Pod, eviction: PodEviction) -> None:
         self.evicted.append((pod.metadata.name, eviction))
         self.pods.remove(pod)
         del self.used[pod.metadata.uid]
 
-    def watch(self, **settings: Any) -> PressureWatch:
-        full = PressureSettings(thresholds=(HARD,), interval=0.001, **settings)
-        return PressureWatch(
+    def watch(self, **settings: Any) -> EvictionManager:
+        full = EvictionSettings(thresholds=(HARD,), interval=0.001, **settings)
+        return EvictionManager(
             self.read,
             lambda: list(self.pods),
             self.evict,
@@ -341,11 +341,11 @@ def test_a_pod_that_lingers_is_waited_for() -> None:
         machine = Machine({"a": GI, "b": 2 * GI}, 3 * GI)
         ghost = pod("b")
 
-        async def slow(one: Pod, eviction: Eviction) -> None:
+        async def slow(one: Pod, eviction: PodEviction) -> None:
             await machine.evict(one, eviction)
             machine.pods.append(ghost)
 
-        watch = machine.watch(patience=30.0)
+        watch = machine.watch(termination_timeout=30.0)
         watch._evict = slow
         task = asyncio.create_task(watch.run())
         async with asyncio.timeout(10):
@@ -377,7 +377,7 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
         machine = Machine({"a": GI}, GI)
         failures = 0
 
-        async def evict(one: Pod, eviction: Eviction) -> None:
+        async def evict(one: Pod, eviction: PodEviction) -> None:
             nonlocal failures
             failures += 1
             if failures < 3:
@@ -395,7 +395,7 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
         assert failures == 3
 
     asyncio.run(main())
-    assert "it goes on" in caplog.text
+    assert "retrying" in caplog.text
 
 
 def test_nobody_to_evict_is_told_and_survived() -> None:
@@ -422,13 +422,13 @@ def test_real_processes_with_a_threshold_of_our_own() -> None:
                 assert child.stdout.readline() == "1\n"
             pods = [pod("small"), pod("big")]
 
-            def read() -> Available:
+            def read() -> NodeStats:
                 alive = {pod.metadata.uid: children[pod.metadata.uid] for pod in pods}
                 measures = {uid: measure_processes({"c": [child.pid]}) for uid, child in alive.items()}
                 used = sum(measure.used["memory"] for measure in measures.values())
-                return Available({"memory.available": Measure(80 * MI - used, 80 * MI)}, measures)
+                return NodeStats({"memory.available": SignalObservation(80 * MI - used, 80 * MI)}, measures)
 
-            async def evict(one: Pod, eviction: Eviction) -> None:
+            async def evict(one: Pod, eviction: PodEviction) -> None:
                 assert "Container c was using" in eviction.message
                 child = children[one.metadata.uid]
                 child.kill()
@@ -436,8 +436,8 @@ def test_real_processes_with_a_threshold_of_our_own() -> None:
                 pods.remove(one)
 
             conditions: dict[str, bool] = {}
-            settings = PressureSettings(thresholds=(Threshold("memory.available", "25Mi"),), interval=0.01)
-            watch = PressureWatch(
+            settings = EvictionSettings(thresholds=(Threshold("memory.available", "25Mi"),), interval=0.01)
+            watch = EvictionManager(
                 read, lambda: list(pods), evict, conditions.__setitem__, settings=settings, clock=lambda: 0.0
             )
             gone = await watch.step()

@@ -10,8 +10,8 @@ import pytest
 from plimsoll.ledger.cgroups import PodPlan
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
-from plimsoll.node.eviction.manager import Measure, PodMeasure
-from plimsoll.node.eviction.usage import look, measure_machine, measure_pod, measure_processes
+from plimsoll.node.eviction.manager import PodStats, SignalObservation
+from plimsoll.node.eviction.usage import measure_machine, measure_node, measure_pod, measure_processes
 from plimsoll.node.resources import LinuxResources
 from tests.unit.node.cgroups.stand_in import V1StandIn
 
@@ -33,8 +33,8 @@ def test_free_and_untouched_memory_is_available(tmp_path: Path) -> None:
     }
     found = measure_machine(proc(tmp_path, files))
     assert found == {
-        "memory.available": Measure(150 * 1024, 1000 * 1024),
-        "pid.available": Measure(655, 1000),
+        "memory.available": SignalObservation(150 * 1024, 1000 * 1024),
+        "pid.available": SignalObservation(655, 1000),
     }
 
 
@@ -60,7 +60,7 @@ def test_a_pod_is_measured_by_its_cgroup(tmp_path: Path) -> None:
     kernel.put(kernel.mount / "memory/r/podu/id-1/memory.usage_in_bytes", "800")
     kernel.put(kernel.mount / "pids/r/podu/pids.current", "4")
     found = measure_pod(cgroups, "u", {"c": "id-1", "gone": "id-0"})
-    assert found == PodMeasure({"memory": 900, "pids": 4}, {"c": 800})
+    assert found == PodStats({"memory": 900, "pids": 4}, {"c": 800})
     assert measure_pod(cgroups, "v", {}) is None
     assert measure_pod(open_cgroups("r", want="plan"), "u", {}) is None
 
@@ -82,13 +82,13 @@ def test_a_look_at_everything(tmp_path: Path) -> None:
         ContainerInfo(id=name, pod="u", name=name, attempt=0, phase=phase, pid=os.getpid())
         for name, phase in (("a", ContainerPhase.RUNNING), ("b", ContainerPhase.EXITED))
     ]
-    found = look(cgroups, {"u": states, "v": ()}, pods_memory=1000)
+    found = measure_node(cgroups, {"u": states, "v": ()}, pods_memory=1000)
     assert found.pods["u"].used["memory"] == 900
     assert "v" not in found.pods
-    assert found.signals["allocatableMemory.available"] == Measure(100, 1000)
+    assert found.signals["allocatableMemory.available"] == SignalObservation(100, 1000)
     assert "memory.available" in found.signals
     # Where cgroups are a plan, processes are measured.
-    found = look(open_cgroups("r", want="plan"), {"u": states})
+    found = measure_node(open_cgroups("r", want="plan"), {"u": states})
     assert set(found.pods["u"].containers) == {"a"}
     assert found.pods["u"].used["memory"] > 1 << 20
     assert "allocatableMemory.available" not in found.signals

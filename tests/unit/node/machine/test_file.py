@@ -141,5 +141,5 @@ def test_taints_as_flags() -> None:
     assert parse_taint("a=b:NoExecute") == Taint(key="a", value="b", effect="NoExecute")
     assert parse_taint("a:NoSchedule") == Taint(key="a", effect="NoSchedule")
     for text in ("a", "a=b", "a=b:Never", ":NoExecute", "a b:NoExecute"):
-        with pytest.raises(InputError, match="is no taint"):
+        with pytest.raises(InputError, match="is not a taint"):
             parse_taint(text)

@@ -19,11 +19,11 @@ from plimsoll.node.machine.machine import (
     allocatable,
     check_cpus,
     check_threshold,
+    format_cpus,
     parse_cpus,
     read_machine,
     threshold_amount,
-    with_pods,
-    write_cpus,
+    with_max_pods,
 )
 
 NO_THRESHOLDS: dict[str, str] = {}
@@ -113,7 +113,7 @@ def test_this_machine_is_one() -> None:
     machine = read_machine()
     assert machine.capacity["cpu"] == Quantity.of(len(machine.cpus))
     assert machine.memory > 0
-    assert str(with_pods(machine, 7).capacity["pods"]) == "7"
+    assert str(with_max_pods(machine, 7).capacity["pods"]) == "7"
 
 
 # -- cpus
@@ -121,12 +121,12 @@ def test_this_machine_is_one() -> None:
 
 @given(st.sets(st.integers(0, 300)))
 def test_lists_of_cpus_read_back(cpus: set[int]) -> None:
-    assert parse_cpus(write_cpus(cpus)) == tuple(sorted(cpus))
+    assert parse_cpus(format_cpus(cpus)) == tuple(sorted(cpus))
 
 
 @pytest.mark.parametrize("text", ["x", "3-1", "1-", "-1", "0-99999999", "1;2", "0-100000"])
 def test_what_is_no_list_of_cpus(text: str) -> None:
-    with pytest.raises(InputError, match="is no list of cpus"):
+    with pytest.raises(InputError, match="is not a CPU list"):
         parse_cpus(text)
 
 

@@ -14,14 +14,14 @@ from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.podresources.pod_view import claim_names
-from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
+from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "default"
 
 
 @dataclass
-class Node(Source):
+class Node(PodResourcesSource):
     """What is known of a node, by (UID of a pod, name of a container)."""
 
     known: list[Pod] = field(default_factory=list)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.node.claim_info import PreparedDevice
-from plimsoll.node.podresources import Allocatable, Limit, MemoryBlock, PodResourcesServer
+from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, RateLimit
 
 from .sources import DRIVER, Node, make_claim, make_pod, short_folder
 
@@ -85,7 +85,7 @@ def test_an_agent_made_of_the_public_proto_alone() -> None:
             made = ("--python_out=.", "--grpc_python_out=.", "-I.", "agent_v1.proto")
             await _run(sys.executable, "-m", "grpc_tools.protoc", *made, folder=folder)
             # The bucket is never refilled: what is served does not depend on how fast the agent is.
-            limit = Limit(per_second=0.0, burst=10)
+            limit = RateLimit(per_second=0.0, burst=10)
             server = PodResourcesServer(folder / "pod-resources" / "kubelet.sock", node, limit=limit)
             await server.start()
             try:

@@ -5,28 +5,28 @@ from __future__ import annotations
 from plimsoll.api.core import Pod
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.podresources.pod_view import (
-    PodView,
-    Switches,
+    PodResourcesGates,
+    PodResourcesView,
+    build_allocatable_message,
+    build_pod_message,
     claim_names,
-    gather,
+    collect_resources,
     view_pod,
-    write_allocatable,
-    write_pod,
 )
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock
 from plimsoll.protocols.messages import podresources_v1 as v1
 
 from .sources import DRIVER, NAMESPACE, Node, make_claim, make_pod
 
-ALL = Switches()
+ALL = PodResourcesGates()
 
 
-def _view(pod: Pod, node: Node, switches: Switches) -> PodView:
-    return view_pod(pod, gather(pod, node, switches), switches)
+def _view(pod: Pod, node: Node, gates: PodResourcesGates) -> PodResourcesView:
+    return view_pod(pod, collect_resources(pod, node, gates), gates)
 
 
-def _claims(node: Node, place: int = 0, switches: Switches = ALL) -> list[v1.DynamicResource]:
-    return list(write_pod(_view(node.known[0], node, switches)).containers[place].dynamic_resources)
+def _claims(node: Node, place: int = 0, gates: PodResourcesGates = ALL) -> list[v1.DynamicResource]:
+    return list(build_pod_message(_view(node.known[0], node, gates)).containers[place].dynamic_resources)
 
 
 def test_each_device_has_its_own_cdi_ids() -> None:
@@ -97,20 +97,20 @@ def test_the_claim_of_extended_resources_comes_last() -> None:
         node.prepare(make_claim(name))
     assert [c.claim_name for c in _claims(node, 0)] == ["b", "a-ext"]
     assert [c.claim_name for c in _claims(node, 1)] == ["b"]
-    assert [c.claim_name for c in _claims(node, 0, Switches(extended=False))] == ["b"]
+    assert [c.claim_name for c in _claims(node, 0, PodResourcesGates(extended=False))] == ["b"]
 
 
 def test_what_a_pod_shares_among_its_containers() -> None:
     node = Node()
     pod = node.add(make_pod("p"))
     node.pod_cpus[pod.metadata.uid] = (4, 5)
-    message = write_pod(_view(pod, node, ALL))
+    message = build_pod_message(_view(pod, node, ALL))
     assert list(message.cpu_ids) == [4, 5]
     assert list(message.containers[0].cpu_ids) == []
 
 
 def test_numbers_that_no_message_can_hold() -> None:
-    message = write_allocatable(Allocatable((1, 2**70), (MemoryBlock("memory", -1, (2**64,)),)))
+    message = build_allocatable_message(Allocatable((1, 2**70), (MemoryBlock("memory", -1, (2**64,)),)))
     assert list(message.cpu_ids) == [1]
     assert message.memory[0].size == 0
     assert not message.memory[0].topology.nodes

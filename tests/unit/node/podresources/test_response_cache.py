@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Pod
 from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources.pod_view import (
-    PodView,
-    Switches,
-    gather,
+    PodResourcesGates,
+    PodResourcesView,
+    build_alpha_pod_message,
+    build_pod_message,
+    collect_resources,
     view_pod,
-    write_pod,
-    write_pod_alpha,
 )
-from plimsoll.node.podresources.rate_limit import Limit, Tokens
-from plimsoll.node.podresources.response_cache import Answers, frame
+from plimsoll.node.podresources.rate_limit import RateLimit, TokenBucket
+from plimsoll.node.podresources.response_cache import ResponseCache, frame
 from plimsoll.node.podresources.source import MemoryBlock, PluginDevices
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
@@ -47,8 +47,8 @@ BLOCK = MemoryBlock("memory", 5, (0,))
 CPUS = st.lists(st.integers(0, 300), max_size=4).map(tuple)
 
 
-def _view(pod: Pod, node: Node, switches: Switches) -> PodView:
-    return view_pod(pod, gather(pod, node, switches), switches)
+def _view(pod: Pod, node: Node, gates: PodResourcesGates) -> PodResourcesView:
+    return view_pod(pod, collect_resources(pod, node, gates), gates)
 
 
 def _add(node: Node, pod: Pod) -> None:
@@ -78,17 +78,19 @@ def _changes() -> st.SearchStrategy[Callable[[Node], object]]:
 def test_list_get_and_the_naive_reply_agree(
     changes: list[Callable[[Node], object]], active_only: bool, claims: bool
 ) -> None:
-    node, switches = Node(), Switches(claims=claims)
-    answers = Answers(node, switches, active_only=active_only)
+    node, gates = Node(), PodResourcesGates(claims=claims)
+    answers = ResponseCache(node, gates, active_only=active_only)
     for change in [lambda node: None, *changes]:
         change(node)
         node.changes += 1
         listed = v1.ListPodResourcesResponse.FromString(answers.list())
         pods = [pod for pod in node.known if node.is_active(pod) or not active_only]
-        naive = [write_pod(_view(pod, node, switches)) for pod in pods]
+        naive = [build_pod_message(_view(pod, node, gates)) for pod in pods]
         assert list(listed.pod_resources) == naive
         alpha = v1alpha1.ListPodResourcesResponse.FromString(answers.list_alpha())
-        assert list(alpha.pod_resources) == [write_pod_alpha(_view(p, node, switches)) for p in node.known]
+        assert list(alpha.pod_resources) == [
+            build_alpha_pod_message(_view(p, node, gates)) for p in node.known
+        ]
         for name in ("p", "q", "r"):
             living = [pod for pod in node.known if pod.metadata.name == name and node.is_active(pod)]
             found = answers.get(NAMESPACE, name)
@@ -98,7 +100,7 @@ def test_list_get_and_the_naive_reply_agree(
             assert found is not None
             got = v1.GetPodResourcesResponse.FromString(found).pod_resources
             assert got in listed.pod_resources
-            assert got == write_pod(_view(living[-1], node, switches))
+            assert got == build_pod_message(_view(living[-1], node, gates))
 
 
 def test_one_change_makes_one_message() -> None:
@@ -106,7 +108,7 @@ def test_one_change_makes_one_message() -> None:
     for number in range(110):
         node.prepare(make_claim(f"c{number}", PreparedDevice("pool", "d")))
         node.add(make_pod(f"p{number}", {"app": [f"c{number}"]}))
-    answers = Answers(node, Switches())
+    answers = ResponseCache(node, PodResourcesGates())
     first = answers.list()
     assert answers.made == 110
     asked = node.asked
@@ -140,7 +142,7 @@ def test_rows_are_fields_of_the_message_around_them(length: int) -> None:
 )
 def test_no_stretch_of_time_has_more_calls_than_the_limit(rate: int, burst: int, steps: list[int]) -> None:
     """In 64ths of a second, which floats hold exactly."""
-    tokens = Tokens(Limit(float(rate) * 64 / 64, burst))
+    tokens = TokenBucket(RateLimit(float(rate) * 64 / 64, burst))
     now, served = 0, []
     left = burst * 64  # in 64ths of a token
     for step in steps:
@@ -157,6 +159,6 @@ def test_no_stretch_of_time_has_more_calls_than_the_limit(rate: int, burst: int,
 
 
 def test_a_clock_that_goes_back_gives_nothing_away() -> None:
-    tokens = Tokens(Limit(1.0, 1))
+    tokens = TokenBucket(RateLimit(1.0, 1))
     times: list[Any] = [10.0, 5.0, 10.5, 4.0, 11.0]
     assert [tokens.take(now) for now in times] == [True, False, False, False, True]

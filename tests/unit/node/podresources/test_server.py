@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from plimsoll.api.gates import Gates
 from plimsoll.errors import ConfigError
 from plimsoll.node.claim_info import PreparedDevice
-from plimsoll.node.podresources import Allocatable, Limit, MemoryBlock, PluginDevices, PodResourcesServer
+from plimsoll.node.podresources import Allocatable, MemoryBlock, PluginDevices, PodResourcesServer, RateLimit
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
@@ -220,7 +220,7 @@ def test_calls_over_the_limit_are_turned_away_and_not_counted() -> None:
         now = 100.0
         node = Node()
         node.add(make_pod("p"))
-        async with serving(node, limit=Limit(), clock=lambda: now) as (caller, server):
+        async with serving(node, limit=RateLimit(), clock=lambda: now) as (caller, server):
             for _ in range(8):
                 await caller.all()
             await caller.get("p")
@@ -316,11 +316,11 @@ def test_large_messages_are_refused_in_both_directions() -> None:
         node.add(make_pod("p"))
         pod = node.add(make_pod("big"))
         node.cpus[pod.metadata.uid, "app"] = tuple(range(10_000, 14_000))
-        async with serving(node, largest=4096) as (caller, server):
+        async with serving(node, max_bytes=4096) as (caller, server):
             assert (await refused(caller.get("x" * 5000)))[0] == "RESOURCE_EXHAUSTED"
             code, text = await refused(caller.all())
             assert code == "RESOURCE_EXHAUSTED"
-            assert text.endswith("bytes, at most 4096 can be sent")
+            assert text.endswith("bytes, the maximum is 4096")
             assert (await refused(caller.get("big")))[0] == "RESOURCE_EXHAUSTED"
             assert server.metrics.errors["list", "v1"] == server.metrics.errors["get", "v1"] == 1
             assert (await caller.get("p")).name == "p"
@@ -350,7 +350,7 @@ def test_a_fault_of_ours_is_told_and_counted(caplog: pytest.LogCaptureFixture) -
             for _ in range(2):
                 assert await refused(caller.all()) == (
                     "INTERNAL",
-                    "the answer could not be made; see the log",
+                    "the response could not be built; see the log",
                 )
             assert (await refused(caller.get("p")))[0] == "INTERNAL"
             assert server.metrics.errors["list", "v1"] == 2

@@ -16,7 +16,7 @@ from plimsoll.node.process.settings import NodeSettings
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text("capacity: {cpu: 4, memory: 8Gi}")
-    source = MachineSource(NodeSettings(name="n", machine_file=path, most_pods=7))
+    source = MachineSource(NodeSettings(name="n", machine_file=path, max_pods=7))
     first = source.read()
     assert (str(first.capacity["cpu"]), str(first.capacity["pods"])) == ("4", "7")
     assert source.read() == first

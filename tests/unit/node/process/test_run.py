@@ -44,9 +44,9 @@ class Notebook:
 
     def __init__(self, client: Client, settings: NodeSettings, name: str, machine: Machine, _: Any) -> None:
         self.name = name
-        self.status_reporter = NodeStatusReporter(client, name, machine, timing=settings.timing, fed=True)
+        self.status_reporter = NodeStatusReporter(client, name, machine, timing=settings.timing, watched=True)
         self.admission_handler = AdmissionHandler(self.status_reporter.node)
-        self.heard: list[str] = []
+        self.on_node_event: list[str] = []
         self.task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -56,24 +56,24 @@ class Notebook:
         assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        self.heard.append("stop")
+        self.on_node_event.append("stop")
 
     def pods_listed(self, pods: Sequence[Pod]) -> None:
-        self.heard.append("listed " + ",".join(sorted(pod.metadata.name for pod in pods)))
+        self.on_node_event.append("listed " + ",".join(sorted(pod.metadata.name for pod in pods)))
 
     def pod_added(self, pod: Pod) -> None:
-        self.heard.append(f"added {pod.metadata.name}")
+        self.on_node_event.append(f"added {pod.metadata.name}")
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
-        self.heard.append(f"changed {new.metadata.name}")
+        self.on_node_event.append(f"changed {new.metadata.name}")
 
     def pod_removed(self, old: Pod) -> None:
-        self.heard.append(f"removed {old.metadata.name}")
+        self.on_node_event.append(f"removed {old.metadata.name}")
 
     def cgroup_counts(self) -> tuple[int, int]:
         return (0, 0)
 
-    def show_cgroups(self) -> dict[str, Any]:
+    def describe_cgroups(self) -> dict[str, Any]:
         return {}
 
     def pods(self) -> Sequence[Pod]:
@@ -149,15 +149,15 @@ def test_an_agent_hears_of_all_pods_and_then_of_each(folder: Path) -> None:
                 await admin.create(PODS, a_pod(name, node), "default")
             process = NodeProcess(server.client(node_user("n")), settings(folder), make=Notebook)
             async with running(process):
-                heard = process.agent().heard  # type: ignore[attr-defined]
-                assert heard == ["listed a,b"]
+                on_node_event = process.agent().on_node_event  # type: ignore[attr-defined]
+                assert on_node_event == ["listed a,b"]
                 binding = {"metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": "n"}}
                 await admin.post(PODS, "waiting", "binding", binding, "default")
                 await admin.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, "default")
                 await admin.delete(PODS, "b", "default", grace=0)
-                await until(lambda: len(heard) == 4)
-                assert heard[1:] == ["added waiting", "changed a", "removed b"]
-            assert heard[-1] == "stop"
+                await until(lambda: len(on_node_event) == 4)
+                assert on_node_event[1:] == ["added waiting", "changed a", "removed b"]
+            assert on_node_event[-1] == "stop"
 
     asyncio.run(scene())
 
@@ -176,15 +176,15 @@ def test_many_nodes_share_one_watch(folder: Path) -> None:
             )
             async with running(process):
                 assert list(process.agents) == ["n-0", "n-1", "n-2"]
-                heard = {name: agent.heard for name, agent in process.agents.items()}  # type: ignore[attr-defined]
-                assert heard == {"n-0": ["listed "], "n-1": ["listed a"], "n-2": ["listed "]}
+                on_node_event = {name: agent.on_node_event for name, agent in process.agents.items()}  # type: ignore[attr-defined]
+                assert on_node_event == {"n-0": ["listed "], "n-1": ["listed a"], "n-2": ["listed "]}
                 binding = {"metadata": {"name": "free"}, "target": {"kind": "Node", "name": "n-2"}}
                 await admin.post(PODS, "free", "binding", binding, "default")
-                await until(lambda: heard["n-2"] == ["listed ", "added free"])
+                await until(lambda: on_node_event["n-2"] == ["listed ", "added free"])
                 uid = process.agent("n-0").status_reporter.uid
                 await admin.delete(NODES, "n-0")
                 await until(lambda: process.agent("n-0").status_reporter.uid not in ("", uid))
-                with pytest.raises(InputError, match="there is no such node"):
+                with pytest.raises(InputError, match="unknown node"):
                     process.agent("n-3")
             assert not (folder / "n-0").exists(), "bare nodes have no files"
             assert len((await admin.list(NODES)).items) == 3, "nodes stay"
@@ -286,7 +286,7 @@ def test_pages(folder: Path) -> None:
                 )
                 shown = json.loads(await page("configz"))
                 assert (shown["names"], shown["form"]) == (["n"], "1.37")
-                await until(lambda: bool(process.agent().show_cgroups()["files"]))
+                await until(lambda: bool(process.agent().describe_cgroups()["files"]))
                 cgroups = json.loads(await page("cgroups"))["n"]
                 assert cgroups["version"] == "plan"
                 assert any(file.endswith("/besteffort/cpu.weight") for file in cgroups["files"])

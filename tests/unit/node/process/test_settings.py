@@ -12,7 +12,7 @@ from plimsoll.api.forms import Form
 from plimsoll.common.addresses import host_name
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import EVICTION_HARD
-from plimsoll.node.podresources.rate_limit import Limit
+from plimsoll.node.podresources.rate_limit import RateLimit
 from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings, override, parse_settings, read_settings
 
 TEXT = """
@@ -55,7 +55,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     found = read_settings(path)
     assert found.names == ("sim-0", "sim-1", "sim-2")
     assert found.layout("sim-1").root == Path("/tmp/nodes/sim-1")
-    assert (found.runtime, found.most_pods, found.cgroups, found.cgroup_root) == ("none", 50, "plan", "pods")
+    assert (found.runtime, found.max_pods, found.cgroups, found.cgroup_root) == ("none", 50, "plan", "pods")
     assert found.taints == (Taint(key="a", effect="NoExecute"),)
     assert found.addresses == (NodeAddress(type="InternalIP", address="10.0.0.1"),)
     assert str(found.reservations.system["cpu"]) == "500m"
@@ -65,7 +65,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
         ("memory.available", "10%", 30.0, "50Mi")
     ]
     assert (found.cdi, found.nri) == ((Path("/a"), Path("/b")), Path("/run/nri.sock"))
-    assert found.pod_resources == Limit(5, 2)
+    assert found.pod_resources == RateLimit(5, 2)
     assert not found.gates.enabled("DRANodeAllocatableResources")
     assert (found.form, found.leave, found.images) == (Form.V1_37, True, {"nginx": ("sleep", "inf")})
     assert (found.timing.lease, found.timing.renew, found.timing.report) == (20, 5.0, 60.0)

@@ -12,9 +12,10 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.status.node_object import (
     CONDITIONS,
-    NodeFacts,
-    Sign,
-    event_of,
+    ConditionState,
+    NodeDescription,
+    condition_event,
+    desired_status,
     has_changed,
     label_patch,
     labels_of,
@@ -22,7 +23,6 @@ from plimsoll.node.status.node_object import (
     new_node,
     renewed_lease,
     status_patch,
-    wanted_status,
 )
 
 NOW = 1_700_000_000.5
@@ -33,16 +33,20 @@ MACHINE = Machine(
     labels={"topology.kubernetes.io/zone": "a", "rack": "1"},
     taints=(Taint(key="t", effect="NoSchedule"),),
 )
-FACTS = NodeFacts(
+FACTS = NodeDescription(
     name="n",
     machine=MACHINE,
-    line={"cpu": Quantity.parse("3"), "memory": Quantity.parse("7Gi"), "hugepages-2Mi": Quantity.of(0)},
+    allocatable_amounts={
+        "cpu": Quantity.parse("3"),
+        "memory": Quantity.parse("7Gi"),
+        "hugepages-2Mi": Quantity.of(0),
+    },
     labels={"rack": "2"},
     addresses=(NodeAddress(type="InternalIP", address="10.0.0.1"),),
     version="v1.36.0",
     features=("B", "A"),
 )
-FINE = {type: Sign(type == "Ready") for type in CONDITIONS}
+FINE = {type: ConditionState(type == "Ready") for type in CONDITIONS}
 
 
 def test_a_new_node_says_everything_at_once() -> None:
@@ -77,10 +81,10 @@ def test_a_long_name_is_no_label() -> None:
 
 
 def test_times_alone_are_no_change() -> None:
-    known = wanted_status(FACTS, FINE, {}, NOW)
-    assert not has_changed(wanted_status(FACTS, FINE, known, NOW + 999), known)
+    known = desired_status(FACTS, FINE, {}, NOW)
+    assert not has_changed(desired_status(FACTS, FINE, known, NOW + 999), known)
     respelt = {**known, "allocatable": {**known["allocatable"], "memory": "7168Mi"}}
-    assert not has_changed(wanted_status(FACTS, FINE, respelt, NOW), respelt)
+    assert not has_changed(desired_status(FACTS, FINE, respelt, NOW), respelt)
 
 
 def change(known: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -101,13 +105,13 @@ def change(known: dict[str, Any], **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_everything_else_is_a_change(fields: dict[str, Any]) -> None:
-    known = wanted_status(FACTS, FINE, {}, NOW)
-    assert has_changed(wanted_status(FACTS, FINE, known, NOW), {**known, **fields})
+    known = desired_status(FACTS, FINE, {}, NOW)
+    assert has_changed(desired_status(FACTS, FINE, known, NOW), {**known, **fields})
 
 
 def test_a_condition_keeps_its_time_until_it_changes() -> None:
-    known = wanted_status(FACTS, FINE, {}, NOW)
-    later = wanted_status(FACTS, {**FINE, "MemoryPressure": Sign(True)}, known, NOW + 60)
+    known = desired_status(FACTS, FINE, {}, NOW)
+    later = desired_status(FACTS, {**FINE, "MemoryPressure": ConditionState(True)}, known, NOW + 60)
     times = {c["type"]: (c["status"], c["lastTransitionTime"]) for c in later["conditions"]}
     assert times["MemoryPressure"] == ("True", "2023-11-14T22:14:20Z")
     assert times["Ready"] == ("True", "2023-11-14T22:13:20Z")
@@ -115,12 +119,12 @@ def test_a_condition_keeps_its_time_until_it_changes() -> None:
 
 
 def test_what_others_added_stays() -> None:
-    known = wanted_status(FACTS, FINE, {}, NOW)
+    known = desired_status(FACTS, FINE, {}, NOW)
     known["capacity"] |= {"example.com/gpu": "4", "hugepages-1Gi": "1Gi"}
     known["allocatable"] |= {"example.com/gpu": "1", "hugepages-1Gi": "1Gi"}
-    wanted = wanted_status(FACTS, FINE, known, NOW)
-    assert wanted["allocatable"]["example.com/gpu"] == "4"
-    patch = status_patch(wanted, known)["status"]
+    desired = desired_status(FACTS, FINE, known, NOW)
+    assert desired["allocatable"]["example.com/gpu"] == "4"
+    patch = status_patch(desired, known)["status"]
     assert "example.com/gpu" not in patch["capacity"]
     assert patch["capacity"]["hugepages-1Gi"] is None
     assert patch["allocatable"]["hugepages-1Gi"] is None
@@ -128,11 +132,11 @@ def test_what_others_added_stays() -> None:
 
 
 def test_features_that_are_no_more_are_taken_back() -> None:
-    known = wanted_status(FACTS, FINE, {}, NOW)
+    known = desired_status(FACTS, FINE, {}, NOW)
     plain = replace(FACTS, features=())
-    wanted = wanted_status(plain, FINE, known, NOW)
-    assert has_changed(wanted, known)
-    assert status_patch(wanted, known)["status"]["declaredFeatures"] is None
+    desired = desired_status(plain, FINE, known, NOW)
+    assert has_changed(desired, known)
+    assert status_patch(desired, known)["status"]["declaredFeatures"] is None
 
 
 def test_labels_of_a_node_that_was_there() -> None:
@@ -162,9 +166,9 @@ def test_a_lease_belongs_to_its_node() -> None:
 
 
 def test_words_for_events() -> None:
-    assert event_of("Ready", True) == "NodeReady"
-    assert event_of("Ready", False) == "NodeNotReady"
-    assert event_of("MemoryPressure", True) == "NodeHasInsufficientMemory"
-    assert event_of("DiskPressure", False) == "NodeHasNoDiskPressure"
-    assert event_of("PIDPressure", False) == "NodeHasSufficientPID"
-    assert event_of("Other", True) == ""
+    assert condition_event("Ready", True) == "NodeReady"
+    assert condition_event("Ready", False) == "NodeNotReady"
+    assert condition_event("MemoryPressure", True) == "NodeHasInsufficientMemory"
+    assert condition_event("DiskPressure", False) == "NodeHasNoDiskPressure"
+    assert condition_event("PIDPressure", False) == "NodeHasSufficientPID"
+    assert condition_event("Other", True) == ""

@@ -166,7 +166,7 @@ def test_a_reboot_is_told() -> None:
                     client,
                     "n1",
                     machine,
-                    tell=lambda *event: told.append(event),  # noqa: B023
+                    emit_event=lambda *event: told.append(event),  # noqa: B023
                 )
                 await status_reporter._register()
                 reboots = [event for event in told if event[1] == "Rebooted"]
@@ -180,17 +180,17 @@ def test_a_watch_tells_of_a_deletion_at_once() -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
-            status_reporter = make(server, fed=True, timing=replace(FAST, check=60.0))
+            status_reporter = make(server, watched=True, timing=replace(FAST, check=60.0))
             async with running(status_reporter):
                 await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
                 node = await admin.get(NODES, "n1")
-                status_reporter.heard(node)
+                status_reporter.on_node_event(node)
                 first = status_reporter.uid
                 await admin.delete(NODES, "n1")
-                status_reporter.heard(None)
+                status_reporter.on_node_event(None)
                 await until(lambda: status_reporter.uid not in ("", first))
                 # What a watch tells late, of the old Node, changes nothing.
-                status_reporter.heard(node)
+                status_reporter.on_node_event(node)
                 assert status_reporter.uid != first
 
     asyncio.run(scene())
@@ -205,8 +205,8 @@ def test_conditions_and_machines_are_written_at_once() -> None:
             status_reporter = make(
                 server,
                 timing=replace(FAST, check=60.0),
-                fed=True,
-                tell=lambda *event: told.append(event),
+                watched=True,
+                emit_event=lambda *event: told.append(event),
                 changed=seen.append,
             )
             async with running(status_reporter):
@@ -268,7 +268,7 @@ def test_only_a_machine_that_has_changed_is_said_to_have(caplog: pytest.LogCaptu
             assert not caplog.messages
             more = {**MACHINE.capacity, "cpu": Quantity.of(16), "hugepages-2Mi": Quantity.parse("1Gi")}
             status_reporter.set_machine(replace(MACHINE, numa=status_reporter.machine.numa, capacity=more))
-            assert caplog.messages == ["n1: the machine has changed: cpu 8 -> 16, hugepages-2Mi 0 -> 1Gi"]
+            assert caplog.messages == ["n1: machine changed: cpu 8 -> 16, hugepages-2Mi 0 -> 1Gi"]
 
     asyncio.run(scene())
 
@@ -369,11 +369,11 @@ def test_leaving_takes_the_rights_of_an_administrator() -> None:
         async with cluster() as server:
             own = make(server)
             await own._register()
-            assert not await own.leave()
+            assert not await own.deregister()
             assert await server.client().get(NODES, "n1")
             by_admin = NodeStatusReporter(server.client(), "n1", MACHINE)
-            assert await by_admin.leave()
-            assert await by_admin.leave(), "who is gone is gone"
+            assert await by_admin.deregister()
+            assert await by_admin.deregister(), "who is gone is gone"
             for endpoint, namespace in ((NODES, ""), (LEASES, "kube-node-lease")):
                 with pytest.raises(ApiError) as caught:
                     await server.client().get(endpoint, "n1", namespace)

@@ -142,7 +142,7 @@ def test_the_settings_of_the_agent_count(ward: Ward, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--name", "No_Name"], "is no name of a node"),
+        (["--name", "No_Name"], "is not a valid node name"),
         (["--config", "/nowhere.yaml"], "/nowhere.yaml: No such file"),
         (["--kubeconfig", "/nowhere"], "/nowhere"),
         (["--runtime", "docker"], "docker"),

@@ -318,7 +318,7 @@ def test_a_tainted_device_sends_its_user_away() -> None:
 
 @pytest.mark.parametrize("text", ["x", "x=y", "=y:NoSchedule", "x:Nope", "-", "x:Nope-"])
 def test_bad_taints(text: str) -> None:
-    with pytest.raises(InputError, match="is no taint"):
+    with pytest.raises(InputError, match="is not a taint"):
         whatif_of(node("n")).taint("n", text)
 
 
