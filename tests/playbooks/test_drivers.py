@@ -15,7 +15,7 @@ from plimsoll.node.process.run import NodeProcess
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear
 from tests.playbooks.test_room import tell
-from tests.playbooks.world import NODE, PACE, World, running
+from tests.playbooks.world import INTERVALS, NODE, World, running
 
 
 def device(name: str, health: int, message: str = "") -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_a_driver_that_is_late_is_asked_again() -> None:
         await world.gone("p")
         assert world.driver.count("prepare", "a") == asked
 
-    tell(story, intervals=replace(PACE, plugins=replace(PACE.plugins, call=0.2)))
+    tell(story, intervals=replace(INTERVALS, plugins=replace(INTERVALS.plugins, call=0.2)))
 
 
 def test_a_second_agent_in_the_same_folder_is_refused() -> None:
