@@ -28,13 +28,13 @@ from plimsoll.allocator import (
     DeviceId,
     Features,
     Inventory,
-    Limits,
+    SearchLimits,
     allocate_claims,
 )
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.cel import Programs
+from plimsoll.cel import ProgramCache
 
 CASES = Path(__file__).parents[2] / "shared" / "vectors" / "allocator" / "perf_cases.jsonl.gz"
 DRIVER = "gpu.example.com"
@@ -68,7 +68,7 @@ class Scenario:
         self.node = node
         self.classes = classes
         self.features = features or Features()
-        self.programs = Programs()
+        self.programs = ProgramCache()
         self.inventory = Inventory(slices, self.features, programs=self.programs)
 
     def run(self, inventory: Inventory | None = None) -> object:
@@ -79,7 +79,7 @@ class Scenario:
             self.node,
             classes=self.classes,
             new_id=lambda: "share",
-            limits=Limits(),
+            limits=SearchLimits(),
             explain=False,
         )
 

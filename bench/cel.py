@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.clock import best
-from plimsoll.cel import Device, Environment, Selector, compile_selector, flatten, match_all
+from plimsoll.cel import CelDevice, Environment, Selector, compile_selector, flatten, match_all
 from plimsoll.errors import CelRuntimeError
 
 GO_MICROSECONDS = (17.0, 26.0)
@@ -62,7 +62,7 @@ def microseconds(work: Callable[[], object], count: int) -> float:
     return max(best(row) - best(nothing), 1e-9) / count * 1e6
 
 
-def failing(selector: Selector, device: Device) -> None:
+def failing(selector: Selector, device: CelDevice) -> None:
     try:
         selector.matches(device)
     except CelRuntimeError:

@@ -16,14 +16,14 @@ from bench.clock import best
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import Bill, Pricing
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim
 from plimsoll.ledger.columns import NodeColumns
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.fit import request_shortages
-from plimsoll.ledger.judge import judge_placement, price_claims
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.fit import find_request_shortages
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import charge_claims, check_placement
 from plimsoll.ledger.requests import pod_requests
-from plimsoll.ledger.units import units_of
+from plimsoll.ledger.units import to_units
 
 DRIVER = "cpu.example.com"
 
@@ -89,12 +89,15 @@ def report_booking(count: int, rounds: int = 10) -> None:
     for label, policy in kinds:
         names = ["" if policy is None else "c" if policy == "ConsumeFrom" else f"c{n}" for n in range(count)]
         claims = {name: make_claim(name, policy or "")[0] for name in names}
-        pricing = Pricing(DeviceIndex([make_claim("c", policy or "")[1]]), make_node(0))
+        charge_context = ChargeContext(DeviceIndex([make_claim("c", policy or "")[1]]), make_node(0))
         pods = [make_pod(number, name) for number, name in enumerate(names)]
-        bills = [[b for b in price_claims(pod, claims, {}, pricing) if isinstance(b, Bill)] for pod in pods]
-        pairs = list(zip(pods, bills, strict=True))
+        charged_claims = [
+            [b for b in charge_claims(pod, claims, {}, charge_context) if isinstance(b, ChargedClaim)]
+            for pod in pods
+        ]
+        pairs = list(zip(pods, charged_claims, strict=True))
 
-        def book(pairs: list[tuple[Pod, list[Bill]]] = pairs) -> None:
+        def book(pairs: list[tuple[Pod, list[ChargedClaim]]] = pairs) -> None:
             for _ in range(rounds):
                 ledger = NodeLedger(make_node(0))
                 for pod, parts in pairs:
@@ -110,15 +113,15 @@ def report_booking(count: int, rounds: int = 10) -> None:
 def report_judging() -> None:
     claim, piece = make_claim("c", "")
     pod, node = make_pod(0, "c"), make_node(0)
-    pricing = Pricing(DeviceIndex([piece]), node)
+    charge_context = ChargeContext(DeviceIndex([piece]), node)
     ledger = NodeLedger(node)
     for number in range(1, 20):
         ledger.add(make_pod(number))
-    assert judge_placement(ledger, pod, {"c": claim}, {}, pricing).verdict.fits
+    assert check_placement(ledger, pod, {"c": claim}, {}, charge_context).verdict.fits
 
     def work() -> None:
         for _ in range(1000):
-            judge_placement(ledger, pod, {"c": claim}, {}, pricing)
+            check_placement(ledger, pod, {"c": claim}, {}, charge_context)
 
     print(f"judging a pod with a claim on one node: {best(work) * 1000:.1f} us")
 
@@ -130,10 +133,10 @@ def report_fit(nodes: int, pods: int) -> None:
         for number in range(place % pods):
             ledger.add(shapes[number])
     columns = NodeColumns(ledgers)
-    demand = units_of(pod_requests(make_pod(5))) | {"cpu": 40_000}
+    demand = to_units(pod_requests(make_pod(5))) | {"cpu": 40_000}
 
     def loop() -> list[bool]:
-        return [not any(request_shortages(demand, b.allocatable, b.requested, len(b))) for b in ledgers]
+        return [not any(find_request_shortages(demand, b.allocatable, b.requested, len(b))) for b in ledgers]
 
     assert columns.fits_requests(demand).tolist() == loop()
     fitting = int(columns.fits_requests(demand).sum())

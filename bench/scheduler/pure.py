@@ -21,7 +21,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.ledger.status import with_charges
+from plimsoll.ledger.status import write_charges
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
@@ -96,8 +96,8 @@ class Bench:
             meta = msgspec.structs.replace(claim.metadata, resource_version="2")
             snapshot.set(msgspec.structs.replace(claim, metadata=meta, status=status))
         pod: Any = (
-            with_charges(task.pod, placement.bills, Form.V1_36).whole(Form.V1_36)
-            if placement.bills
+            write_charges(task.pod, placement.charged_claims, Form.V1_36).whole(Form.V1_36)
+            if placement.charged_claims
             else task.pod
         )
         spec = msgspec.structs.replace(pod.spec, node_name=placement.node)

@@ -27,7 +27,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.informer import Handler, Informer
 from plimsoll.client.kubeconfig import find_config
-from plimsoll.ledger.claims import Bill, claim_names
+from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
 from plimsoll.ledger.requests import DEFAULTS
 from plimsoll.scheduler.binding.bind import Bound, Failed
 from plimsoll.scheduler.pod_info import PodInfo
@@ -58,7 +58,7 @@ class Writes:
     def hear_claim(self, claim: ResourceClaim) -> None:
         self._claims[claim.metadata.name] = claim
         for pod in list(self._waiting.values()):
-            if claim.metadata.name in claim_names(pod).values():
+            if claim.metadata.name in resolve_claim_names(pod).values():
                 self._place(pod)
 
     def hear_pod(self, pod: Pod) -> None:
@@ -69,7 +69,7 @@ class Writes:
 
     def _place(self, pod: Pod) -> None:
         """Bind a pod whose claims are known; the others wait for theirs."""
-        names = list(claim_names(pod).values())
+        names = list(resolve_claim_names(pod).values())
         claims = tuple(self._claims[name] for name in names if name in self._claims)
         if len(claims) < len(pod.spec.resource_claims):
             self._waiting[pod.metadata.name] = pod
@@ -80,15 +80,17 @@ class Writes:
         place, device = number % self._world.nodes, number // self._world.nodes
         node = node_name(place)
         allocations = {c.metadata.name: _allocation(self._world, node, device) for c in claims}
-        bills = tuple(bill for claim in claims for bill in self._bill(claim))
-        self._bindings.start(Placement(PodInfo(pod, claims, DEFAULTS), place, node, allocations, bills))
+        charged_claims = tuple(charged_claim for claim in claims for charged_claim in self._bill(claim))
+        self._bindings.start(
+            Placement(PodInfo(pod, claims, DEFAULTS), place, node, allocations, charged_claims)
+        )
 
-    def _bill(self, claim: ResourceClaim) -> list[Bill]:
+    def _bill(self, claim: ResourceClaim) -> list[ChargedClaim]:
         amounts = _CHARGE.get(self._world.scenario)
         if amounts is None:
             return []
         resources = {name: ResourceCharge(Quantity.parse(text)) for name, text in amounts.items()}
-        return [Bill(ClaimCharge(claim.metadata.name, ("c",), resources), claim.metadata.uid)]
+        return [ChargedClaim(ClaimCharge(claim.metadata.name, ("c",), resources), claim.metadata.uid)]
 
     def _done(self, placement: Placement, outcome: Bound | Failed) -> None:
         assert isinstance(outcome, Bound), outcome

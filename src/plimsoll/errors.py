@@ -160,7 +160,7 @@ class LedgerError(PlimsollError):
     """A pod is booked twice, or taken off books it is not on: the caller has lost count."""
 
 
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """One error for all that a group ended with: ours before others, so that people get a line of use."""
     flat: list[BaseException] = []
     waiting: list[BaseException] = [group]

@@ -29,7 +29,7 @@ from plimsoll.client.endpoints import (
     Endpoint,
 )
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.ledger.claims import bills_in_status, claim_names
+from plimsoll.ledger.claims import read_charged_claims, resolve_claim_names
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -218,7 +218,7 @@ def _waiting_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
         if isinstance(outcome, Placement):
             found.append(f"{name} has no node but fits {outcome.node}")
         found += [f"{name} holds {each.metadata.name}" for each in task.claims if each.status.allocation]
-    if bills_in_status(pod):
+    if read_charged_claims(pod):
         found.append(f"{name} is charged but has no node")
     if not any(each.type == "PodScheduled" and each.status == "False" for each in pod.status.conditions):
         found.append(f"{name} was not told why it has no node")
@@ -228,7 +228,7 @@ def _waiting_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
 def _bound_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
     """A pod with a node has its devices there, and is charged for them."""
     name, found, drivers = pod.metadata.name, list[str](), set[str]()
-    names = claim_names(pod)
+    names = resolve_claim_names(pod)
     if len(names) != len(pod.spec.resource_claims):
         found.append(f"{name} was bound without its claims")
     for each in names.values():
@@ -243,8 +243,8 @@ def _bound_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
             drivers.add(result.driver)
             if result.pool != pod.spec.node_name:
                 found.append(f"{name} is on {pod.spec.node_name}, its device on {result.pool}")
-    if ("cores.example.com" in drivers) != bool(bills_in_status(pod)):
-        found.append(f"{name} has {sorted(drivers)} and charges {bills_in_status(pod)}")
+    if ("cores.example.com" in drivers) != bool(read_charged_claims(pod)):
+        found.append(f"{name} has {sorted(drivers)} and charges {read_charged_claims(pod)}")
     return found
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from plimsoll.allocator import (
     Allocation,
+    AllocationFault,
     AllocationState,
-    Fault,
     Features,
-    GaveUp,
     Inventory,
+    SearchAborted,
     allocate_claims,
 )
 from plimsoll.api.codec import convert, to_tree
@@ -58,10 +58,10 @@ def outcome(row: dict[str, Any]) -> dict[str, Any]:
     found = allocate_claims(inventory, state, claims, node, classes=classes, new_id=lambda: "SHARE")
     if isinstance(found, Allocation):
         return {"results": [to_tree(result) for result in found.results]}
-    if isinstance(found, Fault):
-        scoped = {"nodeScoped": True} if found.node_scoped else {}
+    if isinstance(found, AllocationFault):
+        scoped = {"nodeScoped": True} if found.is_node_scoped else {}
         return {"error": str(found), "errorKind": found.kind, **scoped}
-    if isinstance(found, GaveUp):
+    if isinstance(found, SearchAborted):
         return {"gaveUp": str(found)}
     return {"infeasible": True}
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.cel import COST_LIMIT, Device, Environment, Outcome, Selector, compile_selector, flatten
+from plimsoll.cel import (
+    COST_LIMIT,
+    CelDevice,
+    Environment,
+    EvaluationResult,
+    Selector,
+    compile_selector,
+    flatten,
+)
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 
@@ -60,11 +68,11 @@ def _wanted(row: dict[str, Any]) -> str:
     return "compile error" if "compileError" in expected else "run-time error"
 
 
-def _kind(outcome: Outcome) -> str:
+def _kind(outcome: EvaluationResult) -> str:
     return "run-time error" if outcome.error is not None else str(outcome.result).lower()
 
 
-def _disagreement(selector: Selector, device: Device) -> str | None:
+def _disagreement(selector: Selector, device: CelDevice) -> str | None:
     """Both back ends, under the usual cost limit."""
     exact = _kind(selector.evaluate_exact(device))
     try:

@@ -18,16 +18,28 @@ from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from plimsoll.ledger.budget import uncovered_requests
-from plimsoll.ledger.claims import Bill, Pricing, bill_results, bills_in_status, referring_containers
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.fit import Admission, claim_shortages
-from plimsoll.ledger.judge import judge_admission, judge_placement, judge_requests, sharing_conflicts
-from plimsoll.ledger.node import NodeLedger, options_for
-from plimsoll.ledger.profile import PROFILES, Profile
-from plimsoll.ledger.status import patch_failed, plan_clear, plan_patch, status_entries, with_charges
-from plimsoll.ledger.texts import render, render_all
-from plimsoll.ledger.verdict import Code, Reason, Verdict
+from plimsoll.ledger.claims import (
+    ChargeContext,
+    ChargedClaim,
+    charge_results,
+    find_referring_containers,
+    read_charged_claims,
+)
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.fit import PodAdmitResult, find_claim_shortages
+from plimsoll.ledger.messages import format_reason, format_reasons
+from plimsoll.ledger.node_ledger import NodeLedger, resources_options
+from plimsoll.ledger.placement import check_admission, check_placement, check_requests, find_sharing_conflicts
+from plimsoll.ledger.pod_level_budget import find_uncovered_requests
+from plimsoll.ledger.profile import PROFILES, AccountingProfile
+from plimsoll.ledger.status import (
+    build_status_entries,
+    patch_failure,
+    plan_status_clear,
+    plan_status_patch,
+    write_charges,
+)
+from plimsoll.ledger.verdict import Reason, Verdict, VerdictCode
 from tests.conformance import accounting_rule
 
 Row = dict[str, Any]
@@ -42,10 +54,10 @@ def check_under(profile: str) -> Callable[[Row], str | None]:
 
 
 def check(row: Row) -> str | None:
-    return _check(row, Profile.default())
+    return _check(row, AccountingProfile.default())
 
 
-def _check(row: Row, profile: Profile) -> str | None:
+def _check(row: Row, profile: AccountingProfile) -> str | None:
     return KINDS[row["kind"]](row["in"], row["want"], profile)
 
 
@@ -83,8 +95,8 @@ def _states(ledger: NodeLedger) -> dict[str, list[str]]:
 
 def _statuses(entries: tuple[ClaimCharge, ...]) -> list[dict[str, Any]]:
     """Entries by way of the 1.36 form, with canonical amounts."""
-    bills = [Bill(entry) for entry in entries]
-    tree = codec.to_tree(with_charges(Pod(), bills, Form.V1_36).whole(Form.V1_36))
+    charged_claims = [ChargedClaim(entry) for entry in entries]
+    tree = codec.to_tree(write_charges(Pod(), charged_claims, Form.V1_36).whole(Form.V1_36))
     found = tree.get("status", {}).get("nodeAllocatableResourceClaimStatuses", [])
     return [_status(entry) for entry in found]
 
@@ -99,11 +111,11 @@ def _status(entry: Row) -> Row:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    reasons = list(render_all(verdict))
+    reasons = list(format_reasons(verdict))
     return {"code": verdict.code.value} | ({"reasons": reasons} if reasons else {})
 
 
-def _admission(answer: Admission) -> dict[str, Any]:
+def _admission(answer: PodAdmitResult) -> dict[str, Any]:
     if answer.admit:
         return {"admit": True}
     return {"admit": False, "reason": answer.reason, "message": answer.message}
@@ -115,13 +127,13 @@ def _gates(features: Mapping[str, bool]) -> Gates:
 
 def _bills(entries: list[Row] | None) -> tuple[ClaimCharge, ...]:
     status = codec.convert({"nodeAllocatableResourceClaimStatuses": entries or []}, PodStatus)
-    return tuple(bill.charge for bill in bills_in_status(Pod(status=status)))
+    return tuple(charged_claim.charge for charged_claim in read_charged_claims(Pod(status=status)))
 
 
 # -- kind: filter
 
 
-def _check_filter(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_filter(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     got = _filter(given, profile)
     if profile.name == "default":
         plain = accounting_rule.filter_outcome(given, ours=False)
@@ -158,7 +170,7 @@ def _compare(got: Row, want: Row) -> str | None:
     return None
 
 
-def _filter(given: Row, profile: Profile) -> Row:
+def _filter(given: Row, profile: AccountingProfile) -> Row:
     """What Plimsoll says, in the shape of a row's `want`."""
     node = codec.convert({"metadata": {"name": given["node"]["name"]}, "status": given["node"]}, Node)
     ledger = NodeLedger(node, _gates(given["features"]), profile)
@@ -168,14 +180,14 @@ def _filter(given: Row, profile: Profile) -> Row:
     claims = {c["metadata"]["name"]: codec.convert(c, ResourceClaim) for c in given["claims"]}
     allocations = {n: codec.convert(a, AllocationResult) for n, a in given["allocations"].items()}
     slices = [codec.convert(piece, ResourceSlice) for piece in given["resource_slices"]]
-    pricing = Pricing(DeviceIndex(slices, profile), node, {}, profile)
+    charge_context = ChargeContext(DeviceIndex(slices, profile), node, {}, profile)
     to_allocate = {n: a for n, a in allocations.items() if n in claims and not claims[n].status.allocation}
     got: Row = {
         "node_requested": _units(ledger.requested),
         "claim_states": _states(ledger),
-        "node_resources_fit": _verdict(judge_requests(ledger, pod)),
+        "node_resources_fit": _verdict(check_requests(ledger, pod)),
     }
-    judged = judge_placement(ledger, pod, claims, to_allocate, pricing)
+    judged = check_placement(ledger, pod, claims, to_allocate, charge_context)
     got["filter"] = _verdict(judged.verdict)
     names = {r.resource_claim_name for r in pod.spec.resource_claims} | {
         s.resource_claim_name for s in pod.status.resource_claim_statuses
@@ -184,20 +196,20 @@ def _filter(given: Row, profile: Profile) -> Row:
     # A claim of which no known device charges anything is passed over even if a device is gone; rows do
     # not say what is charged then.
     gone = any(
-        pricing.devices.find(result, node) is None
+        charge_context.devices.find(result, node) is None
         for name, allocation in to_allocate.items()
         if name in names
         for result in allocation.devices.results
     )
-    if judged.bills is not None and ledger.options.count_claims and not gone:
-        got["calculated_statuses"] = _statuses(status_entries(judged.bills))
-        got["kubelet_admission"] = _admission(judge_admission(ledger, pod, judged.bills))
+    if judged.charged_claims is not None and ledger.options.count_claims and not gone:
+        got["calculated_statuses"] = _statuses(build_status_entries(judged.charged_claims))
+        got["kubelet_admission"] = _admission(check_admission(ledger, pod, judged.charged_claims))
         if judged.demand is not None:
             got["pod_demand"] = _units(judged.demand)
     if judged.verdict.fits:
-        bills = judged.bills or ()
-        got["stored_statuses"] = _statuses(status_entries(bills))
-        ledger.assume(pod, bills)
+        charged_claims = judged.charged_claims or ()
+        got["stored_statuses"] = _statuses(build_status_entries(charged_claims))
+        ledger.assume(pod, charged_claims)
         got["assumed"] = {
             "node_requested": _units(ledger.requested),
             "claim_states": _states(ledger),
@@ -213,7 +225,7 @@ def _filter(given: Row, profile: Profile) -> Row:
 # -- the smaller kinds
 
 
-def _check_node_info(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_node_info(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     ledger = NodeLedger(Node(), _gates(given["features"]), profile)
     pods = [codec.convert(pod, Pod) for pod in given["pods"]]
     for step, (op, index) in enumerate(given["ops"]):
@@ -230,7 +242,7 @@ def _check_node_info(given: Row, want: Row, profile: Profile) -> str | None:
     return None
 
 
-def _check_sharing(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_sharing(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     pod = codec.convert(given["pod"], Pod)
     ledger = NodeLedger(profile=profile)
     for name, consumers in given["claim_states"].items():
@@ -238,97 +250,99 @@ def _check_sharing(given: Row, want: Row, profile: Profile) -> str | None:
         for uid in consumers:
             other = codec.convert({"metadata": {"name": uid, "namespace": namespace, "uid": uid}}, Pod)
             known = ledger.entries.get(uid)
-            bills = known.bills if known is not None else ()
+            charged_claims = known.charged_claims if known is not None else ()
             if known is not None and known.pod.metadata.namespace != namespace:
                 other = codec.convert(
                     {"metadata": {"name": uid, "namespace": namespace, "uid": f"{uid} of {namespace}"}}, Pod
                 )
-                bills = ()
-            (ledger.update if other in ledger else ledger.add)(other, (*bills, Bill(ClaimCharge(claim))))
+                charged_claims = ()
+            (ledger.update if other in ledger else ledger.add)(
+                other, (*charged_claims, ChargedClaim(ClaimCharge(claim)))
+            )
     reasons: list[Reason] = []
     if given["claim"] is not None:
-        reasons = [*sharing_conflicts(ledger, pod, codec.convert(given["claim"], ResourceClaim))]
+        reasons = [*find_sharing_conflicts(ledger, pod, codec.convert(given["claim"], ResourceClaim))]
     return _differ("verdict", _verdict(Verdict.of(reasons)), want)
 
 
-def _check_build(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_build(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     """Statuses from allocations. Rows give results without a driver, which only upstream takes for one."""
     pod = codec.convert(given["pod"], Pod)
     slices = [codec.convert(piece, ResourceSlice) for piece in given.get("resource_slices", [])]
     drivers = {piece.spec.driver for piece in slices}
-    pricing = Pricing(DeviceIndex(slices, profile), None, {}, profile)
+    charge_context = ChargeContext(DeviceIndex(slices, profile), None, {}, profile)
     names = {a["claim"]["uid"]: a["claim"]["name"] for a in given["allocations"]}
     references = {ref: names[uid] for ref, uid in given["claim_uid_by_ref"].items() if uid in names}
-    bills: list[Bill] = []
+    charged_claims: list[ChargedClaim] = []
     for entry in given["allocations"]:
         results = entry["allocation"]["devices"]["results"]
         if profile.exact_devices:
             nameless = [result for result in results if result["driver"] not in drivers]
-            refused = _bill(entry, results, pod, references, pricing)
-            if nameless and not (isinstance(refused, Reason) and refused.code is Code.ERROR):
+            refused = _bill(entry, results, pod, references, charge_context)
+            if nameless and not (isinstance(refused, Reason) and refused.code is VerdictCode.ERROR):
                 return f"a device of driver {nameless[0]['driver']!r} was found among those of {drivers}"
             results = [result | {"driver": min(drivers)} for result in results]
-        bill = _bill(entry, results, pod, references, pricing)
-        if isinstance(bill, Reason):
+        charged_claim = _bill(entry, results, pod, references, charge_context)
+        if isinstance(charged_claim, Reason):
             if "error" not in want:
-                return f"refused: {render(bill)}"
+                return f"refused: {format_reason(charged_claim)}"
             if profile.exact_devices:
-                return _differ("code", bill.code, Code.ERROR)
-            return _differ("error", render(bill), want["error"])
-        bills += [bill] if bill is not None else []
+                return _differ("code", charged_claim.code, VerdictCode.ERROR)
+            return _differ("error", format_reason(charged_claim), want["error"])
+        charged_claims += [charged_claim] if charged_claim is not None else []
     if "error" in want:
-        return f"took it as {bills}, wanted error {want['error']}"
-    entries = _statuses(status_entries(bills))
+        return f"took it as {charged_claims}, wanted error {want['error']}"
+    entries = _statuses(build_status_entries(charged_claims))
     return _differ("statuses", entries, [_status(entry) for entry in want["statuses"]])
 
 
 def _bill(
-    entry: Row, results: list[Row], pod: Pod, references: Mapping[str, str], pricing: Pricing
-) -> Bill | Reason | None:
+    entry: Row, results: list[Row], pod: Pod, references: Mapping[str, str], charge_context: ChargeContext
+) -> ChargedClaim | Reason | None:
     claim = codec.convert({"metadata": entry["claim"]}, ResourceClaim)
     allocation = codec.convert({"devices": {"results": results}}, AllocationResult)
-    containers = referring_containers(pod, references, claim.metadata.name, pricing.profile)
-    return bill_results(claim, allocation.devices.results, containers, pricing)
+    containers = find_referring_containers(pod, references, claim.metadata.name, charge_context.profile)
+    return charge_results(claim, allocation.devices.results, containers, charge_context)
 
 
-def _check_fits(given: Row, want: Row, profile: Profile) -> str | None:
-    shortages = claim_shortages(*(_whole(given[key]) for key in ("request", "allocatable", "requested")))
+def _check_fits(given: Row, want: Row, profile: AccountingProfile) -> str | None:
+    shortages = find_claim_shortages(*(_whole(given[key]) for key in ("request", "allocatable", "requested")))
     return _differ("verdict", _verdict(Verdict.of(shortages)), want)
 
 
-def _check_budget(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_budget(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     pod = codec.convert(given["pod"], Pod)
     budget = {name: Quantity.parse(text) for name, text in given["requests_with_pod_level"].items()}
-    options = options_for(Gates.all_on(), profile)
-    charges = tuple(bill.charge for bill in bills_in_status(pod))
+    options = resources_options(Gates.all_on(), profile)
+    charges = tuple(charged_claim.charge for charged_claim in read_charged_claims(pod))
     reasons: list[Reason] = []
     if pod.spec.resources is not None and pod.spec.resources.requests:
-        reasons = [*uncovered_requests(pod, budget, options, charges)]
+        reasons = [*find_uncovered_requests(pod, budget, options, charges)]
     got = _verdict(Verdict.of(reasons[:1]))
     if "reasons_one_of" in want:
-        all_told = [render(reason) for reason in reasons]
+        all_told = [format_reason(reason) for reason in reasons]
         return _differ("code", got["code"], want["code"]) or _differ(
             "reasons", sorted(all_told), sorted(want["reasons_one_of"])
         )
     return _differ("verdict", got, want)
 
 
-def _check_patch(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_patch(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     assumed = codec.convert({"nodeAllocatableResourceClaimStatuses": given.get("assumed") or []}, PodStatus)
-    patch = plan_patch(assumed, _bills(given.get("calculated")))
+    patch = plan_status_patch(assumed, _bills(given.get("calculated")))
     verdict = patch.verdict
     if patch.entries is not None and "patch_error" in given:
         pod = codec.convert({"metadata": {"name": "test-pod", "namespace": "test-ns"}}, Pod)
-        verdict = patch_failed(pod, given["patch_error"])
+        verdict = patch_failure(pod, given["patch_error"])
     return _differ("patch", {**_verdict(verdict), "patched": patch.entries is not None}, want)
 
 
-def _check_clear(given: Row, want: Row, profile: Profile) -> str | None:
+def _check_clear(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     status = codec.convert({"nodeAllocatableResourceClaimStatuses": given.get("status") or []}, PodStatus)
-    return _differ("clear", {"patched": plan_clear(status).entries is not None}, want)
+    return _differ("clear", {"patched": plan_status_clear(status).entries is not None}, want)
 
 
-KINDS: dict[str, Callable[[Row, Row, Profile], str | None]] = {
+KINDS: dict[str, Callable[[Row, Row, AccountingProfile], str | None]] = {
     "filter": _check_filter,
     "nodeinfo": _check_node_info,
     "claim_sharing": _check_sharing,

@@ -13,7 +13,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger import in_place, requests
-from plimsoll.ledger.containers import Role, Use
+from plimsoll.ledger.containers import ContainerRole, ContainerUse
 
 _OPTIONS = {
     "useStatusResources": "use_status",
@@ -25,19 +25,19 @@ _OPTIONS = {
     "useDRANodeAllocatableResourceClaimStatus": "count_claims",
 }
 _PREDICATES = {
-    "pod_level_resources_set": requests.pod_level_resources_set,
-    "pod_level_requests_set": requests.pod_level_requests_set,
-    "pod_level_limits_set": requests.pod_level_limits_set,
+    "pod_level_resources_set": requests.has_pod_level_resources,
+    "pod_level_requests_set": requests.has_pod_level_requests,
+    "pod_level_limits_set": requests.has_pod_level_limits,
     "resize_infeasible": in_place.is_resize_infeasible,
     "resize_deferred": in_place.is_resize_deferred,
 }
 _TOTALS = {
     "requests": requests.pod_requests,
     "limits": requests.pod_limits,
-    "aggregate_requests": requests.container_requests_sum,
-    "aggregate_limits": requests.container_limits_sum,
+    "aggregate_requests": requests.aggregate_container_requests,
+    "aggregate_limits": requests.aggregate_container_limits,
 }
-_USES = {"container_fn_requests": requests.request_uses, "container_fn_limits": requests.limit_uses}
+_USES = {"container_fn_requests": requests.list_request_uses, "container_fn_limits": requests.list_limit_uses}
 
 
 def check(row: dict[str, Any]) -> str | None:
@@ -71,12 +71,12 @@ def _check_run(pod: Pod, run: dict[str, Any]) -> str | None:
     return None
 
 
-def _read_options(tree: dict[str, Any]) -> requests.Options:
+def _read_options(tree: dict[str, Any]) -> requests.PodResourcesOptions:
     given = {_OPTIONS[name]: value for name, value in tree.items()}
     if "non_missing" in given:
         given["non_missing"] = read_amounts(given["non_missing"])
-    return requests.Options(**given)
+    return requests.PodResourcesOptions(**given)
 
 
-def _as_call(use: Use) -> tuple[str, dict[str, Quantity]]:
-    return ("container" if use.role is Role.REGULAR else "init", dict(use.amounts))
+def _as_call(use: ContainerUse) -> tuple[str, dict[str, Quantity]]:
+    return ("container" if use.role is ContainerRole.REGULAR else "init", dict(use.amounts))

@@ -36,8 +36,8 @@ def check(row: dict[str, Any]) -> str | None:
 _AMOUNTS = {
     "pod_requests": requests.pod_requests,
     "pod_limits": requests.pod_limits,
-    "aggregate_requests": requests.container_requests_sum,
-    "aggregate_limits": requests.container_limits_sum,
+    "aggregate_requests": requests.aggregate_container_requests,
+    "aggregate_limits": requests.aggregate_container_limits,
 }
 
 
@@ -48,7 +48,7 @@ def _pod(given: dict[str, Any], form: Form) -> dict[str, Any]:
     plan = cgroups.plan_pod(pod, settings, exclusive=exclusive)
     sandbox = cgroups.plan_sandbox(pod, settings, exclusive=exclusive)
     containers = cgroups.plan_containers(pod, settings, exclusive=exclusive)
-    shares = cgroups.share_claims(pod, read_status(pod.status))
+    shares = cgroups.compute_claim_shares(pod, read_status(pod.status))
     return {
         "qos": qos_class(pod.spec, form, pod_level=settings.pod_level),
         "pod_cgroup": _without_none(
@@ -69,8 +69,8 @@ def _pod(given: dict[str, Any], form: Form) -> dict[str, Any]:
 
 
 def _tiers(given: dict[str, Any], form: Form) -> dict[str, Any]:
-    settings = _switch(cgroups.Settings(memory_capacity=1, form=form), given["features"])
-    plan = cgroups.plan_tiers([codec.convert(pod, Pod) for pod in given["pods"]], settings)
+    settings = _switch(cgroups.CgroupSettings(memory_capacity=1, form=form), given["features"])
+    plan = cgroups.plan_qos_cgroups([codec.convert(pod, Pod) for pod in given["pods"]], settings)
     return {
         "besteffort_cpu_shares": plan.best_effort_shares,
         "burstable_cpu_shares": plan.burstable_shares,
@@ -79,7 +79,7 @@ def _tiers(given: dict[str, Any], form: Form) -> dict[str, Any]:
     }
 
 
-def _switch(settings: cgroups.Settings, features: Mapping[str, bool]) -> cgroups.Settings:
+def _switch(settings: cgroups.CgroupSettings, features: Mapping[str, bool]) -> cgroups.CgroupSettings:
     return replace(
         settings,
         count_claims=features["DRANodeAllocatableResources"],
@@ -88,11 +88,11 @@ def _switch(settings: cgroups.Settings, features: Mapping[str, bool]) -> cgroups
     )
 
 
-def _read_settings(kubelet: dict[str, Any], form: Form) -> cgroups.Settings:
-    settings = cgroups.Settings(
+def _read_settings(kubelet: dict[str, Any], form: Form) -> cgroups.CgroupSettings:
+    settings = cgroups.CgroupSettings(
         form=form,
         memory_capacity=kubelet["machineMemoryBytes"],
-        reservation=cgroups.Reservation(kubelet["memoryReservationPolicy"]),
+        reservation=cgroups.MemoryReservationPolicy(kubelet["memoryReservationPolicy"]),
         throttling=Fraction(str(kubelet["memoryThrottlingFactor"])),
         allocatable_memory=Quantity.parse(kubelet["nodeAllocatableMemory"]).value(),
         cgroup_version=kubelet["cgroupVersion"],

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.node.containers import ContainerPhase
 from tests.playbooks.world import SECONDS, Tree, World
 

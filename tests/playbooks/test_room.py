@@ -14,7 +14,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
-from plimsoll.ledger.fit import Admission
+from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.node.admission.admission_handler import AdmissionHandler
 from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservation
 from tests.playbooks.quiet import quiet
@@ -374,7 +374,7 @@ def test_a_resize_waits_for_room() -> None:
 def test_a_pod_that_cannot_be_judged_is_refused_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = AdmissionHandler.check
 
-    def stumble(self: AdmissionHandler, pod: Pod) -> Admission:
+    def stumble(self: AdmissionHandler, pod: Pod) -> PodAdmitResult:
         if pod.metadata.name == "strange":
             raise ZeroDivisionError("never seen before")
         return judge(self, pod)

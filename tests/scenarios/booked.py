@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from plimsoll.ledger.units import quantity_of
+from plimsoll.ledger.units import from_units
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
@@ -160,5 +160,5 @@ def _requested(scheduler: SchedulerProcess, node: str) -> dict[str, str]:
         return {}
     ledger = scheduler.world.snapshot.ledger(_place(scheduler, node))
     return {
-        name: str(quantity_of(name, amount)) for name, amount in sorted(ledger.requested.items()) if amount
+        name: str(from_units(name, amount)) for name, amount in sorted(ledger.requested.items()) if amount
     }

@@ -30,14 +30,14 @@ from plimsoll.api.forms import Form
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import Bill, Pricing
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.judge import Judgement, judge_placement, judge_requests
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.messages import format_reasons
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import PlacementCheck, check_placement, check_requests
 from plimsoll.ledger.profile import PROFILES
-from plimsoll.ledger.status import with_charges
-from plimsoll.ledger.texts import render_all
-from plimsoll.ledger.units import quantity_of
+from plimsoll.ledger.status import write_charges
+from plimsoll.ledger.units import from_units
 
 STORIES = sorted(Path(__file__).with_name("accounting").glob("*.yaml"))
 STEP_KEYS = {"place", "refuse", "remove", "code", "reasons", "charged", "status", "requested", "claims"}
@@ -55,42 +55,44 @@ class Stage:
         classes = {found.metadata.name: found for found in _views(objects, DeviceClass)}
         self.claims = {found.metadata.name: found for found in claims}
         self.ledger = NodeLedger(node, profile=profile)
-        self.pricing = Pricing(DeviceIndex(_views(objects, ResourceSlice), profile), node, classes, profile)
+        self.charge_context = ChargeContext(
+            DeviceIndex(_views(objects, ResourceSlice), profile), node, classes, profile
+        )
         for pod in _views(objects, Pod):
             self.ledger.add(pod)
 
-    def judge_placement(self, pod: Pod) -> Judgement:
-        judged = judge_placement(self.ledger, pod, self.claims, {}, self.pricing)
-        requests = judge_requests(self.ledger, pod, judged.bills or ())
-        return judged if requests.fits else Judgement(requests, judged.bills, judged.demand)
+    def judge_placement(self, pod: Pod) -> PlacementCheck:
+        judged = check_placement(self.ledger, pod, self.claims, {}, self.charge_context)
+        requests = check_requests(self.ledger, pod, judged.charged_claims or ())
+        return judged if requests.fits else PlacementCheck(requests, judged.charged_claims, judged.demand)
 
     def play(self, step: Mapping[str, Any]) -> None:
         assert step.keys() <= STEP_KEYS, f"a step knows {sorted(STEP_KEYS)}, not {sorted(step)}"
-        bills: tuple[Bill, ...] = ()
+        charged_claims: tuple[ChargedClaim, ...] = ()
         before = dict(self.ledger.requested)
         pod = None
         if "place" in step:
             pod = make_pod(step["place"])
             judged = self.judge_placement(pod)
-            assert judged.verdict.fits, render_all(judged.verdict)
-            bills = judged.bills or ()
-            self.ledger.assume(pod, bills)
-            self.ledger.add(with_charges(pod, bills, Form.V1_37).whole(Form.V1_37))
+            assert judged.verdict.fits, format_reasons(judged.verdict)
+            charged_claims = judged.charged_claims or ()
+            self.ledger.assume(pod, charged_claims)
+            self.ledger.add(write_charges(pod, charged_claims, Form.V1_37).whole(Form.V1_37))
         elif "refuse" in step:
             verdict = self.judge_placement(make_pod(step["refuse"])).verdict
-            assert [verdict.code.value, *render_all(verdict)] == [step["code"], *step["reasons"]]
+            assert [verdict.code.value, *format_reasons(verdict)] == [step["code"], *step["reasons"]]
         elif "remove" in step:
             (entry,) = [e for e in self.ledger.entries.values() if e.pod.metadata.name == step["remove"]]
             self.ledger.remove(entry.pod)
         for name, text in step.get("charged", {}).items():
             added = self.ledger.requested.get(name, 0) - before.get(name, 0)
-            assert quantity_of(name, added) == Quantity.parse(text), f"charged {name}"
+            assert from_units(name, added) == Quantity.parse(text), f"charged {name}"
         for name, text in step.get("requested", {}).items():
-            booked = quantity_of(name, self.ledger.requested.get(name, 0))
+            booked = from_units(name, self.ledger.requested.get(name, 0))
             assert booked == Quantity.parse(text), f"requested {name}: {booked}"
         if "status" in step:
             assert pod is not None
-            tree = codec.to_tree(with_charges(pod, bills, Form.V1_36).whole(Form.V1_36))
+            tree = codec.to_tree(write_charges(pod, charged_claims, Form.V1_36).whole(Form.V1_36))
             assert tree.get("status", {}).get("nodeAllocatableResourceClaimStatuses", []) == step["status"]
         for name, wanted in step.get("claims", {}).items():
             state = self.ledger.claim_state("default", name)

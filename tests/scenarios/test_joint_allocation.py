@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.allocator import Allocation, AllocationState, Budget, BudgetLine, Inventory, allocate_claims
-from plimsoll.ledger.allowance import allowance_for
+from plimsoll.allocator import Allocation, AllocationState, BudgetLine, Inventory, NodeBudget, allocate_claims
+from plimsoll.ledger.claim_headroom import compute_claim_headroom
 from tests.unit.ledger.books import World, claim, container, device, device_class, piece, pod
 
 
@@ -26,8 +26,8 @@ def test_a_search_with_this_budget_takes_what_fits() -> None:
     def chosen(cpu: str) -> list[str]:
         world = World(*slices, claims=[wanted], classes=classes, cpu=cpu)
         one = pod("p", container("a", "c", cpu="1"))
-        allowance = allowance_for(world.ledger, one, world.pricing)
-        budget = Budget(allowance.charge, [BudgetLine(n, b) for n, b in allowance.bounds.items()])
+        allowance = compute_claim_headroom(world.ledger, one, world.charge_context)
+        budget = NodeBudget(allowance.charge, [BudgetLine(n, b) for n, b in allowance.bounds.items()])
         found = allocate_claims(
             Inventory(slices), AllocationState(), [wanted], world.node,
             classes={c.metadata.name: c for c in classes}, new_id=lambda: "id", budget=budget,

@@ -47,10 +47,10 @@ IMPURE_CALLS = {"open", "print", "input", "exec"}
 HARMLESS = {
     ("cel/device.py", "sys"): "sys.intern",
     ("cel/functions/time.py", "zoneinfo"): "selectors may name time zones, which are data",
-    ("cel/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
+    ("cel/recursion.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
 }
 #: Where compiled Python source is made on purpose.
-MAKES_CODE = {"cel/fast/generate.py"}
+MAKES_CODE = {"cel/codegen/generator.py"}
 
 
 def modules() -> list[Path]:
@@ -137,7 +137,7 @@ def test_no_float_where_amounts_are_counted(path: Path) -> None:
 
 #: Signals that never leave the module or package that raises them.
 PRIVATE_SIGNALS = {
-    ("cel/fast/source.py", "Unsupported"),
+    ("cel/codegen/fragments.py", "Unsupported"),
     ("cel/functions/urls.py", "_Malformed"),
     ("apiserver/workers/remote.py", "ObjectChanged"),
 }

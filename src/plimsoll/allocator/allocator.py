@@ -1,11 +1,10 @@
 """START HERE: `allocate_claims` says which devices claims get on a node, or why they get none.
 
 A pure function: inventory, allocation state, claims, node and budget in; an `Allocation`, a `Refusal`, a
-`Fault` or a `GaveUp` out. The story: find the node's devices (`devices/inventory`), see what is taken
-(`devices/usage`), read the claims into plans (`plans`), search (`search/walk`), write the results (`results`)
-or the reasons (`reasons/diagnosis`).
-With no budget and the default preference the outcome is that of Kubernetes 1.37's allocator; where 1.36
-differs, the code says so.
+`AllocationFault` or a `SearchAborted` out. The story: find the node's devices (`devices/inventory`), see what
+is taken (`devices/usage`), read the claims into plans (`plans`), search (`search/walk`), write the results
+(`results`) or the reasons (`reasons/diagnosis`). With no budget and the default preference the outcome is
+that of Kubernetes 1.37's allocator; where 1.36 differs, the code says so.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from typing import TypeAlias
 
 from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.preference import Preference, least_waste_first
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.input_errors import INVALID_POOLS, Fault
-from plimsoll.allocator.limits import Clock, Limits, Stretch
-from plimsoll.allocator.node_budget import Budget, Purse
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.input_errors import INVALID_POOLS, AllocationFault
+from plimsoll.allocator.limits import SearchLimits, StepBudget, StepCounter
+from plimsoll.allocator.node_budget import NodeBudget, RemainingBudget
 from plimsoll.allocator.reasons.diagnosis import diagnose
 from plimsoll.allocator.reasons.refusal import AllocatedElsewhere, Refusal
-from plimsoll.allocator.request_matching import Order, Step, read_order
+from plimsoll.allocator.request_matching import RequestSet, RequestStep, read_requests
 from plimsoll.allocator.results import build_results
-from plimsoll.allocator.search.search import End, Search
-from plimsoll.allocator.search.usage import Tally
+from plimsoll.allocator.search.search import Search, SearchEnd
+from plimsoll.allocator.search.search_state import SearchState
 from plimsoll.allocator.state import AllocationState
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.resource import AllocationResult, DeviceClass, ResourceClaim
 
 #: Steps after which a search that keeps failing is interrupted by a look for a proof that it must fail.
-PATIENCE = 1_000
+PROOF_AFTER_STEPS = 1_000
 #: Steps that such a look may take.
-PROOF = 20_000
+MAX_PROOF_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class SearchAborted:
     """The search ended before it had an answer."""
 
     steps: int
@@ -61,7 +60,7 @@ class GaveUp:
         return f"gave up after {self.steps} steps: {why}"
 
 
-Outcome: TypeAlias = "Allocation | Refusal | Fault | GaveUp"
+AllocationOutcome: TypeAlias = "Allocation | Refusal | AllocationFault | SearchAborted"
 
 
 def allocate_claims(
@@ -72,11 +71,11 @@ def allocate_claims(
     *,
     classes: Mapping[str, DeviceClass],
     new_id: Callable[[], str],
-    budget: Budget | None = None,
-    limits: Limits | None = None,
+    budget: NodeBudget | None = None,
+    limits: SearchLimits | None = None,
     preference: Preference = Preference.FIRST,
     explain: bool = True,
-) -> Outcome:
+) -> AllocationOutcome:
     """Find devices for all claims on a node, all or none.
 
     Claims that are allocated already keep their devices; they only have to be usable on this node. Their
@@ -90,30 +89,30 @@ def allocate_claims(
         elif not _usable_on(claim.status.allocation, node):
             return Refusal(node.metadata.name, allocated_elsewhere=AllocatedElsewhere.of(claim))
     devices = inventory.devices_for(node)
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return devices
-    usage = Usage(devices, state)
+    usage = DeviceUsage(devices, state)
     if preference is Preference.LEAST_WASTE:
         devices = least_waste_first(devices, usage)
-        usage = Usage(devices, state)
-    order = read_order(waiting, classes, devices, usage)
-    if isinstance(order, Fault):
+        usage = DeviceUsage(devices, state)
+    order = read_requests(waiting, classes, devices, usage)
+    if isinstance(order, AllocationFault):
         return order
-    clock = Clock(limits or Limits())
+    clock = StepCounter(limits or SearchLimits())
     end, search = _search(order, devices, usage, clock, budget)
-    if isinstance(end, Fault):
+    if isinstance(end, AllocationFault):
         return end
-    if end is End.GAVE_UP:
-        return GaveUp(clock.steps, clock.expired)
-    if end is End.NONE:
-        if any(pool.standing is Standing.INVALID for pool in devices.pools):
-            return Fault(INVALID_POOLS)
+    if end is SearchEnd.ABORTED:
+        return SearchAborted(clock.steps, clock.expired)
+    if end is SearchEnd.NONE:
+        if any(pool.status is PoolStatus.INVALID for pool in devices.pools):
+            return AllocationFault(INVALID_POOLS)
         if not explain:
             return Refusal(node.metadata.name)
-        return diagnose(order, devices, usage, _tally(order, devices, usage, budget), search.deepest)
+        return diagnose(order, devices, usage, _search_state(order, devices, usage, budget), search.deepest)
     chosen = [step.plans[number] for step, number in zip(order.steps, search.alternatives, strict=True)]
     results = build_results(order, search.picks, chosen, devices, new_id)
-    if isinstance(results, Fault):
+    if isinstance(results, AllocationFault):
         return results
     fresh = iter(results)
     return Allocation(
@@ -136,35 +135,39 @@ def _alternatives(claims: Sequence[ResourceClaim], search: Search) -> tuple[tupl
     )
 
 
-def _tally(order: Order, devices: NodeDevices, usage: Usage, budget: Budget | None) -> Tally:
-    return Tally(order, devices, usage, Purse(budget, order, devices) if budget is not None else None)
+def _search_state(
+    order: RequestSet, devices: NodeDevices, usage: DeviceUsage, budget: NodeBudget | None
+) -> SearchState:
+    return SearchState(
+        order, devices, usage, RemainingBudget(budget, order, devices) if budget is not None else None
+    )
 
 
 def _search(
-    order: Order, devices: NodeDevices, usage: Usage, clock: Clock, budget: Budget | None
-) -> tuple[End | Fault, Search]:
+    order: RequestSet, devices: NodeDevices, usage: DeviceUsage, clock: StepCounter, budget: NodeBudget | None
+) -> tuple[SearchEnd | AllocationFault, Search]:
     """Search in the order that decides which solution is found; when stuck, look for a proof in another."""
 
-    def new(ticks: Clock | Stretch, steps: Sequence[Step] | None = None) -> Search:
-        return Search(order, devices, usage, _tally(order, devices, usage, budget), ticks, steps)
+    def new(ticks: StepCounter | StepBudget, steps: Sequence[RequestStep] | None = None) -> Search:
+        return Search(order, devices, usage, _search_state(order, devices, usage, budget), ticks, steps)
 
     if len(order.steps) < 2:
         search = new(clock)
         return search.run(), search
-    search = new(Stretch(clock, PATIENCE))
+    search = new(StepBudget(clock, PROOF_AFTER_STEPS))
     end = search.run()
-    if end is not End.GAVE_UP or clock.steps <= PATIENCE:
+    if end is not SearchEnd.ABORTED or clock.steps <= PROOF_AFTER_STEPS:
         return end, search
     if search.may_reorder:
-        proof = new(Stretch(clock, PROOF), _most_constrained_first(order.steps))
-        if proof.run() is End.NONE:
-            return End.NONE, search
+        proof = new(StepBudget(clock, MAX_PROOF_STEPS), _most_constrained_first(order.steps))
+        if proof.run() is SearchEnd.NONE:
+            return SearchEnd.NONE, search
     again = new(clock)
     again.learn_from(search)
     return again.run(), again
 
 
-def _most_constrained_first(steps: Sequence[Step]) -> list[Step]:
+def _most_constrained_first(steps: Sequence[RequestStep]) -> list[RequestStep]:
     """The requests with the least choice first: an order in which impossible claims fail soon."""
     return sorted(
         steps, key=lambda step: max(plan.candidates.bit_count() - plan.count for plan in step.plans)

@@ -1,8 +1,8 @@
 """Faults: inputs with which no allocation can be computed at all.
 
 A fault is not a refusal. A refusal says that this node cannot serve the claims; a fault says that a claim, a
-class or a selector is wrong, and it ends the scheduling of the pod, unless `node_scoped`, when only this node
-is ruled out. Owns the kinds and Kubernetes' texts for them (section 12 of the allocator semantics).
+class or a selector is wrong, and it ends the scheduling of the pod, unless `is_node_scoped`, when only this
+node is ruled out. Owns the kinds and Kubernetes' texts for them (section 12 of the allocator semantics).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class AllocationFault:
     """Why an allocation cannot be computed: its kind, and the facts of that kind."""
 
     kind: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def node_scoped(self) -> bool:
+    def is_node_scoped(self) -> bool:
         """Whether other nodes may still do."""
         return self.kind == INVALID_POOLS
 

@@ -10,23 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 #: Steps between two questions about the deadline.
-PACE = 256
+DEADLINE_CHECK_INTERVAL = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """A bound on the work of one allocation. A step is one device tried for one request."""
 
     steps: int = 200_000
     expired: Callable[[], bool] | None = None  #: whether the deadline is past
 
 
-class Clock:
+class StepCounter:
     """Counts steps; shared by everything that works on one allocation."""
 
     __slots__ = ("_expired", "_last", "expired", "steps")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SearchLimits) -> None:
         self.steps = 0
         self.expired = False  #: whether the deadline, not the step budget, ended it
         self._last = limits.steps
@@ -37,17 +37,17 @@ class Clock:
         self.steps += 1
         if self.steps > self._last:
             return True
-        if self._expired is not None and self.steps % PACE == 1 and self._expired():
+        if self._expired is not None and self.steps % DEADLINE_CHECK_INTERVAL == 1 and self._expired():
             self.expired = True
         return self.expired
 
 
-class Stretch:
+class StepBudget:
     """A part of a clock's steps, for an attempt that is given up early."""
 
     __slots__ = ("_clock", "_last")
 
-    def __init__(self, clock: Clock, steps: int) -> None:
+    def __init__(self, clock: StepCounter, steps: int) -> None:
         self._clock = clock
         self._last = clock.steps + steps
 

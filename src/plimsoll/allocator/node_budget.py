@@ -1,10 +1,10 @@
 """Joint allocation: devices are chosen so that what they cost the node fits, too.
 
-Owns `Budget`: amounts of node resources that may still be charged (by the node's headroom, by the pod-level
-request, by whatever else the caller sums up), and the caller's function from a device to its charge. The
-search leaves out every choice that would break it, so a pod that can take "a GPU, or 8 CPUs" takes the GPU
-where the CPUs would not fit (document 000, story 4). Amounts are whole numbers in whatever unit the caller
-uses; charges are never negative and add up.
+Owns `NodeBudget`: amounts of node resources that may still be charged (by the node's headroom, by the
+pod-level request, by whatever else the caller sums up), and the caller's function from a device to its
+charge. The search leaves out every choice that would break it, so a pod that can take "a GPU, or 8 CPUs"
+takes the GPU where the CPUs would not fit (document 000, story 4). Amounts are whole numbers in whatever unit
+the caller uses; charges are never negative and add up.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.request_matching import Order, Plan
+from plimsoll.allocator.request_matching import RequestPlan, RequestSet
 from plimsoll.allocator.results import device_result
-from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim
+from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 
 #: (claim, the result as it would stand in its status but for the shareID, the device) -> resource -> amount
-Charge: TypeAlias = "Callable[[ResourceClaim, AllocationDevice, Device], Mapping[str, int]]"
+ChargeFunction: TypeAlias = (
+    "Callable[[ResourceClaim, DeviceRequestAllocationResult, Device], Mapping[str, int]]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +33,28 @@ class BudgetLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class NodeBudget:
     """What the devices of one allocation may cost, all claims together."""
 
-    charge: Charge
+    charge: ChargeFunction
     lines: Sequence[BudgetLine] = field(default_factory=tuple)
 
 
-class Purse:
+class RemainingBudget:
     """The budget during a search: what is left of every bounded amount."""
 
     __slots__ = ("_budget", "_charges", "_devices", "_order", "bounds", "left")
 
-    def __init__(self, budget: Budget, order: Order, devices: NodeDevices) -> None:
+    def __init__(self, budget: NodeBudget, order: RequestSet, devices: NodeDevices) -> None:
         self._budget = budget
         self._order = order
         self._devices = devices
         #: (line, resource) of every bounded amount.
         self.bounds = [(line.name, resource) for line in budget.lines for resource in line.amounts]
         self.left = [amount for line in budget.lines for amount in line.amounts.values()]
-        self._charges: dict[tuple[Plan, int], tuple[int, ...]] = {}
+        self._charges: dict[tuple[RequestPlan, int], tuple[int, ...]] = {}
 
-    def charges(self, plan: Plan, device: int) -> tuple[int, ...]:
+    def charges(self, plan: RequestPlan, device: int) -> tuple[int, ...]:
         """What a device costs, bound by bound."""
         known = self._charges.get((plan, device))
         if known is None:
@@ -63,14 +65,14 @@ class Purse:
             self._charges[plan, device] = known
         return known
 
-    def affords(self, charges: tuple[int, ...]) -> bool:
+    def fits(self, charges: tuple[int, ...]) -> bool:
         # A charge of nothing breaks no bound, not even one that is broken already.
         return all(not charge or charge <= left for charge, left in zip(charges, self.left, strict=True))
 
-    def pay(self, charges: tuple[int, ...]) -> None:
+    def subtract(self, charges: tuple[int, ...]) -> None:
         for number, charge in enumerate(charges):
             self.left[number] -= charge
 
-    def refund(self, charges: tuple[int, ...]) -> None:
+    def restore(self, charges: tuple[int, ...]) -> None:
         for number, charge in enumerate(charges):
             self.left[number] += charge

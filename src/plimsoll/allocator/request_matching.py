@@ -1,6 +1,6 @@
 """Requests, read once: which devices each may get, by rules that do not change during the search.
 
-Owns `Plan` (one request, or one alternative of a prioritized list) and the checks that come before any
+Owns `RequestPlan` (one request, or one alternative of a prioritized list) and the checks that come before any
 search (section 3 of the allocator semantics): unsupported fields, unknown classes, too many devices. What the
 allocations of other claims take away is folded in here, too, because it stands still while we search.
 """
@@ -13,16 +13,16 @@ from typing import Any
 
 from plimsoll.allocator import input_errors as faults
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption
-from plimsoll.allocator.devices.node_devices import NodeDevices, Selection, SelectorFailure, bits_of
-from plimsoll.allocator.devices.pools import Standing
-from plimsoll.allocator.devices.taints import tolerated
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.input_errors import Fault
+from plimsoll.allocator.devices.node_devices import NodeDevices, SelectorFailure, SelectorResult, bit_numbers
+from plimsoll.allocator.devices.pools import PoolStatus
+from plimsoll.allocator.devices.taints import is_tolerated
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import (
     ALL,
     EXACT_COUNT,
-    RESULTS_MAX,
+    MAX_ALLOCATION_RESULTS,
     DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
@@ -33,7 +33,7 @@ from plimsoll.api.resource import (
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 
-class Plan:
+class RequestPlan:
     """One request or alternative, ready to be searched for."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Plan:
         self.admin = False
         self.count = 0
         self.tolerations: tuple[DeviceToleration, ...] = ()
-        self.selection = Selection(0, {}, ())
+        self.selection = SelectorResult(0, {}, ())
         #: What it takes, by capacity shape; empty if capacity does not count.
         self.consumptions: Sequence[Consumption | CapacityRefusal | CapacityFault] = ()
         self.tainted = 0  #: mask of devices with a taint that is not tolerated
@@ -80,16 +80,16 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RequestStep:
     """One request in the order of the search; several plans are alternatives, tried in turn."""
 
     claim: int
-    plans: tuple[Plan, ...]
+    plans: tuple[RequestPlan, ...]
     optional: bool  #: a prioritized list, even one with a single entry
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class AttributeConstraint:
     """matchAttribute or distinctAttribute of one claim."""
 
     claim: int
@@ -98,55 +98,60 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RequestSet:
     """Everything that is asked for."""
 
     claims: Sequence[ResourceClaim]
-    steps: tuple[Step, ...]
-    constraints: tuple[Constraint, ...]
+    steps: tuple[RequestStep, ...]
+    constraints: tuple[AttributeConstraint, ...]
 
-    def fault_of(self, plan: Plan, device: int, devices: NodeDevices) -> Fault:
+    def fault_of(self, plan: RequestPlan, device: int, devices: NodeDevices) -> AllocationFault:
         """The fault that a failing device ends the search with."""
         return _fault_of(plan, device, devices, claim_name(self.claims[plan.claim]))
 
 
-def read_order(
-    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], devices: NodeDevices, usage: Usage
-) -> Order | Fault:
+def read_requests(
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    devices: NodeDevices,
+    usage: DeviceUsage,
+) -> RequestSet | AllocationFault:
     """Read the claims into plans; the first thing that is wrong with them is the fault."""
-    steps: list[Step] = []
-    constraints: list[Constraint] = []
+    steps: list[RequestStep] = []
+    constraints: list[AttributeConstraint] = []
     for number, claim in enumerate(claims):
         fewest = 0
         first = len(steps)
         for request in claim.spec.devices.requests:
             step = _read_request(number, claim, request, classes, devices, usage)
-            if isinstance(step, Fault):
+            if isinstance(step, AllocationFault):
                 return step
             steps.append(step)
             fewest += min(plan.count for plan in step.plans)
-        if fewest > RESULTS_MAX:
-            facts = {"claim": claim_name(claim), "count": fewest, "limit": RESULTS_MAX}
-            return Fault(faults.TOO_MANY_DEVICES, facts)
+        if fewest > MAX_ALLOCATION_RESULTS:
+            facts = {"claim": claim_name(claim), "count": fewest, "limit": MAX_ALLOCATION_RESULTS}
+            return AllocationFault(faults.TOO_MANY_DEVICES, facts)
         fault = _read_constraints(number, claim, steps[first:], constraints)
         if fault is not None:
             return fault
-    return Order(claims, tuple(steps), tuple(constraints))
+    return RequestSet(claims, tuple(steps), tuple(constraints))
 
 
 def _read_constraints(
-    number: int, claim: ResourceClaim, steps: Sequence[Step], constraints: list[Constraint]
-) -> Fault | None:
+    number: int, claim: ResourceClaim, steps: Sequence[RequestStep], constraints: list[AttributeConstraint]
+) -> AllocationFault | None:
     for index, constraint in enumerate(claim.spec.devices.constraints):
         attribute = constraint.match_attribute or constraint.distinct_attribute
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
-            return Fault(faults.UNSUPPORTED_CONSTRAINT, {"claim": claim_name(claim), "index": index})
+            return AllocationFault(
+                faults.UNSUPPORTED_CONSTRAINT, {"claim": claim_name(claim), "index": index}
+            )
         wanted = set(constraint.requests)
         for step in steps:
             for plan in step.plans:
                 if not wanted or plan.name in wanted or (plan.parent and plan.parent in wanted):
                     plan.constraints += (len(constraints),)
-        constraints.append(Constraint(number, attribute or "", constraint.match_attribute is None))
+        constraints.append(AttributeConstraint(number, attribute or "", constraint.match_attribute is None))
     return None
 
 
@@ -156,34 +161,34 @@ def _read_request(
     request: DeviceRequest,
     classes: Mapping[str, DeviceClass],
     devices: NodeDevices,
-    usage: Usage,
-) -> Step | Fault:
+    usage: DeviceUsage,
+) -> RequestStep | AllocationFault:
     features = devices.features
     name = claim_name(claim)
     if request.first_available and not features.prioritized_list:
-        return Fault(faults.PRIORITIZED_LIST_OFF, {"claim": name, "request": request.name})
+        return AllocationFault(faults.PRIORITIZED_LIST_OFF, {"claim": name, "request": request.name})
     if not features.consumable_capacity:
         if request.exactly is not None and request.exactly.capacity is not None:
             facts = {"claim": name, "level": "request", "request": request.name}
-            return Fault(faults.CONSUMABLE_CAPACITY_OFF, facts)
+            return AllocationFault(faults.CONSUMABLE_CAPACITY_OFF, facts)
         for alternative in request.first_available:
             if alternative.capacity is not None:
                 facts = {"claim": name, "level": "subrequest", "request": alternative.name}
-                return Fault(faults.CONSUMABLE_CAPACITY_OFF, facts)
-    plans: list[Plan] = []
+                return AllocationFault(faults.CONSUMABLE_CAPACITY_OFF, facts)
+    plans: list[RequestPlan] = []
     wanted: Sequence[tuple[str, str, ExactDeviceRequest | DeviceSubRequest]]
     if request.first_available:
         wanted = [(sub.name, request.name, sub) for sub in request.first_available]
     elif request.exactly is not None:
         wanted = [(request.name, "", request.exactly)]
     else:
-        return Fault(faults.UNSUPPORTED_REQUEST, {"claim": name, "request": request.name})
+        return AllocationFault(faults.UNSUPPORTED_REQUEST, {"claim": name, "request": request.name})
     for own_name, parent, body in wanted:
         plan = _read_plan(number, name, own_name, parent, body, classes, devices, usage)
-        if isinstance(plan, Fault):
+        if isinstance(plan, AllocationFault):
             return plan
         plans.append(plan)
-    return Step(number, tuple(plans), bool(request.first_available))
+    return RequestStep(number, tuple(plans), bool(request.first_available))
 
 
 def _read_plan(
@@ -194,26 +199,26 @@ def _read_plan(
     body: ExactDeviceRequest | DeviceSubRequest,
     classes: Mapping[str, DeviceClass],
     devices: NodeDevices,
-    usage: Usage,
-) -> Plan | Fault:
+    usage: DeviceUsage,
+) -> RequestPlan | AllocationFault:
     facts = {"claim": claim, "request": name}
     expressions: list[str] = []
     for index, selector in enumerate(body.selectors):
         if selector.cel is None:
-            return Fault(faults.UNSUPPORTED_SELECTOR, {**facts, "index": index})
+            return AllocationFault(faults.UNSUPPORTED_SELECTOR, {**facts, "index": index})
         expressions.append(selector.cel.expression)
     admin_access = body.admin_access if isinstance(body, ExactDeviceRequest) else None
     if admin_access is not None and not devices.features.admin_access:
-        return Fault(faults.ADMIN_ACCESS_OFF, facts)
+        return AllocationFault(faults.ADMIN_ACCESS_OFF, facts)
     if not body.device_class_name:
-        return Fault(faults.MISSING_CLASS_NAME, facts)
+        return AllocationFault(faults.MISSING_CLASS_NAME, facts)
     device_class = classes.get(body.device_class_name)
     if device_class is None:
-        return Fault(faults.CLASS_NOT_FOUND, {**facts, "class": body.device_class_name})
+        return AllocationFault(faults.CLASS_NOT_FOUND, {**facts, "class": body.device_class_name})
     if body.allocation_mode not in (EXACT_COUNT, ALL):
-        return Fault(faults.UNSUPPORTED_MODE, {**facts, "mode": body.allocation_mode})
+        return AllocationFault(faults.UNSUPPORTED_MODE, {**facts, "mode": body.allocation_mode})
 
-    plan = Plan(number, name, parent, device_class)
+    plan = RequestPlan(number, name, parent, device_class)
     plan.admin = bool(admin_access)
     plan.tolerations = body.tolerations
     plan.all = body.allocation_mode == ALL
@@ -227,14 +232,18 @@ def _read_plan(
         plan.consumptions = devices.consumptions(body.capacity.requests if body.capacity is not None else {})
     if devices.features.device_taints and devices.taint_masks:
         for taints, mask in devices.taint_masks.items():
-            if not tolerated(taints, body.tolerations):
+            if not is_tolerated(taints, body.tolerations):
                 plan.tainted |= mask
     return _find_candidates(plan, body, claim, devices, usage)
 
 
 def _find_candidates(
-    plan: Plan, body: ExactDeviceRequest | DeviceSubRequest, claim: str, devices: NodeDevices, usage: Usage
-) -> Plan | Fault:
+    plan: RequestPlan,
+    body: ExactDeviceRequest | DeviceSubRequest,
+    claim: str,
+    devices: NodeDevices,
+    usage: DeviceUsage,
+) -> RequestPlan | AllocationFault:
     """Fill in what the plan can get, from what passes its selectors."""
     mask = plan.selection.mask
     failures: dict[int, SelectorFailure | CapacityFault] = dict(plan.selection.failures)
@@ -246,7 +255,7 @@ def _find_candidates(
             fitting = mask
         else:
             fitting = 0
-            for number in bits_of(mask):
+            for number in bit_numbers(mask):
                 verdict = verdicts[entries[number].capacity]
                 if isinstance(verdict, Consumption):
                     fitting |= 1 << number
@@ -266,7 +275,7 @@ def _find_candidates(
             return fault
         # DIFF: Kubernetes 1.36 leaves exhausted shareable devices out; 1.37 and this let the request fail.
         # Test: test_all_fails_on_an_exhausted_device
-        plan.devices = bits_of(mask)
+        plan.devices = bit_numbers(mask)
         plan.count = len(plan.devices)
         plan.candidates = mask
         return plan
@@ -281,26 +290,28 @@ def _find_candidates(
     return plan
 
 
-def _first_fault(plan: Plan, claim: str, devices: NodeDevices) -> Fault | None:
+def _first_fault(plan: RequestPlan, claim: str, devices: NodeDevices) -> AllocationFault | None:
     """What keeps a request from having all devices: the first unusable pool or failing device, in order."""
     first = min(plan.failures, default=None)
     passed = 0
     for pool in devices.pools:
-        if pool.standing is Standing.COMPLETE:
+        if pool.status is PoolStatus.COMPLETE:
             passed += sum(len(view.devices) for view in pool.slices)
         elif first is None or first >= passed:
-            incomplete = pool.standing is Standing.INCOMPLETE
+            incomplete = pool.status is PoolStatus.INCOMPLETE
             kind = faults.ALL_INCOMPLETE_POOL if incomplete else faults.ALL_INVALID_POOL
-            return Fault(kind, {"claim": claim, "request": plan.request, "pool": pool.id})
+            return AllocationFault(kind, {"claim": claim, "request": plan.request, "pool": pool.id})
     return None if first is None else _fault_of(plan, first, devices, claim)
 
 
-def _fault_of(plan: Plan, device: int, devices: NodeDevices, claim: str) -> Fault:
+def _fault_of(plan: RequestPlan, device: int, devices: NodeDevices, claim: str) -> AllocationFault:
     failure = plan.failures[device]
     id = devices.entries[device].id
     if isinstance(failure, CapacityFault):
         asked = {"name": failure.name, "wanted": failure.wanted, "negative": failure.negative}
-        return Fault(faults.CAPACITY, {"claim": claim, "request": plan.request, "device": id, **asked})
+        return AllocationFault(
+            faults.CAPACITY, {"claim": claim, "request": plan.request, "device": id, **asked}
+        )
     facts: dict[str, Any] = {
         "claim": claim,
         "class": plan.device_class.metadata.name if failure.of_class else "",
@@ -309,8 +320,8 @@ def _fault_of(plan: Plan, device: int, devices: NodeDevices, claim: str) -> Faul
         "error": failure.error,
     }
     if isinstance(failure.error, CelCompileError):
-        return Fault(faults.CEL_COMPILE, facts)
+        return AllocationFault(faults.CEL_COMPILE, facts)
     if isinstance(failure.error, CelRuntimeError):
-        return Fault(faults.CEL_RUNTIME, facts)
+        return AllocationFault(faults.CEL_RUNTIME, facts)
     slice_name = devices.entries[device].view.name
-    return Fault(faults.NODE_SELECTION, {"slice": slice_name, "problem": failure.error})
+    return AllocationFault(faults.NODE_SELECTION, {"slice": slice_name, "problem": failure.error})

@@ -9,27 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plimsoll.allocator.devices.capacity import Consumption
-from plimsoll.allocator.devices.node_devices import Entry, NodeDevices
-from plimsoll.allocator.input_errors import NODE_SELECTOR_TERMS, Fault
-from plimsoll.allocator.request_matching import Order, Plan
+from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices
+from plimsoll.allocator.input_errors import NODE_SELECTOR_TERMS, AllocationFault
+from plimsoll.allocator.request_matching import RequestPlan, RequestSet
 from plimsoll.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import (
-    AllocationConfiguration,
-    AllocationDevice,
-    AllocationDevices,
     AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
     ResourceClaim,
 )
 
 FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 
 
-def device_result(plan: Plan, entry: Entry, share_id: str | None) -> AllocationDevice:
+def device_result(
+    plan: RequestPlan, entry: DeviceEntry, share_id: str | None
+) -> DeviceRequestAllocationResult:
     """One device, or a share of one, as the claim's status records it."""
     consumed = plan.consumptions[entry.capacity] if entry.shareable else None
     device = entry.device
-    return AllocationDevice(
+    return DeviceRequestAllocationResult(
         request=plan.name,
         driver=entry.id.driver,
         pool=entry.id.pool,
@@ -44,32 +46,34 @@ def device_result(plan: Plan, entry: Entry, share_id: str | None) -> AllocationD
 
 
 def build_results(
-    order: Order,
-    picks: Sequence[tuple[Plan, int]],
-    chosen: Sequence[Plan],
+    order: RequestSet,
+    picks: Sequence[tuple[RequestPlan, int]],
+    chosen: Sequence[RequestPlan],
     devices: NodeDevices,
     new_id: Callable[[], str],
-) -> list[AllocationResult] | Fault:
+) -> list[AllocationResult] | AllocationFault:
     """One allocation per claim; `chosen` is the plan that served each step."""
     allocations = []
     for number, claim in enumerate(order.claims):
         mine = [(plan, devices.entries[device]) for plan, device in picks if plan.claim == number]
         selector = _node_selector(claim, [entry for _, entry in mine], devices.node.metadata.name)
-        if isinstance(selector, Fault):
+        if isinstance(selector, AllocationFault):
             return selector
         results = [device_result(plan, entry, new_id() if entry.shareable else None) for plan, entry in mine]
         plans = [plan for plan in chosen if plan.claim == number]
-        made = AllocationDevices(results=tuple(results), config=_configuration(claim, plans))
+        made = DeviceAllocationResult(results=tuple(results), config=_configuration(claim, plans))
         allocations.append(AllocationResult(devices=made, node_selector=selector))
     return allocations
 
 
-def _configuration(claim: ResourceClaim, plans: Sequence[Plan]) -> tuple[AllocationConfiguration, ...]:
+def _configuration(
+    claim: ResourceClaim, plans: Sequence[RequestPlan]
+) -> tuple[DeviceAllocationConfiguration, ...]:
     """Class configuration first, each class once; then the claim's, for the requests that were served."""
     configured = claim.spec.devices.config
     if not configured and not any(plan.device_class.spec.config for plan in plans):
         return ()
-    made: list[AllocationConfiguration] = []
+    made: list[DeviceAllocationConfiguration] = []
     users: dict[str, list[str]] = {}
     for plan in plans:
         users.setdefault(plan.device_class.metadata.name, []).append(plan.name)
@@ -77,34 +81,36 @@ def _configuration(claim: ResourceClaim, plans: Sequence[Plan]) -> tuple[Allocat
         requests = users.pop(plan.device_class.metadata.name, None)
         if requests is not None:
             made += [
-                AllocationConfiguration(source=FROM_CLASS, requests=tuple(requests), opaque=config.opaque)
+                DeviceAllocationConfiguration(
+                    source=FROM_CLASS, requests=tuple(requests), opaque=config.opaque
+                )
                 for config in plan.device_class.spec.config
             ]
     # DIFF: Kubernetes 1.36 lists a claim's configuration once per request it names; 1.37 and this once.
     # Test: test_claim_configuration_is_listed_once
     made += [
-        AllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
+        DeviceAllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
         for config in configured
         if not config.requests or any(_names(config.requests, plan) for plan in plans)
     ]
     # DIFF: Kubernetes 1.36 names the requests even if they are all; 1.37 and this leave the list empty.
     # Test: test_configuration_for_all_requests_names_none
     return tuple(
-        AllocationConfiguration(source=config.source, opaque=config.opaque)
+        DeviceAllocationConfiguration(source=config.source, opaque=config.opaque)
         if config.requests and all(_names(config.requests, plan) for plan in plans)
         else config
         for config in made
     )
 
 
-def _names(requests: Sequence[str], plan: Plan) -> bool:
+def _names(requests: Sequence[str], plan: RequestPlan) -> bool:
     """Whether a list of requests means this plan, by its request or as an alternative."""
     return (plan.parent or plan.name) in requests or plan.name in requests
 
 
 def _node_selector(
-    claim: ResourceClaim, entries: Sequence[Entry], node_name: str
-) -> NodeSelector | Fault | None:
+    claim: ResourceClaim, entries: Sequence[DeviceEntry], node_name: str
+) -> NodeSelector | AllocationFault | None:
     """Where the allocation can be used: this node, what the selectors of its devices say, or anywhere."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
@@ -118,7 +124,7 @@ def _node_selector(
             continue
         terms = source.node_selector.node_selector_terms
         if len(terms) > 1:
-            return Fault(NODE_SELECTOR_TERMS, {"claim": claim.metadata.name, "terms": len(terms)})
+            return AllocationFault(NODE_SELECTOR_TERMS, {"claim": claim.metadata.name, "terms": len(terms)})
         for term in terms:
             _merge(fields, term.match_fields)
             _merge(expressions, term.match_expressions)

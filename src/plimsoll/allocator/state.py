@@ -14,23 +14,23 @@ from typing import TypeAlias, TypeVar
 
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, AllocationResult, ResourceClaim
+from plimsoll.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.errors import StateError
 
 K = TypeVar("K")
 
 #: A share, and what it consumes of each capacity.
-Record: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
+ShareRecord: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
 
 
 @dataclass(slots=True)
-class Holding:
+class AllocatedDevice:
     """What is held of one device. Amounts are whole billionths, as in `Quantity.nano`."""
 
     exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
     shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
     consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares, unless zero
-    recorded: dict[Record, int] = field(default_factory=dict)  #: how many shares recorded which amounts
+    recorded: dict[ShareRecord, int] = field(default_factory=dict)  #: how many shares recorded which amounts
 
     @property
     def empty(self) -> bool:
@@ -45,8 +45,8 @@ class Holding:
         with_amounts = sum(count for (known, _), count in self.recorded.items() if known == share)
         return self.shares.get(share, 0) > with_amounts
 
-    def copy(self) -> Holding:
-        return Holding(self.exclusive, dict(self.shares), dict(self.consumed), dict(self.recorded))
+    def copy(self) -> AllocatedDevice:
+        return AllocatedDevice(self.exclusive, dict(self.shares), dict(self.consumed), dict(self.recorded))
 
 
 class AllocationState:
@@ -56,7 +56,7 @@ class AllocationState:
 
     def __init__(self, shared: bool = True) -> None:
         """With `shared` off (no DRAConsumableCapacity) a share holds the whole device."""
-        self._pools: dict[PoolId, dict[str, Holding]] = {}
+        self._pools: dict[PoolId, dict[str, AllocatedDevice]] = {}
         self._shared = shared
 
     @staticmethod
@@ -70,14 +70,14 @@ class AllocationState:
 
     # -- asking
 
-    def pool(self, pool: PoolId) -> Mapping[str, Holding]:
+    def pool(self, pool: PoolId) -> Mapping[str, AllocatedDevice]:
         """The holdings of one pool, by device name."""
         return self._pools.get(pool, {})
 
-    def holding(self, device: DeviceId) -> Holding | None:
+    def holding(self, device: DeviceId) -> AllocatedDevice | None:
         return self.pool(device.pool_id).get(device.device)
 
-    def __iter__(self) -> Iterator[tuple[DeviceId, Holding]]:
+    def __iter__(self) -> Iterator[tuple[DeviceId, AllocatedDevice]]:
         for (driver, pool), devices in self._pools.items():
             for name, holding in devices.items():
                 yield DeviceId(driver, pool, name), holding
@@ -110,7 +110,7 @@ class AllocationState:
         for result in reversed(allocation.devices.results):
             self.release(result)
 
-    def hold(self, result: AllocationDevice) -> None:
+    def hold(self, result: DeviceRequestAllocationResult) -> None:
         """Take what a result says."""
         if result.admin_access:
             return
@@ -122,7 +122,7 @@ class AllocationState:
         if result.consumed_capacity:
             self.consume(device, result.consumed_capacity, result.share_id)
 
-    def release(self, result: AllocationDevice) -> None:
+    def release(self, result: DeviceRequestAllocationResult) -> None:
         """Give back exactly what `hold` took; raises StateError if it is not held."""
         if result.admin_access:
             return
@@ -160,12 +160,12 @@ class AllocationState:
         for name, amount in amounts.items():
             _add(holding.consumed, name, amount.nano)
 
-    def _holding(self, device: DeviceId) -> Holding:
+    def _holding(self, device: DeviceId) -> AllocatedDevice:
         pool = self._pools.setdefault(device.pool_id, {})
-        return pool.setdefault(device.device, Holding())
+        return pool.setdefault(device.device, AllocatedDevice())
 
 
-def _record(share: str, amounts: Mapping[str, Quantity]) -> Record:
+def _record(share: str, amounts: Mapping[str, Quantity]) -> ShareRecord:
     return share, tuple(sorted((name, amount.nano) for name, amount in amounts.items()))
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from plimsoll.api.coercion import coerce
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.meta import Object, Wire
 from plimsoll.api.policy import PodDisruptionBudget
@@ -23,7 +24,6 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from plimsoll.api.shape import mend
 from plimsoll.api.storage import (
     CSINode,
     PersistentVolume,
@@ -108,10 +108,10 @@ def decode_tree(raw: bytes | str) -> Any:
 
 def convert(tree: Any, view: type[T]) -> T:
     """Turn a plain tree into a view; raises DecodeError naming the field."""
-    return cast(T, mend(tree, view))
+    return cast(T, coerce(tree, view))
 
 
-def look(tree: Any, view: type[T]) -> T:
+def convert_fast(tree: Any, view: type[T]) -> T:
     """As `convert`, for trees most likely in order: msgspec's way first, the careful way after it."""
     try:
         return msgspec.convert(tree, view, dec_hook=_decode_leaf)

@@ -13,14 +13,14 @@ from plimsoll.api.quantity import Quantity
 # -- environment
 
 
-class ObjectField(Wire, frozen=True):
+class ObjectFieldSelector(Wire, frozen=True):
     """A field of the pod itself."""
 
     api_version: str = ""
     field_path: str = ""
 
 
-class ResourceField(Wire, frozen=True):
+class ResourceFieldSelector(Wire, frozen=True):
     """A request or limit of a container."""
 
     container_name: str = ""
@@ -36,29 +36,29 @@ class KeySelector(Wire, frozen=True):
     optional: bool | None = None
 
 
-class FileKey(Wire, frozen=True):
+class FileKeySelector(Wire, frozen=True):
     volume_name: str = ""
     path: str = ""
     key: str = ""
     optional: bool | None = None
 
 
-class EnvSource(Wire, frozen=True):
-    field_ref: ObjectField | None = None
-    resource_field_ref: ResourceField | None = None
+class EnvVarSource(Wire, frozen=True):
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
-    file_key_ref: FileKey | None = None
+    file_key_ref: FileKeySelector | None = None
 
 
 class EnvVar(Wire, frozen=True):
     item_key: ClassVar[tuple[str, ...]] = ("name",)
     name: str = ""
     value: str = ""
-    value_from: EnvSource | None = None
+    value_from: EnvVarSource | None = None
 
 
-class EnvFrom(Wire, frozen=True):
+class EnvFromSource(Wire, frozen=True):
     prefix: str = ""
     config_map_ref: KeySelector | None = None
     secret_ref: KeySelector | None = None
@@ -67,51 +67,51 @@ class EnvFrom(Wire, frozen=True):
 # -- probes and hooks
 
 
-class Header(Wire, frozen=True):
+class HTTPHeader(Wire, frozen=True):
     name: str = ""
     value: str = ""
 
 
-class Exec(Wire, frozen=True):
+class ExecAction(Wire, frozen=True):
     command: tuple[str, ...] = ()
 
 
-class HttpGet(Wire, frozen=True):
+class HTTPGetAction(Wire, frozen=True):
     path: str = ""
     port: IntOrString = 0
     host: str = ""
     scheme: str = ""
-    http_headers: tuple[Header, ...] = ()
+    http_headers: tuple[HTTPHeader, ...] = ()
 
 
-class TcpSocket(Wire, frozen=True):
+class TCPSocketAction(Wire, frozen=True):
     port: IntOrString = 0
     host: str = ""
 
 
-class Grpc(Wire, frozen=True):
+class GRPCAction(Wire, frozen=True):
     port: Int32 = 0
     service: str | None = None
 
 
-class Sleep(Wire, frozen=True):
+class SleepAction(Wire, frozen=True):
     seconds: Int = 0
 
 
-class Handler(Wire, frozen=True):
+class ProbeHandler(Wire, frozen=True):
     """What a probe or a hook does."""
 
-    exec: Exec | None = None
-    http_get: HttpGet | None = None
-    tcp_socket: TcpSocket | None = None
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
 
 
-class Hook(Handler, frozen=True):
-    sleep: Sleep | None = None
+class LifecycleHandler(ProbeHandler, frozen=True):
+    sleep: SleepAction | None = None
 
 
-class Probe(Handler, frozen=True):
-    grpc: Grpc | None = None
+class Probe(ProbeHandler, frozen=True):
+    grpc: GRPCAction | None = None
     initial_delay_seconds: Int32 = 0
     timeout_seconds: Int32 = 0
     period_seconds: Int32 = 0
@@ -121,25 +121,25 @@ class Probe(Handler, frozen=True):
 
 
 class Lifecycle(Wire, frozen=True):
-    post_start: Hook | None = None
-    pre_stop: Hook | None = None
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
     stop_signal: str | None = None
 
 
 # -- restarts and resizes
 
 
-class ExitCodes(Wire, frozen=True):
+class ContainerRestartRuleOnExitCodes(Wire, frozen=True):
     operator: str = ""
     values: tuple[Int32, ...] = ()
 
 
 class ContainerRestartRule(Wire, frozen=True):
     action: str = ""
-    exit_codes: ExitCodes | None = None
+    exit_codes: ContainerRestartRuleOnExitCodes | None = None
 
 
-class ResizePolicy(Wire, frozen=True):
+class ContainerResizePolicy(Wire, frozen=True):
     item_key: ClassVar[tuple[str, ...]] = ("resource_name",)
     resource_name: str = ""
     restart_policy: str = ""

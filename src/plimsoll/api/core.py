@@ -11,12 +11,12 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from plimsoll.api.containers import (
+    ContainerResizePolicy,
     ContainerRestartRule,
-    EnvFrom,
+    EnvFromSource,
     EnvVar,
     Lifecycle,
     Probe,
-    ResizePolicy,
 )
 from plimsoll.api.meta import Condition, Int, LabelSelector, ObjectMeta, ObjectReference, Wire
 from plimsoll.api.quantity import Quantity
@@ -152,10 +152,10 @@ class Container(Wire, frozen=True):
     args: tuple[str, ...] = ()
     working_dir: str = ""
     env: tuple[EnvVar, ...] = ()
-    env_from: tuple[EnvFrom, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
-    resize_policy: tuple[ResizePolicy, ...] = ()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     liveness_probe: Probe | None = None

@@ -6,7 +6,7 @@ is in them. Sets of CPUs are written as the kernel does; cores that have the sam
 
     {"groups":[{"socket":0,"numa":0,"l3":0,"cores":["0,4","1,5"]}],"reserved":"0","shared":"","offline":""}
 
-`read_map` takes a text of anybody and trusts nothing in it. docs/dashboard.md, "The map of CPUs".
+`parse_cpu_map` takes a text of anybody and trusts nothing in it. docs/dashboard.md, "The map of CPUs".
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from plimsoll.errors import InputError
 
 ANNOTATION = "plimsoll.dev/cpu-topology"
 #: Larger texts, and machines with more CPUs, are not read.
-MOST_BYTES = 128 * 1024
-MOST_CPUS = 8192
+MAX_BYTES = 128 * 1024
+MAX_CPUS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class CpuPlace:
+class CpuLocation:
     """Where a CPU is; what is not known is -1. `core` is the lowest CPU of its core."""
 
     socket: int
@@ -43,14 +43,14 @@ class CpuMap:
     they are. `kinds` are kinds of cores, where they differ.
     """
 
-    places: Mapping[int, CpuPlace]
+    places: Mapping[int, CpuLocation]
     reserved: CpuSet = EMPTY
     shared: CpuSet = EMPTY
     offline: CpuSet = EMPTY
     kinds: Mapping[int, str] = field(default_factory=dict)
 
 
-def write_map(machine: CpuMap) -> str:
+def format_cpu_map(machine: CpuMap) -> str:
     """The text of a map; the same map has the same text."""
     groups: dict[tuple[int, int, int], dict[int, list[int]]] = {}
     for cpu, place in sorted(machine.places.items()):
@@ -78,20 +78,20 @@ def write_map(machine: CpuMap) -> str:
     return codec.encode(tree).decode()
 
 
-def read_map(text: str) -> CpuMap | None:
+def parse_cpu_map(text: str) -> CpuMap | None:
     """The map of a text, or None if it is none."""
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_BYTES:
         return None
     try:
         tree = codec.decode_tree(text)
-        places: dict[int, CpuPlace] = {}
+        places: dict[int, CpuLocation] = {}
         for group in tree["groups"]:
             socket, numa, l3 = (_number(group.get(key, -1)) for key in ("socket", "numa", "l3"))
             for core in group["cores"]:
                 cpus = _cpus(core)
                 first = min(cpus)
-                places |= {cpu: CpuPlace(socket, numa, l3, first) for cpu in cpus}
-                if len(places) > MOST_CPUS:
+                places |= {cpu: CpuLocation(socket, numa, l3, first) for cpu in cpus}
+                if len(places) > MAX_CPUS:
                     return None
         reserved, shared, offline = (_cpus(tree.get(key, "")) for key in ("reserved", "shared", "offline"))
         kinds = {cpu: str(kind)[:40] for kind, cpus in tree.get("kinds", {}).items() for cpu in _cpus(cpus)}
@@ -104,7 +104,7 @@ def _cpus(text: Any) -> CpuSet:
     if not isinstance(text, str):
         raise ValueError("no set of CPUs")
     found = CpuSet.parse(text)
-    if len(found) > MOST_CPUS:
+    if len(found) > MAX_CPUS:
         raise ValueError("too many CPUs")
     return found
 

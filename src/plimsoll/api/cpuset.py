@@ -14,10 +14,10 @@ from itertools import chain, islice
 
 from plimsoll.errors import InputError
 
-NEAR = 1 << 16
+MASK_LIMIT = 1 << 16
 """CPUs below this are bits; a text may name others (no machine has them), which are kept one by one."""
 
-MOST = 1 << 20
+MAX_SPARSE_CPUS = 1 << 20
 """How many CPUs a text may name past those."""
 
 
@@ -36,7 +36,7 @@ class CpuSet:
         mask = 0
         far: set[int] = set()
         for cpu in cpus:
-            if cpu < NEAR:
+            if cpu < MASK_LIMIT:
                 mask |= 1 << cpu
             else:
                 far.add(cpu)
@@ -62,7 +62,7 @@ class CpuSet:
             high = _read(last) if dash else low
             if low > high:
                 raise InputError(f"invalid range {_quote(part)} ({low} > {high})")
-            if high < NEAR:
+            if high < MASK_LIMIT:
                 mask |= ((1 << (high - low + 1)) - 1) << low
             else:
                 _check_length(part, high - low + len(far))
@@ -103,7 +103,7 @@ class CpuSet:
         return self.mask != 0 or bool(self.far)
 
     def __contains__(self, cpu: int) -> bool:
-        return (0 <= cpu < NEAR and bool(self.mask >> cpu & 1)) or cpu in self.far
+        return (0 <= cpu < MASK_LIMIT and bool(self.mask >> cpu & 1)) or cpu in self.far
 
     def __iter__(self) -> Iterator[int]:
         """The CPUs, lowest first."""
@@ -145,8 +145,8 @@ def _runs_of(cpus: Iterable[int]) -> Iterator[tuple[int, int]]:
 def _check_length(part: str, length: int) -> None:
     # DIFF: Kubernetes fills milliards of numbers into memory; here such a range is refused
     # (test_ranges_that_no_machine_has_are_refused).
-    if length >= MOST:
-        raise InputError(f"invalid range {_quote(part)}: more than {MOST} CPUs")
+    if length >= MAX_SPARSE_CPUS:
+        raise InputError(f"invalid range {_quote(part)}: more than {MAX_SPARSE_CPUS} CPUs")
 
 
 _NONE: frozenset[int] = frozenset()

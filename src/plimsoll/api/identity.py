@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 
 
 class PoolId(NamedTuple):
@@ -29,7 +29,7 @@ class DeviceId(NamedTuple):
     device: str
 
     @staticmethod
-    def of(result: AllocationDevice) -> DeviceId:
+    def of(result: DeviceRequestAllocationResult) -> DeviceId:
         """The device that an allocation result names."""
         return DeviceId(result.driver, result.pool, result.device)
 

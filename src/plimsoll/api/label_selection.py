@@ -1,7 +1,7 @@
 """Whether labels are the ones a `LabelSelector` means.
 
 Owns the matching of label selectors in typed objects: affinities, spread constraints, disruption budgets.
-A selector is read once into a `Selector`, a value that can be a key; all its requirements must hold, no
+A selector is read once into a `LabelMatcher`, a value that can be a key; all its requirements must hold, no
 selector at all means nothing and an empty one means everything. One that cannot be read is a
 `SelectorProblem`, a value, because it may come from a cluster that stored it before validation became
 stricter.
@@ -21,7 +21,7 @@ IN, NOT_IN, EXISTS, ABSENT = "In", "NotIn", "Exists", "DoesNotExist"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Requirement:
+class LabelRequirement:
     """One condition on one label; `values` are sorted and each there once."""
 
     key: str
@@ -42,10 +42,10 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Selector:
+class LabelMatcher:
     """A label selector that has been read; equal for equal conditions, whatever their order."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
     nothing: bool = False  #: matches no labels at all
 
     @property
@@ -71,34 +71,34 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         return not self.nothing and all(requirement.holds(labels) for requirement in self.requirements)
 
-    def narrowed(self, more: Iterable[Requirement]) -> Selector:
+    def narrowed(self, more: Iterable[LabelRequirement]) -> LabelMatcher:
         """This selector with further requirements; what matches nothing stays so."""
         if self.nothing:
             return self
-        return Selector(tuple(sorted({*self.requirements, *more})))
+        return LabelMatcher(tuple(sorted({*self.requirements, *more})))
 
 
-NOTHING = Selector(nothing=True)
-EVERYTHING = Selector()
+MATCH_NOTHING = LabelMatcher(nothing=True)
+MATCH_EVERYTHING = LabelMatcher()
 
 
-def read_selector(selector: LabelSelector | None) -> Selector | SelectorProblem:
+def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher | SelectorProblem:
     """A selector as a value to match with, or what keeps it from being evaluated."""
     if selector is None:
-        return NOTHING
-    found: set[Requirement] = set()
+        return MATCH_NOTHING
+    found: set[LabelRequirement] = set()
     for key, value in selector.match_labels.items():
         message = _label_problem(key, (value,))
         if message:
             return SelectorProblem("matchLabels", message)
-        found.add(Requirement(key, IN, (value,)))
+        found.add(LabelRequirement(key, IN, (value,)))
     for number, requirement in enumerate(selector.match_expressions):
         message = _requirement_problem(requirement)
         if message:
             return SelectorProblem(f"matchExpressions[{number}]", message)
         values = tuple(sorted(set(requirement.values)))
-        found.add(Requirement(requirement.key, requirement.operator, values))
-    return Selector(tuple(sorted(found))) if found else EVERYTHING
+        found.add(LabelRequirement(requirement.key, requirement.operator, values))
+    return LabelMatcher(tuple(sorted(found))) if found else MATCH_EVERYTHING
 
 
 def _requirement_problem(requirement: LabelSelectorRequirement) -> str:

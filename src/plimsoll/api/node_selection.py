@@ -45,13 +45,13 @@ def node_matches(
 
 def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProblem:
     """Whether a node selector matches a node."""
-    problem = selector_problem(selector)
+    problem = find_selector_problem(selector)
     if problem is not None:
         return problem
     return any(term_matches(term, node) for term in selector.node_selector_terms)
 
 
-def selector_problem(selector: NodeSelector) -> SelectorProblem | None:
+def find_selector_problem(selector: NodeSelector) -> SelectorProblem | None:
     """The first thing that keeps a selector from being evaluated, or None."""
     for number, term in enumerate(selector.node_selector_terms):
         problem = _term_problem(term, f"nodeSelectorTerms[{number}]")
@@ -60,7 +60,7 @@ def selector_problem(selector: NodeSelector) -> SelectorProblem | None:
     return None
 
 
-def readable_terms(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeSelectorTerm, ...]:
+def filter_valid_terms(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeSelectorTerm, ...]:
     """The terms that can be evaluated: those a pod is held to, as in Kubernetes."""
     return tuple(term for term in terms if _term_problem(term, "") is None)
 

@@ -13,14 +13,14 @@ from plimsoll.api.quantity import Quantity
 # -- quotas
 
 
-class ScopeRequirement(Wire, frozen=True):
+class ScopedResourceSelectorRequirement(Wire, frozen=True):
     scope_name: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
 class ScopeSelector(Wire, frozen=True):
-    match_expressions: tuple[ScopeRequirement, ...] = ()
+    match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
 
 
 class ResourceQuotaSpec(Wire, frozen=True):
@@ -57,7 +57,7 @@ class CountedPod(Pod, frozen=True):
     spec: CountedPodSpec = CountedPodSpec()
 
 
-class VolumeClaimSpec(Wire, frozen=True):
+class CountedVolumeClaimSpec(Wire, frozen=True):
     storage_class_name: str | None = None
     volume_attributes_class_name: str | None = None
     resources: ResourceRequirements = ResourceRequirements()
@@ -67,34 +67,34 @@ class ModifyVolumeStatus(Wire, frozen=True):
     target_volume_attributes_class_name: str = ""
 
 
-class VolumeClaimStatus(Wire, frozen=True):
+class CountedVolumeClaimStatus(Wire, frozen=True):
     allocated_resources: dict[str, Quantity] = {}
     current_volume_attributes_class_name: str | None = None
     modify_volume_status: ModifyVolumeStatus | None = None
 
 
-class VolumeClaim(Wire, frozen=True):
+class CountedVolumeClaim(Wire, frozen=True):
     """A PersistentVolumeClaim."""
 
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: VolumeClaimStatus = VolumeClaimStatus()
+    spec: CountedVolumeClaimSpec = CountedVolumeClaimSpec()
+    status: CountedVolumeClaimStatus = CountedVolumeClaimStatus()
 
 
-class ServicePort(Wire, frozen=True):
+class CountedServicePort(Wire, frozen=True):
     node_port: Int = 0
 
 
-class ServiceSpec(Wire, frozen=True):
+class CountedServiceSpec(Wire, frozen=True):
     type: str = ""
-    ports: tuple[ServicePort, ...] = ()
+    ports: tuple[CountedServicePort, ...] = ()
     allocate_load_balancer_node_ports: bool | None = None
 
 
-class Service(Wire, frozen=True):
+class CountedService(Wire, frozen=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
-    spec: ServiceSpec = ServiceSpec()
+    spec: CountedServiceSpec = CountedServiceSpec()

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from plimsoll.api import codec
+from plimsoll.api.coercion import members
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.shape import members
 
 T = TypeVar("T", bound=Wire)
 
@@ -47,7 +47,7 @@ class Record(Generic[T]):
 
     def replace(self, view: T) -> Record[T]:
         """The same object with the view changed to this one; what no view knows is kept."""
-        return Record(codec.encode(carry(self.tree(), self.view, view)), self.type, view)
+        return Record(codec.encode(apply_changes(self.tree(), self.view, view)), self.type, view)
 
     def __eq__(self, other: object) -> bool:
         return self.raw == other.raw if isinstance(other, Record) else NotImplemented
@@ -56,20 +56,20 @@ class Record(Generic[T]):
         return hash(self.raw)
 
 
-def carry(tree: Any, old: Any, new: Any) -> Any:
+def apply_changes(tree: Any, old: Any, new: Any) -> Any:
     """Apply the difference between two views of a JSON tree to the tree; returns the changed tree."""
     if type(old) is not type(new) or old is None:
         return _plain(new)
     if isinstance(new, msgspec.Struct):
-        return _carry_struct(tree, old, new) if isinstance(tree, dict) else _plain(new)
+        return _apply_to_struct(tree, old, new) if isinstance(tree, dict) else _plain(new)
     if isinstance(new, dict):
-        return _carry_map(tree, old, new) if isinstance(tree, dict) else _plain(new)
+        return _apply_to_map(tree, old, new) if isinstance(tree, dict) else _plain(new)
     if isinstance(new, tuple):
-        return _carry_list(tree, old, new) if isinstance(tree, list) else _plain(new)
+        return _apply_to_list(tree, old, new) if isinstance(tree, list) else _plain(new)
     return tree if _same(old, new) else _plain(new)
 
 
-def _carry_struct(tree: dict[str, Any], old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
+def _apply_to_struct(tree: dict[str, Any], old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
     for member in members(type(new)):
         before, after = getattr(old, member.attribute), getattr(new, member.attribute)
         if _same(before, after):
@@ -78,24 +78,24 @@ def _carry_struct(tree: dict[str, Any], old: msgspec.Struct, new: msgspec.Struct
         if after == default and not isinstance(after, msgspec.Struct):
             tree.pop(member.wire, None)
         elif member.wire in tree:
-            tree[member.wire] = carry(tree[member.wire], before, after)
+            tree[member.wire] = apply_changes(tree[member.wire], before, after)
         else:
             tree[member.wire] = _plain(after)
     return tree
 
 
-def _carry_map(tree: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _apply_to_map(tree: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     for key in old.keys() - new.keys():
         tree.pop(key, None)
     for key, value in new.items():
         if key in tree and key in old:
-            tree[key] = carry(tree[key], old[key], value)
+            tree[key] = apply_changes(tree[key], old[key], value)
         else:
             tree[key] = _plain(value)
     return tree
 
 
-def _carry_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Any]:
+def _apply_to_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Any]:
     """Give each new item the JSON of the old item it continues: the same key, else the same place."""
     if len(tree) != len(old):
         return [_plain(item) for item in new]
@@ -107,7 +107,7 @@ def _carry_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) -> 
         match = places.get(_item_key(item, place))
         if match:
             before = match.pop(0)
-            carried.append(carry(tree[before], old[before], item))
+            carried.append(apply_changes(tree[before], old[before], item))
         else:
             carried.append(_plain(item))
     return carried

@@ -18,7 +18,7 @@ from plimsoll.api.quantity import Quantity
 #: How many devices a request asks for: so many, or all that match.
 EXACT_COUNT, ALL = "ExactCount", "All"
 #: The most devices one claim can have.
-RESULTS_MAX = 32
+MAX_ALLOCATION_RESULTS = 32
 
 # -- devices
 
@@ -76,7 +76,7 @@ class DeviceTaint(Wire, frozen=True):
     time_added: str | None = None
 
 
-class NodeAllocatableMapping(Wire, frozen=True):
+class NodeAllocatableResourceMapping(Wire, frozen=True):
     """1.36: how an allocated device turns into an amount of one node resource."""
 
     capacity_key: str | None = None
@@ -133,7 +133,7 @@ class Device(Wire, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
-    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
     node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
     native_resource_mappings: dict[str, NativeResourceMapping] = {}
 
@@ -241,13 +241,13 @@ class ResourceClaimSpec(Wire, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
-class AllocationConfiguration(Wire, frozen=True):
+class DeviceAllocationConfiguration(Wire, frozen=True):
     source: str = ""
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class AllocationDevice(Wire, frozen=True):
+class DeviceRequestAllocationResult(Wire, frozen=True):
     """One result of an allocation: a device, or a share of one."""
 
     request: str = ""
@@ -262,18 +262,18 @@ class AllocationDevice(Wire, frozen=True):
     consumed_capacity: ResourceList = {}
 
 
-class AllocationDevices(Wire, frozen=True):
-    results: tuple[AllocationDevice, ...] = ()
-    config: tuple[AllocationConfiguration, ...] = ()
+class DeviceAllocationResult(Wire, frozen=True):
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
 class AllocationResult(Wire, frozen=True):
-    devices: AllocationDevices = AllocationDevices()
+    devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
 
-class ClaimConsumer(Wire, frozen=True):
+class ResourceClaimConsumerReference(Wire, frozen=True):
     item_key: ClassVar[tuple[str, ...]] = ("uid",)
     api_group: str = ""
     resource: str = ""
@@ -300,7 +300,7 @@ class AllocatedDeviceStatus(Wire, frozen=True):
 
 class ResourceClaimStatus(Wire, frozen=True):
     allocation: AllocationResult | None = None
-    reserved_for: tuple[ClaimConsumer, ...] = ()
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 

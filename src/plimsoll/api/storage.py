@@ -18,7 +18,7 @@ from plimsoll.api.quantity import Quantity
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 #: The class of a claim or a volume before there was a field for it.
-OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
@@ -49,7 +49,7 @@ class PersistentVolumeClaim(Wire, frozen=True):
     @property
     def storage_class(self) -> str:
         """The class it names, or ""."""
-        old = self.metadata.annotations.get(OLD_CLASS)
+        old = self.metadata.annotations.get(BETA_STORAGE_CLASS)
         return (self.spec.storage_class_name or "") if old is None else old
 
     @property
@@ -104,7 +104,7 @@ class PersistentVolume(Wire, frozen=True):
 # -- classes
 
 
-class TopologyTerm(Wire, frozen=True):
+class TopologySelectorTerm(Wire, frozen=True):
     """One of `allowedTopologies`: labels that must all hold."""
 
     match_label_expressions: tuple[dict[str, Any], ...] = ()
@@ -116,7 +116,7 @@ class StorageClass(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
-    allowed_topologies: tuple[TopologyTerm, ...] = ()
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
 # -- what nodes can attach

@@ -30,7 +30,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return False
 
 
-def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+def is_tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     """Whether one of these tolerations covers a taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from plimsoll.api import resource
-from plimsoll.cel.device import Device, flatten
+from plimsoll.cel.device import CelDevice, flatten
 from plimsoll.cel.selector import Selector, compile_selector
 from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError, CelRuntimeError
@@ -53,7 +53,7 @@ class Lru(Generic[K, V]):
         self._entries.pop(key, None)
 
 
-class Programs:
+class ProgramCache:
     """Compiled selectors by expression and environment; an expression that does not compile is kept too."""
 
     __slots__ = ("_known",)
@@ -87,7 +87,7 @@ class SliceVersion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class SelectorMatches:
     """Which devices of a slice a selector matches: bit i is device i. Devices that raised match nothing."""
 
     bits: int
@@ -99,11 +99,11 @@ class Matches:
 
 @dataclass(slots=True)
 class _Slice:
-    devices: tuple[Device, ...]
-    matches: Lru[tuple[str, Environment], Matches] = field(default_factory=lambda: Lru(256))
+    devices: tuple[CelDevice, ...]
+    matches: Lru[tuple[str, Environment], SelectorMatches] = field(default_factory=lambda: Lru(256))
 
 
-class Slices:
+class SliceCache:
     """Flattened devices and matches of the slices in use; one version per slice."""
 
     __slots__ = ("_slices", "_versions")
@@ -117,7 +117,7 @@ class Slices:
 
     def devices(
         self, version: SliceVersion, driver: str, devices: Iterable[resource.Device | Mapping[str, Any]]
-    ) -> tuple[Device, ...]:
+    ) -> tuple[CelDevice, ...]:
         """The devices of a slice version, flattened at the first call."""
         return self._slice(version, driver, devices).devices
 
@@ -127,7 +127,7 @@ class Slices:
         version: SliceVersion,
         driver: str,
         devices: Iterable[resource.Device | Mapping[str, Any]],
-    ) -> Matches:
+    ) -> SelectorMatches:
         """What a selector says of a slice version, evaluated at the first call."""
         known = self._slice(version, driver, devices)
         key = (selector.expression, selector.environment)
@@ -148,7 +148,7 @@ class Slices:
         return self._slices.get(version, lambda: _Slice(tuple(flatten(device, driver) for device in devices)))
 
 
-def match_all(selector: Selector, devices: Iterable[Device]) -> Matches:
+def match_all(selector: Selector, devices: Iterable[CelDevice]) -> SelectorMatches:
     """Ask a selector about a row of devices."""
     marks = bytearray()
     errors: dict[int, CelRuntimeError] = {}
@@ -159,7 +159,7 @@ def match_all(selector: Selector, devices: Iterable[Device]) -> Matches:
             marks.append(_NOUGHT)
             errors[index] = error.with_traceback(None)
     marks.reverse()
-    return Matches(int(marks or b"0", 2), errors)
+    return SelectorMatches(int(marks or b"0", 2), errors)
 
 
 _NOUGHT, _ONE = b"01"

@@ -1,6 +1,6 @@
 """From source text to a checked expression.
 
-Owns `check`, the one entry of the front end, and `Checked`, what the back ends and the validator consume.
+Owns `check`, the one entry of the front end, and `CheckedExpr`, what the back ends and the validator consume.
 Promises that the result type is one a selector may have and that anything wrong with the text itself is a
 CelCompileError with a position, whatever the text. The limit of 10 240 bytes on selectors belongs to the
 validator; here text is refused beyond `parser.MAX_CODE_POINTS`.
@@ -10,40 +10,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel.stack import with_room
+from plimsoll.cel.recursion import run_with_stack
 from plimsoll.cel.static import checker, folding, validators
-from plimsoll.cel.static.checker import Reference
+from plimsoll.cel.static.checker import ReferenceInfo
 from plimsoll.cel.static.environment import Environment
 from plimsoll.cel.static.estimate import estimate
-from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.static.types import CelType, TypeKind
 from plimsoll.cel.syntax import parser
 from plimsoll.cel.syntax.ast import Expr
 from plimsoll.errors import CelCompileError
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedExpr:
     """A selector that compiles; `types` and `references` are keyed by node id."""
 
     source: str
     root: Expr
-    types: dict[int, Type]
-    references: dict[int, Reference]
+    types: dict[int, CelType]
+    references: dict[int, ReferenceInfo]
     environment: Environment
-    result: Type
+    result: CelType
     estimated_cost: int
 
 
-def check(source: str, environment: Environment) -> Checked:
+def check(source: str, environment: Environment) -> CheckedExpr:
     """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
     try:
         # Trees need no stack, but types nest too; how much of it the caller has left must not matter.
-        return with_room(lambda: _check(source, environment))
+        return run_with_stack(lambda: _check(source, environment))
     except RecursionError:
         raise CelCompileError("expression has types nested too deeply") from None
 
 
-def _check(source: str, environment: Environment) -> Checked:
+def _check(source: str, environment: Environment) -> CheckedExpr:
     if not source.isascii():
         _require_characters(source)
     root = parser.parse(source)
@@ -53,7 +53,9 @@ def _check(source: str, environment: Environment) -> Checked:
     if not _acceptable(result, environment):
         raise CelCompileError(f"a selector must be of type bool, not {result}", typed.root.pos)
     folding.fold(typed)
-    return Checked(source, typed.root, typed.types, typed.references, environment, result, estimate(typed))
+    return CheckedExpr(
+        source, typed.root, typed.types, typed.references, environment, result, estimate(typed)
+    )
 
 
 def _require_characters(source: str) -> None:
@@ -64,7 +66,7 @@ def _require_characters(source: str) -> None:
         raise CelCompileError("text is not valid Unicode", error.start) from None
 
 
-def _acceptable(result: Type, environment: Environment) -> bool:
-    if result.kind is Kind.BOOL:
+def _acceptable(result: CelType, environment: Environment) -> bool:
+    if result.kind is TypeKind.BOOL:
         return not result.nullable
-    return result.kind is Kind.ANY or (result.kind is Kind.DYN and environment.list_attributes)
+    return result.kind is TypeKind.ANY or (result.kind is TypeKind.DYN and environment.list_attributes)

@@ -21,7 +21,7 @@ from plimsoll.cel.values import (
     NONE,
     UNABSORBED,
     URL,
-    Domains,
+    DomainMap,
     Duration,
     EmptyMessage,
     NamedFormat,
@@ -69,8 +69,8 @@ def same(a: Value, b: Value, meter: Meter) -> bool:
             return same(content(a), content(b), meter)
     if kind in _NUMBERS and type(b) in _NUMBERS:
         return _compare_numbers(a, b) == 0 if not (a != a or b != b) else False
-    if kind is dict or kind is Domains:
-        return (type(b) is dict or type(b) is Domains) and _same_map(a, b, meter)
+    if kind is dict or kind is DomainMap:
+        return (type(b) is dict or type(b) is DomainMap) and _same_map(a, b, meter)
     if kind in _STRICT:
         raise CelRuntimeError("no such overload")
     return False

@@ -1,6 +1,6 @@
 """A device as selectors see it: flattened once, then read by every program.
 
-`flatten` takes a device as the API has it (`plimsoll.api.resource.Device`, or the same as plain JSON) and
+`flatten` takes a device as the API has it (`plimsoll.api.resource.CelDevice`, or the same as plain JSON) and
 the name of its driver. Names without a domain live under the driver's; versions and quantities are parsed,
 and equal values are one object across devices. What cannot be read is remembered in `problem` instead of
 raised, because to a selector it is a run-time error of that device. Implements section 10 of the API
@@ -17,7 +17,7 @@ from typing import Any
 from plimsoll.api import resource
 from plimsoll.api.quantity import Quantity
 from plimsoll.cel.functions.semver import parse as parse_semver
-from plimsoll.cel.values import Domains, Value
+from plimsoll.cel.values import DomainMap, Value
 from plimsoll.errors import CelRuntimeError, QuantityError
 
 #: Longest string and list for which the generated code's cost bound holds; longer ones take the exact way.
@@ -25,7 +25,7 @@ MAX_PLAIN_SIZE = 4096
 MAX_PLAIN_LIST = 64
 
 
-class Device:
+class CelDevice:
     """A flattened device.
 
     `plain` and `listed` are the attributes again, there only if generated code may read this device (`listed`
@@ -43,14 +43,14 @@ class Device:
         "problem",
     )
 
-    listed: Domains
-    plain: Domains
+    listed: DomainMap
+    plain: DomainMap
 
     def __init__(
         self,
         driver: str,
-        attributes: Domains,
-        capacity: Domains,
+        attributes: DomainMap,
+        capacity: DomainMap,
         allow_multiple: bool,
         lists: str | None,
         problem: str | None,
@@ -78,10 +78,10 @@ class Device:
         }
 
 
-def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> Device:
+def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> CelDevice:
     """Read a device for selectors."""
     reader = _Reader(driver)
-    values, amounts = Domains(), Domains()
+    values, amounts = DomainMap(), DomainMap()
     if isinstance(device, resource.Device):
         for name, attribute in device.attributes.items():
             reader.put(values, name, reader.typed(name, attribute))
@@ -94,7 +94,7 @@ def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> Device:
         for name, fields in (device.get("capacity") or {}).items():
             reader.put(amounts, name, reader.amount(name, fields.get("value")))
         allow_multiple = device.get("allowMultipleAllocations")
-    return Device(
+    return CelDevice(
         reader.driver, values, amounts, bool(allow_multiple), reader.lists, reader.problem, reader.longest
     )
 
@@ -118,7 +118,7 @@ class _Reader:
         self.problem: str | None = None
         self.longest = len(driver)
 
-    def put(self, domains: Domains, name: str, value: Value) -> None:
+    def put(self, domains: DomainMap, name: str, value: Value) -> None:
         domain, key = _split(name, self.driver)
         entries = domains.get(domain)
         if entries is None:

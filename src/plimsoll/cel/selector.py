@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plimsoll.cel.check import Checked, check
-from plimsoll.cel.device import Device
-from plimsoll.cel.exact.closures import Outcome, Program
-from plimsoll.cel.exact.run import COST_LIMIT
-from plimsoll.cel.fast.generate import generate
+from plimsoll.cel.check import CheckedExpr, check
+from plimsoll.cel.codegen.generator import generate
+from plimsoll.cel.device import CelDevice
+from plimsoll.cel.interpreter.evaluation import COST_LIMIT
+from plimsoll.cel.interpreter.planner import EvaluationResult, Program
 from plimsoll.cel.static.environment import Environment
-from plimsoll.cel.static.types import Type
+from plimsoll.cel.static.types import CelType
 
 
 class Selector:
@@ -25,11 +25,11 @@ class Selector:
     __slots__ = ("_checked", "_program", "is_fast", "matches")
 
     #: Whether a device matches; raises CelRuntimeError if the expression fails on it.
-    matches: Callable[[Device], bool]
+    matches: Callable[[CelDevice], bool]
     #: Whether generated code is used; known after the first `matches`.
     is_fast: bool | None
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: CheckedExpr) -> None:
         self._checked = checked
         self._program = Program(checked)
         self.is_fast = None
@@ -45,7 +45,7 @@ class Selector:
         return self._checked.environment
 
     @property
-    def result_type(self) -> Type:
+    def result_type(self) -> CelType:
         return self._checked.result
 
     @property
@@ -58,15 +58,15 @@ class Selector:
         """Whether admission would refuse the expression."""
         return self.estimated_cost > COST_LIMIT
 
-    def evaluate_exact(self, device: Device, cost_limit: int = COST_LIMIT) -> Outcome:
+    def evaluate_exact(self, device: CelDevice, cost_limit: int = COST_LIMIT) -> EvaluationResult:
         """The result or error, and the cost, as the reference back end has them."""
         return self._program.evaluate(device, cost_limit)
 
-    def matches_exact(self, device: Device) -> bool:
+    def matches_exact(self, device: CelDevice) -> bool:
         """`matches` without generated code."""
         return self._program.matches(device)
 
-    def _first_match(self, device: Device) -> bool:
+    def _first_match(self, device: CelDevice) -> bool:
         generated = generate(self._checked, self._program.matches, COST_LIMIT)
         self.is_fast = generated is not None
         self.matches = generated or self._program.matches

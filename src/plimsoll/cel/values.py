@@ -7,7 +7,7 @@
 
 Lists and dicts are never changed once a program can see them. Keys of a map are kept in a form in which
 `1`, `true`, `1u` and `1.0` stay apart (`key_of`, `from_key`); strings and ints, the common keys, are
-themselves. `Domains` is the map of attribute or capacity domains of a device, where an unknown domain reads
+themselves. `DomainMap` is the map of attribute or capacity domains of a device, where an unknown domain reads
 as an empty map. Floats appear here as CEL doubles only. Implements section 10 of the API semantics.
 """
 
@@ -195,7 +195,7 @@ class NamedFormat:
         return hash(self.name)
 
 
-class Domains(dict[str, dict[str, Value]]):
+class DomainMap(dict[str, dict[str, Value]]):
     """Domains of a device: reading an unknown one gives an empty map, testing for it with `in` does not."""
 
     __slots__ = ()
@@ -213,7 +213,7 @@ TYPE_NAMES: dict[type, str] = {
     bytes: "bytes",
     list: "list",
     dict: "map",
-    Domains: "map",
+    DomainMap: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
     TypeValue: "type",
@@ -234,13 +234,13 @@ def type_name(value: Value) -> str:
 
 
 def is_map(value: Value) -> bool:
-    return type(value) is dict or type(value) is Domains
+    return type(value) is dict or type(value) is DomainMap
 
 
 def size_of(value: Value) -> int:
     """The size that the cost model charges by: length of what has one, 1 of anything else."""
     kind = type(value)
-    if kind is str or kind is list or kind is dict or kind is bytes or kind is Domains:
+    if kind is str or kind is list or kind is dict or kind is bytes or kind is DomainMap:
         return len(value)
     if kind is IP:
         return int(value.bits) // 8
@@ -276,7 +276,7 @@ def key_of(value: Value) -> Value:
     return OddKey(value, kind in _IDENTITY_KEYS)
 
 
-_IDENTITY_KEYS = frozenset({list, dict, Domains, Optional, Quantity, URL})
+_IDENTITY_KEYS = frozenset({list, dict, DomainMap, Optional, Quantity, URL})
 
 
 def from_key(key: Value) -> Value:
@@ -319,7 +319,7 @@ def find(mapping: dict[Any, Value], key: Value) -> Value:
         found = _find_double(mapping, key)
     else:
         found = mapping.get(key_of(key), MISSING)
-    if found is MISSING and type(mapping) is Domains:
+    if found is MISSING and type(mapping) is DomainMap:
         return EMPTY_DOMAIN
     return found
 
@@ -335,6 +335,6 @@ def _find_double(mapping: dict[Any, Value], key: float) -> Value:
 
 def contains_key(mapping: dict[Any, Value], key: Value) -> bool:
     """`key in map`; an unknown domain is not there, though it can be read."""
-    if type(mapping) is Domains:
+    if type(mapping) is DomainMap:
         return type(key) is str and key in mapping
     return find(mapping, key) is not MISSING

@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from plimsoll.cli.commands import UNREAD, Commands, forget_output
-from plimsoll.errors import PlimsollError, first_of
+from plimsoll.errors import PlimsollError, first_error
 from plimsoll.tools.colors import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
         forget_output()
         sys.exit(UNREAD)
     except BaseExceptionGroup as group:
-        _fail(first_of(group), prog_name)
+        _fail(first_error(group), prog_name)
     except Exception as error:
         _fail(error, prog_name)
     sys.exit(code if isinstance(code, int) else 0)

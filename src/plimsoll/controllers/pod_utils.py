@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.meta import Condition, ObjectMeta, ObjectReference
-from plimsoll.api.resource import ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import PODS
 from plimsoll.controllers.actions import PatchAction
@@ -103,7 +103,7 @@ def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for)
 
 
-def is_pod(consumer: ClaimConsumer) -> bool:
+def is_pod(consumer: ResourceClaimConsumerReference) -> bool:
     return not consumer.api_group and consumer.resource == "pods"
 
 

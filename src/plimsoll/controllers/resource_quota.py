@@ -15,7 +15,7 @@ from typing import Any
 
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
+from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
@@ -32,17 +32,23 @@ from plimsoll.controllers.pod_utils import ObjectName, object_name
 from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.ledger import quota_usage
-from plimsoll.ledger.amounts import add_to
-from plimsoll.ledger.quota_scopes import booked, concerned, in_scopes, is_terminating, requirements_of
+from plimsoll.ledger.amounts import add_amounts
+from plimsoll.ledger.quota_scopes import (
+    filter_usage,
+    is_terminating,
+    matches_scopes,
+    matching_resources,
+    scope_requirements,
+)
 from plimsoll.ledger.quota_usage import (
-    MEASURED,
     NONE,
-    ExtendedNames,
-    Surroundings,
-    asking_pod,
+    VIEW_TYPES,
+    ExtendedResourceNames,
+    QuotaContext,
+    compute_usage,
     count_usage,
+    find_requesting_pod,
     pod_usage,
-    usage_of,
 )
 
 #: Seconds for which a quota must be unchanged before its usage is lowered.
@@ -55,12 +61,12 @@ class NamespaceObjects:
 
     pods: Sequence[CountedPod] = ()
     claims: Sequence[ResourceClaim] = ()
-    volume_claims: Sequence[VolumeClaim] = ()
-    services: Sequence[Service] = ()
+    volume_claims: Sequence[CountedVolumeClaim] = ()
+    services: Sequence[CountedService] = ()
     counts: Mapping[str, int] = field(
         default_factory=dict
     )  #: `plural.group` -> number of objects, for every kind
-    extended: ExtendedNames = field(default_factory=ExtendedNames)
+    extended: ExtendedResourceNames = field(default_factory=ExtendedResourceNames)
 
     def measured(self) -> Iterator[tuple[str, Sequence[Wire]]]:
         """Yield the objects that count for more than their number, by kind."""
@@ -69,14 +75,14 @@ class NamespaceObjects:
         yield quota_usage.VOLUME_CLAIMS, self.volume_claims
         yield quota_usage.SERVICES, self.services
 
-    def usage_context(self, now: float) -> Surroundings:
+    def usage_context(self, now: float) -> QuotaContext:
         pods = {pod.metadata.name: pod for pod in self.pods}
         made: dict[str, list[ResourceClaim]] = {}
         for claim in self.claims:
-            owner = asking_pod(claim)
+            owner = find_requesting_pod(claim)
             if owner is not None:
                 made.setdefault(owner.uid, []).append(claim)
-        return Surroundings(
+        return QuotaContext(
             datetime.fromtimestamp(now, UTC),
             extended=self.extended,
             find_pod=pods.get,
@@ -123,21 +129,21 @@ def plan_quota(
 
 def measure(quota: ResourceQuota, contents: NamespaceObjects, now: float) -> dict[str, Quantity]:
     """Sum the usage of those resources of a quota that can be measured."""
-    hard, scopes = quota.spec.hard, requirements_of(quota.spec)
+    hard, scopes = quota.spec.hard, scope_requirements(quota.spec)
     around = contents.usage_context(now)
     usage: dict[str, Quantity] = {}
     for resource, items in contents.measured():
-        names = concerned(resource, hard, around)
-        add_to(usage, dict.fromkeys(names, NONE))
+        names = matching_resources(resource, hard, around)
+        add_amounts(usage, dict.fromkeys(names, NONE))
         for item in items if names else ():
-            if in_scopes(item, scopes, around.gates):
-                add_to(usage, booked(usage_of(resource, item, around), hard))
+            if matches_scopes(item, scopes, around.gates):
+                add_amounts(usage, filter_usage(compute_usage(resource, item, around), hard))
     for resource, number in contents.counts.items():
-        if resource not in MEASURED:
-            names = concerned(resource, hard, around)
-            add_to(usage, dict.fromkeys(names, NONE))
+        if resource not in VIEW_TYPES:
+            names = matching_resources(resource, hard, around)
+            add_amounts(usage, dict.fromkeys(names, NONE))
             if names and not scopes:  # scopes do not apply to objects that are only counted
-                add_to(usage, booked(count_usage(resource, number), hard))
+                add_amounts(usage, filter_usage(count_usage(resource, number), hard))
     return usage
 
 
@@ -171,7 +177,7 @@ class ResourceQuotaController:
         self._quotas = informers.get(RESOURCE_QUOTAS)
         self._classes = informers.get(DEVICE_CLASSES) if context.serves(DEVICE_CLASSES) else None
         self._by_namespace: dict[str, ObjectIndex[Any, str]] = {}
-        self._extended: ExtendedNames | None = None
+        self._extended: ExtendedResourceNames | None = None
         self._batch_seconds = _MIN_BATCH_SECONDS
         self._changed_at: dict[ObjectName, float] = {}  # time of the last observed change of each quota
         for endpoint in deletable_endpoints(context.served):
@@ -179,7 +185,7 @@ class ResourceQuotaController:
                 index = self._by_namespace[_key(endpoint)] = ObjectIndex(_namespace)
                 informer = informers.get(endpoint)
                 informer.add_handler(index)
-                informer.add_handler(CallbackHandler(partial(self._on_content, _key(endpoint) in MEASURED)))
+                informer.add_handler(CallbackHandler(partial(self._on_content, _key(endpoint) in VIEW_TYPES)))
         self._quotas.add_handler(CallbackHandler(self._on_quota))
         if self._classes is not None:
             self._classes.add_handler(CallbackHandler(self._on_class))
@@ -235,7 +241,9 @@ class ResourceQuotaController:
 
     def _namespace_objects(self, namespace: str) -> NamespaceObjects:
         if self._extended is None:
-            self._extended = ExtendedNames.of(self._classes.items() if self._classes is not None else ())
+            self._extended = ExtendedResourceNames.of(
+                self._classes.items() if self._classes is not None else ()
+            )
 
         def find(endpoint: Endpoint) -> list[Any]:
             index = self._by_namespace.get(_key(endpoint))

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.meta import Object, ObjectMeta, Wire
-from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
+from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import (
@@ -50,8 +50,8 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (DEVICE_TAINT_RULES, DeviceTaintRule),
         (RESOURCE_QUOTAS, ResourceQuota),
         (LEASES, views.LeaseView),
-        (PERSISTENT_VOLUME_CLAIMS, VolumeClaim),
-        (SERVICES, Service),
+        (PERSISTENT_VOLUME_CLAIMS, CountedVolumeClaim),
+        (SERVICES, CountedService),
     )
 }
 

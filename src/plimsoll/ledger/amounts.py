@@ -17,14 +17,14 @@ Amounts: TypeAlias = Mapping[str, Quantity]
 _HUGE_PAGES = "hugepages-"
 
 
-def add_to(total: dict[str, Quantity], amounts: Amounts) -> None:
+def add_amounts(total: dict[str, Quantity], amounts: Amounts) -> None:
     """Add amounts to a total, in place."""
     for name, amount in amounts.items():
         before = total.get(name)
         total[name] = amount if before is None else before + amount
 
 
-def raise_to(total: dict[str, Quantity], amounts: Amounts) -> None:
+def raise_amounts(total: dict[str, Quantity], amounts: Amounts) -> None:
     """Raise a total to at least these amounts, in place."""
     for name, amount in amounts.items():
         before = total.get(name)
@@ -32,19 +32,19 @@ def raise_to(total: dict[str, Quantity], amounts: Amounts) -> None:
             total[name] = amount
 
 
-def sum_of(lists: Iterable[Amounts]) -> dict[str, Quantity]:
+def sum_amounts(lists: Iterable[Amounts]) -> dict[str, Quantity]:
     """The sum, name by name."""
     total: dict[str, Quantity] = {}
     for amounts in lists:
-        add_to(total, amounts)
+        add_amounts(total, amounts)
     return total
 
 
-def greatest(*lists: Amounts) -> dict[str, Quantity]:
+def max_amounts(*lists: Amounts) -> dict[str, Quantity]:
     """The greatest amount of each name."""
     total: dict[str, Quantity] = {}
     for amounts in lists:
-        raise_to(total, amounts)
+        raise_amounts(total, amounts)
     return total
 
 

@@ -24,7 +24,7 @@ def read_charges(pod: Pod) -> tuple[ClaimCharge, ...]:
     return read_pod(pod)
 
 
-def pod_charge(charges: Iterable[ClaimCharge]) -> dict[str, Quantity]:
+def sum_pod_charges(charges: Iterable[ClaimCharge]) -> dict[str, Quantity]:
     """What the charges add to their pod, all claims side by side."""
     total: dict[str, Quantity] = {}
     for charge in charges:
@@ -38,7 +38,7 @@ def pod_charge(charges: Iterable[ClaimCharge]) -> dict[str, Quantity]:
     return total
 
 
-def container_charge(charges: Sequence[ClaimCharge], container: str) -> dict[str, Quantity]:
+def sum_container_charges(charges: Sequence[ClaimCharge], container: str) -> dict[str, Quantity]:
     """What the charges add to one container: everything of every claim it refers to, not divided."""
     total: dict[str, Quantity] = {}
     for charge in charges:

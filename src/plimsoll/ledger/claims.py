@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import (
+    AccountingPolicy,
     ClaimCharge,
     ClassPolicy,
-    Policy,
     ResourceCharge,
     device_forms,
     read_class,
@@ -26,15 +26,21 @@ from plimsoll.api.forms import (
 )
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, AllocationResult, Device, DeviceClass, ResourceClaim
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.mapping import NO_CLASS, DeviceCharge, charges_of
-from plimsoll.ledger.profile import Profile
+from plimsoll.api.resource import (
+    AllocationResult,
+    Device,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from plimsoll.ledger.device_charges import NO_CLASS, DeviceCharge, compute_device_charges
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.verdict import Cause, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class ChargedClaim:
     """What one claim charges to one pod, and the devices it comes from.
 
     A bill read back from a pod's status has no parts: the status does not name devices. `uid` is the claim's,
@@ -49,7 +55,7 @@ class Bill:
     def claim(self) -> str:
         return self.charge.claim
 
-    def policy(self, resource: str) -> Policy:
+    def policy(self, resource: str) -> AccountingPolicy:
         """The policy for a resource; where none is named, or one we do not know, it is added per claim."""
         return effective_policy(self.charge.resources[resource].policy)
 
@@ -58,18 +64,18 @@ class Bill:
         return tuple(dict.fromkeys(part.device for part in self.parts if part.resource == resource))
 
 
-_POLICIES = {policy.value: policy for policy in Policy}
+_POLICIES = {policy.value: policy for policy in AccountingPolicy}
 
 
-def effective_policy(text: str) -> Policy:
+def effective_policy(text: str) -> AccountingPolicy:
     """The policy a text names; none named means adding per claim, and so does a name from the future."""
-    return _POLICIES.get(text, Policy.ADD_PER_CLAIM)
+    return _POLICIES.get(text, AccountingPolicy.ADD_PER_CLAIM)
 
 
 # -- which claims a pod has
 
 
-def claim_names(pod: Pod) -> dict[str, str]:
+def resolve_claim_names(pod: Pod) -> dict[str, str]:
     """The names a pod has for its claims -> the claims; those not generated yet are left out.
 
     The claim made for extended resources has no name in the pod; it goes by the empty one.
@@ -88,7 +94,9 @@ def claim_names(pod: Pod) -> dict[str, str]:
     return names
 
 
-def referring_containers(pod: Pod, names: Mapping[str, str], claim: str, profile: Profile) -> tuple[str, ...]:
+def find_referring_containers(
+    pod: Pod, names: Mapping[str, str], claim: str, profile: AccountingProfile
+) -> tuple[str, ...]:
     """The containers that refer to a claim, init containers first; each once unless the profile repeats."""
     found = [
         container.name
@@ -102,7 +110,7 @@ def referring_containers(pod: Pod, names: Mapping[str, str], claim: str, profile
     return tuple(dict.fromkeys(found)) if profile.distinct_containers else tuple(found)
 
 
-def requested_class(claim: ResourceClaim, request: str) -> str:
+def find_requested_class(claim: ResourceClaim, request: str) -> str:
     """The class of the request, or of the chosen alternative (`request/alternative`), a result answers."""
     name, _, alternative = request.partition("/")
     for entry in claim.spec.devices.requests:
@@ -119,29 +127,32 @@ def requested_class(claim: ResourceClaim, request: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Pricing:
+class ChargeContext:
     """What is needed to price claims: the devices of a node and the classes."""
 
     devices: DeviceIndex
     node: Node | None = None
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
-    profile: Profile = field(default_factory=Profile.default)
+    profile: AccountingProfile = field(default_factory=AccountingProfile.default)
 
     def class_policy(self, claim: ResourceClaim, request: str) -> ClassPolicy:
-        found = self.classes.get(requested_class(claim, request))
+        found = self.classes.get(find_requested_class(claim, request))
         if found is None:
             return NO_CLASS
         return read_device_class(found) if self.profile.annotations else read_class(found.spec)
 
 
-def has_node_device(claim: ResourceClaim, allocation: AllocationResult, pricing: Pricing) -> bool:
+def has_node_allocatable_device(
+    claim: ResourceClaim, allocation: AllocationResult, charge_context: ChargeContext
+) -> bool:
     """Whether a device of an allocation has anything to do with node resources, as far as they are known.
 
     A device that is not published counts if its class says what such devices charge.
     """
     return any(
         _concerns_node(
-            pricing.devices.find(result, pricing.node), pricing.class_policy(claim, result.request)
+            charge_context.devices.find(result, charge_context.node),
+            charge_context.class_policy(claim, result.request),
         )
         for result in allocation.devices.results
     )
@@ -151,61 +162,67 @@ def _concerns_node(device: Device | None, class_policy: ClassPolicy) -> bool:
     return bool(class_policy.charges or (device is not None and device_forms(device)))
 
 
-def price_claim(
+def charge_claim(
     claim: ResourceClaim,
     allocation: AllocationResult,
     containers: tuple[str, ...],
-    pricing: Pricing,
-) -> Bill | Reason | None:
+    charge_context: ChargeContext,
+) -> ChargedClaim | Reason | None:
     """The bill of an allocated claim; None if it charges nothing."""
-    found = _find_devices(claim, allocation.devices.results, pricing)
+    found = _find_devices(claim, allocation.devices.results, charge_context)
     if not any(_concerns_node(device, policy) for _, device, policy in found):
         return None
-    return _bill_devices(claim, found, containers, pricing.profile)
+    return _charge_devices(claim, found, containers, charge_context.profile)
 
 
-def bill_results(
+def charge_results(
     claim: ResourceClaim,
-    results: Sequence[AllocationDevice],
+    results: Sequence[DeviceRequestAllocationResult],
     containers: tuple[str, ...],
-    pricing: Pricing,
-) -> Bill | Reason | None:
+    charge_context: ChargeContext,
+) -> ChargedClaim | Reason | None:
     """The bill of allocation results, whether or not any of their devices has to do with node resources."""
-    return _bill_devices(claim, _find_devices(claim, results, pricing), containers, pricing.profile)
+    return _charge_devices(
+        claim, _find_devices(claim, results, charge_context), containers, charge_context.profile
+    )
 
 
 def _find_devices(
-    claim: ResourceClaim, results: Sequence[AllocationDevice], pricing: Pricing
-) -> list[tuple[AllocationDevice, Device | None, ClassPolicy]]:
+    claim: ResourceClaim, results: Sequence[DeviceRequestAllocationResult], charge_context: ChargeContext
+) -> list[tuple[DeviceRequestAllocationResult, Device | None, ClassPolicy]]:
     """Results with the devices they name, where published, and what the classes they ask for say."""
     return [
-        (result, pricing.devices.find(result, pricing.node), pricing.class_policy(claim, result.request))
+        (
+            result,
+            charge_context.devices.find(result, charge_context.node),
+            charge_context.class_policy(claim, result.request),
+        )
         for result in results
     ]
 
 
-def _bill_devices(
+def _charge_devices(
     claim: ResourceClaim,
-    found: Sequence[tuple[AllocationDevice, Device | None, ClassPolicy]],
+    found: Sequence[tuple[DeviceRequestAllocationResult, Device | None, ClassPolicy]],
     containers: tuple[str, ...],
-    profile: Profile,
-) -> Bill | Reason | None:
+    profile: AccountingProfile,
+) -> ChargedClaim | Reason | None:
     """The bill of allocation results, each of which must name a device that is published."""
     parts: list[DeviceCharge] = []
     for result, device, class_policy in found:
         if device is None:
             return _missing(claim, result, profile)
-        charges = charges_of(result, device, class_policy, profile)
+        charges = compute_device_charges(result, device, class_policy, profile)
         if isinstance(charges, Reason):
-            return _placed(charges, claim, result)
+            return _locate_reason(charges, claim, result)
         parts.extend(charges)
     if not parts:
         return None
     resources = _sum_parts(parts)
     if isinstance(resources, Reason):
-        return _placed(resources, claim, None)
+        return _locate_reason(resources, claim, None)
     name = claim.metadata.name
-    return Bill(ClaimCharge(name, containers, resources), claim.metadata.uid, tuple(parts))
+    return ChargedClaim(ClaimCharge(name, containers, resources), claim.metadata.uid, tuple(parts))
 
 
 def _sum_parts(parts: Iterable[DeviceCharge]) -> dict[str, ResourceCharge] | Reason:
@@ -238,7 +255,9 @@ def _sum_parts(parts: Iterable[DeviceCharge]) -> dict[str, ResourceCharge] | Rea
     }
 
 
-def _missing(claim: ResourceClaim, result: AllocationDevice, profile: Profile) -> Reason:
+def _missing(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult, profile: AccountingProfile
+) -> Reason:
     exact = profile.exact_devices
     return Reason(
         cause=Cause.DEVICE_NOT_OF_DRIVER if exact else Cause.DEVICE_NOT_IN_POOL,
@@ -250,7 +269,9 @@ def _missing(claim: ResourceClaim, result: AllocationDevice, profile: Profile) -
     )
 
 
-def _placed(reason: Reason, claim: ResourceClaim, result: AllocationDevice | None) -> Reason:
+def _locate_reason(
+    reason: Reason, claim: ResourceClaim, result: DeviceRequestAllocationResult | None
+) -> Reason:
     """The reason with the claim and the device it is about."""
     placed = replace(reason, namespace=claim.metadata.namespace, claim=claim.metadata.name)
     if result is None:
@@ -258,10 +279,10 @@ def _placed(reason: Reason, claim: ResourceClaim, result: AllocationDevice | Non
     return replace(placed, driver=result.driver, pool=result.pool, device=result.device)
 
 
-def bills_in_status(pod: Pod, profile: Profile | None = None) -> tuple[Bill, ...]:
+def read_charged_claims(pod: Pod, profile: AccountingProfile | None = None) -> tuple[ChargedClaim, ...]:
     """The bills a pod carries in its status, whatever form they are written in, or else in its annotation."""
-    annotations = (profile or Profile.default()).annotations
+    annotations = (profile or AccountingProfile.default()).annotations
     return tuple(
-        Bill(charge, charge.reference.uid if charge.reference is not None else "")
+        ChargedClaim(charge, charge.reference.uid if charge.reference is not None else "")
         for charge in (read_pod(pod) if annotations else read_status(pod.status))
     )

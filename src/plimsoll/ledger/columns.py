@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.journal import Journal
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.units import CPU, MEMORY, PLAIN, PODS, Units
+from plimsoll.ledger.change_log import ChangeLog
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.units import CPU, MEMORY, PODS, STANDARD_RESOURCES, Units
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 Column: TypeAlias = "NDArray[np.int64]"
@@ -39,7 +39,7 @@ class NodeColumns:
         self._free: dict[str, Column] = {PODS: self._nothing.copy()}
         self._line: dict[str, Column] = {PODS: self._nothing.copy()}
         self._spare: dict[str, Column] = {CPU: self._nothing.copy(), MEMORY: self._nothing.copy()}
-        self.changes = Journal()
+        self.changes = ChangeLog()
         for place, ledger in enumerate(ledgers):
             self.refresh(place, ledger)
 
@@ -120,4 +120,8 @@ def _bounded(amount: int) -> int:
 
 
 def _charged(demand: Units) -> list[str]:
-    return [name for name, amount in demand.items() if is_huge_page(name) or (name in PLAIN and amount > 0)]
+    return [
+        name
+        for name, amount in demand.items()
+        if is_huge_page(name) or (name in STANDARD_RESOURCES and amount > 0)
+    ]

@@ -16,13 +16,13 @@ from typing import TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.amounts import Amounts, add_to, raise_to, sum_of
+from plimsoll.ledger.amounts import Amounts, add_amounts, raise_amounts, sum_amounts
 
 #: A container and what it needs.
-Need: TypeAlias = "tuple[Container, Amounts]"
+ContainerAmounts: TypeAlias = "tuple[Container, Amounts]"
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     """The part a container plays in its pod."""
 
     INIT = "init"
@@ -31,7 +31,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ContainerUse:
     """What is in use at one point of a pod's life.
 
     For a regular container its own amounts. While an init container runs: its own and those of the sidecars
@@ -39,7 +39,7 @@ class Use:
     """
 
     container: Container
-    role: Role
+    role: ContainerRole
     amounts: Amounts
 
 
@@ -48,40 +48,50 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def needs(pod: Pod, amounts: Callable[[Container], Amounts]) -> tuple[list[Need], list[Need]]:
-    """The pairs of a pod's regular and init containers, as `with_init` takes them."""
+def pair_amounts(
+    pod: Pod, amounts: Callable[[Container], Amounts]
+) -> tuple[list[ContainerAmounts], list[ContainerAmounts]]:
+    """The pairs of a pod's regular and init containers, as `sum_with_init_containers` takes them."""
     return (
         [(container, amounts(container)) for container in pod.spec.containers],
         [(container, amounts(container)) for container in pod.spec.init_containers],
     )
 
 
-def with_init(containers: Iterable[Need], init_containers: Iterable[Need]) -> dict[str, Quantity]:
+def sum_with_init_containers(
+    containers: Iterable[ContainerAmounts], init_containers: Iterable[ContainerAmounts]
+) -> dict[str, Quantity]:
     """What regular and init containers (in spec order, sidecars among them) need together."""
-    total = sum_of(amounts for _, amounts in containers)
+    total = sum_amounts(amounts for _, amounts in containers)
     sidecars: dict[str, Quantity] = {}
     peak: dict[str, Quantity] = {}
     for container, amounts in init_containers:
         if is_sidecar(container):
-            add_to(total, amounts)
-            add_to(sidecars, amounts)
-            raise_to(peak, sidecars)
+            add_amounts(total, amounts)
+            add_amounts(sidecars, amounts)
+            raise_amounts(peak, sidecars)
         else:
             use = dict(amounts)
-            add_to(use, sidecars)
-            raise_to(peak, use)
-    raise_to(total, peak)
+            add_amounts(use, sidecars)
+            raise_amounts(peak, use)
+    raise_amounts(total, peak)
     return total
 
 
-def uses(containers: Iterable[Need], init_containers: Iterable[Need]) -> tuple[Use, ...]:
+def list_uses(
+    containers: Iterable[ContainerAmounts], init_containers: Iterable[ContainerAmounts]
+) -> tuple[ContainerUse, ...]:
     """Each use in the order Kubernetes looks at them: regular containers, then init containers."""
-    found = [Use(container, Role.REGULAR, amounts) for container, amounts in containers]
+    found = [ContainerUse(container, ContainerRole.REGULAR, amounts) for container, amounts in containers]
     sidecars: dict[str, Quantity] = {}
     for container, amounts in init_containers:
         use = dict(amounts)
-        add_to(use, sidecars)
+        add_amounts(use, sidecars)
         if is_sidecar(container):
             sidecars = use
-        found.append(Use(container, Role.SIDECAR if is_sidecar(container) else Role.INIT, use))
+        found.append(
+            ContainerUse(
+                container, ContainerRole.SIDECAR if is_sidecar(container) else ContainerRole.INIT, use
+            )
+        )
     return tuple(found)

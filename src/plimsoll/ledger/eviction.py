@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.cgroups.shares import share_claims
+from plimsoll.ledger.cgroups.shares import compute_claim_shares
 from plimsoll.ledger.charges import read_charges
-from plimsoll.ledger.requests import Options, pod_level_resources_set, pod_requests
+from plimsoll.ledger.requests import PodResourcesOptions, has_pod_level_resources, pod_requests
 
 PIDS = "pids"
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class PodUsage:
     """What a pod uses of the resource that is short; None where it was not measured."""
 
     pod: Pod
@@ -36,7 +36,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EvictionCandidate:
     """A pod in the order of eviction, with the numbers its place follows from."""
 
     pod: Pod
@@ -44,39 +44,39 @@ class Standing:
     requested: Quantity
 
     @property
-    def exceeds(self) -> bool:
+    def exceeds_request(self) -> bool:
         """Whether the pod is known to use more than it requested."""
         return self.used is not None and self.used > self.requested
 
 
-def rank(
-    usages: Iterable[Usage],
+def rank_pods(
+    usages: Iterable[PodUsage],
     resource: str,
     *,
     count_claims: bool = True,
     charges: Callable[[Pod], Iterable[ClaimCharge]] = read_charges,
-) -> list[Standing]:
+) -> list[EvictionCandidate]:
     """The pods in the order in which they are evicted for want of a resource, first the first to go.
 
     `charges` looks up what a pod's claims charge; it is not asked where claims do not count.
     """
-    standings = []
+    candidates = []
     for usage in usages:
-        given = share_claims(usage.pod, charges(usage.pod)).charges() if count_claims else ()
+        given = compute_claim_shares(usage.pod, charges(usage.pod)).charges() if count_claims else ()
         requested = eviction_request(usage.pod, resource, given)
-        standings.append(Standing(usage.pod, usage.used, requested))
-    return sorted(standings, key=_pid_place if resource == PIDS else _place)
+        candidates.append(EvictionCandidate(usage.pod, usage.used, requested))
+    return sorted(candidates, key=_pid_place if resource == PIDS else _place)
 
 
-def _place(standing: Standing) -> tuple[bool, bool, int, int]:
-    used = standing.used
-    beyond = 0 if used is None else used.nano - standing.requested.nano
-    return (used is not None, not standing.exceeds, standing.pod.spec.priority or 0, -beyond)
+def _place(candidate: EvictionCandidate) -> tuple[bool, bool, int, int]:
+    used = candidate.used
+    beyond = 0 if used is None else used.nano - candidate.requested.nano
+    return (used is not None, not candidate.exceeds_request, candidate.pod.spec.priority or 0, -beyond)
 
 
-def _pid_place(standing: Standing) -> tuple[int, bool, int]:
-    used = standing.used
-    return (standing.pod.spec.priority or 0, used is not None, 0 if used is None else -used.nano)
+def _pid_place(candidate: EvictionCandidate) -> tuple[int, bool, int]:
+    used = candidate.used
+    return (candidate.pod.spec.priority or 0, used is not None, 0 if used is None else -used.nano)
 
 
 def eviction_request(pod: Pod, resource: str, charges: Iterable[ClaimCharge] = ()) -> Quantity:
@@ -84,11 +84,11 @@ def eviction_request(pod: Pod, resource: str, charges: Iterable[ClaimCharge] = (
 
     If the pod as a whole has resources they alone count. Overhead is added to a request that is not zero.
     """
-    options = Options(
+    options = PodResourcesOptions(
         form=Form.V1_37,
         count_claims=True,
         exclude_overhead=True,
-        skip_containers=pod_level_resources_set(pod),
+        skip_containers=has_pod_level_resources(pod),
     )
     requested = pod_requests(pod, options, charges).get(resource, ZERO)
     return requested + pod.spec.overhead.get(resource, ZERO) if requested else requested

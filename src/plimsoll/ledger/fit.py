@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.texts import render_shortage
-from plimsoll.ledger.units import PLAIN, PODS, Units, is_extended
+from plimsoll.ledger.messages import format_admission_message
+from plimsoll.ledger.units import PODS, STANDARD_RESOURCES, Units, is_extended_resource
 from plimsoll.ledger.verdict import Cause, Reason
 
 
-def request_shortages(
+def find_request_shortages(
     demand: Units,
     allocatable: Units,
     requested: Units,
@@ -40,19 +40,21 @@ def request_shortages(
             yield from _shortage(name, demand[name], allocatable, requested)
 
 
-def claim_shortages(demand: Units, allocatable: Units, requested: Units) -> Iterator[Reason]:
+def find_claim_shortages(demand: Units, allocatable: Units, requested: Units) -> Iterator[Reason]:
     """What a node lacks of the resources that claims can charge.
 
     Huge pages are compared even where nothing is asked for, as upstream does; resources that claims cannot
-    charge are left to `request_shortages`.
+    charge are left to `find_request_shortages`.
     """
     for name in _in_order(demand):
-        if is_huge_page(name) or (name in PLAIN and demand[name] > 0):
+        if is_huge_page(name) or (name in STANDARD_RESOURCES and demand[name] > 0):
             yield from _shortage(name, demand[name], allocatable, requested)
 
 
 def _in_order(demand: Units) -> list[str]:
-    return [name for name in PLAIN if name in demand] + sorted(demand.keys() - set(PLAIN))
+    return [name for name in STANDARD_RESOURCES if name in demand] + sorted(
+        demand.keys() - set(STANDARD_RESOURCES)
+    )
 
 
 def _shortage(name: str, wanted: int, allocatable: Units, requested: Units) -> Iterator[Reason]:
@@ -70,7 +72,7 @@ def _shortage(name: str, wanted: int, allocatable: Units, requested: Units) -> I
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class PodAdmitResult:
     """The kubelet's answer: a rejected pod fails with this reason and message."""
 
     admit: bool
@@ -79,17 +81,17 @@ class Admission:
     shortages: tuple[Reason, ...] = ()
 
 
-def admission(
+def admit_pod(
     demand: Units, allocatable: Units, requested: Units, pods: int, pools: Iterable[Reason] = ()
-) -> Admission:
+) -> PodAdmitResult:
     """Whether a kubelet with these pods takes one more; it names the first shortage only.
 
     What `pools` lack comes after what the node lacks. Extended resources the node does not have are no matter
     of the kubelet: others may provide them.
     """
-    missing = [name for name in demand if is_extended(name) and name not in allocatable]
-    shortages = (*request_shortages(demand, allocatable, requested, pods, missing), *pools)
+    missing = [name for name in demand if is_extended_resource(name) and name not in allocatable]
+    shortages = (*find_request_shortages(demand, allocatable, requested, pods, missing), *pools)
     if not shortages:
-        return Admission(True)
+        return PodAdmitResult(True)
     first = shortages[0]
-    return Admission(False, f"OutOf{first.resource}", render_shortage(first), shortages)
+    return PodAdmitResult(False, f"OutOf{first.resource}", format_admission_message(first), shortages)

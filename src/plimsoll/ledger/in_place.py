@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.amounts import Amounts, add_to, greatest, raise_to
-from plimsoll.ledger.containers import Need, is_sidecar, needs, with_init
+from plimsoll.ledger.amounts import Amounts, add_amounts, max_amounts, raise_amounts
+from plimsoll.ledger.containers import ContainerAmounts, is_sidecar, pair_amounts, sum_with_init_containers
 
-Needs: TypeAlias = "tuple[list[Need], list[Need]]"
+PodAmounts: TypeAlias = "tuple[list[ContainerAmounts], list[ContainerAmounts]]"
 
 
 def _resize_pending_reason(pod: Pod) -> str | None:
@@ -40,7 +40,7 @@ def is_resize_deferred(pod: Pod) -> bool:
 # -- 1.36: the greatest value of each container
 
 
-def requests_of_each(pod: Pod, use_status: bool, non_missing: Amounts) -> Needs:
+def list_container_requests(pod: Pod, use_status: bool, non_missing: Amounts) -> PodAmounts:
     """The requests of every container; absent ones are filled from `non_missing`."""
     infeasible = use_status and is_resize_infeasible(pod)
 
@@ -48,28 +48,28 @@ def requests_of_each(pod: Pod, use_status: bool, non_missing: Amounts) -> Needs:
         own = container.resources.requests
         if status is not None and status.resources is not None:
             reported = (status.resources.requests, status.allocated_resources)
-            own = greatest(*reported) if infeasible else greatest(own, *reported)
+            own = max_amounts(*reported) if infeasible else max_amounts(own, *reported)
         return _fill(own, non_missing)
 
-    return _each(pod, use_status, requests)
+    return _list_from_spec(pod, use_status, requests)
 
 
-def limits_of_each(pod: Pod, use_status: bool) -> Needs:
+def list_container_limits(pod: Pod, use_status: bool) -> PodAmounts:
     """The limits of every container."""
     infeasible = use_status and is_resize_infeasible(pod)
 
     def limits(container: Container, status: ContainerStatus | None) -> Amounts:
         own = container.resources.limits
         if status is not None and status.resources is not None:
-            own = status.resources.limits if infeasible else greatest(own, status.resources.limits)
+            own = status.resources.limits if infeasible else max_amounts(own, status.resources.limits)
         return own
 
-    return _each(pod, use_status, limits)
+    return _list_from_spec(pod, use_status, limits)
 
 
-def _each(
+def _list_from_spec(
     pod: Pod, use_status: bool, amounts: Callable[[Container, ContainerStatus | None], Amounts]
-) -> Needs:
+) -> PodAmounts:
     """What is reported for plain init containers does not count: they are never resized."""
     statuses: dict[str, ContainerStatus] = {}
     if use_status:
@@ -99,7 +99,7 @@ def reported_requests(
     resources = pod.status.resources
     pod_level = in_place_pod_level and resources is not None and resources.requests
     if pod_level and resources is not None and pod.status.allocated_resources:
-        return greatest(resources.requests, pod.status.allocated_resources)
+        return max_amounts(resources.requests, pod.status.allocated_resources)
     infeasible = is_resize_infeasible(pod)
 
     def allocated(container: Container, status: ContainerStatus | None) -> Amounts:
@@ -112,12 +112,16 @@ def reported_requests(
             return status.resources.requests
         return allocated(container, status)
 
-    total = with_init(*_report(pod, lambda c, s: _fill(allocated(c, s), non_missing)))
-    add_to(total, extra)
-    in_effect = with_init(*_report(pod, lambda c, s: _fill(applied(c, s), non_missing)))
+    total = sum_with_init_containers(
+        *_list_from_status(pod, lambda c, s: _fill(allocated(c, s), non_missing))
+    )
+    add_amounts(total, extra)
+    in_effect = sum_with_init_containers(
+        *_list_from_status(pod, lambda c, s: _fill(applied(c, s), non_missing))
+    )
     # What containers draw out of pools they do not take from the node, whatever is reported for them.
-    add_to(in_effect, {name: amount for name, amount in extra.items() if amount < ZERO})
-    raise_to(total, in_effect)
+    add_amounts(in_effect, {name: amount for name, amount in extra.items() if amount < ZERO})
+    raise_amounts(total, in_effect)
     return total
 
 
@@ -133,12 +137,14 @@ def reported_limits(pod: Pod, in_place_pod_level: bool) -> dict[str, Quantity]:
             return status.resources.limits
         return {} if infeasible else container.resources.limits
 
-    return with_init(*_report(pod, applied))
+    return sum_with_init_containers(*_list_from_status(pod, applied))
 
 
-def _report(pod: Pod, amounts: Callable[[Container, ContainerStatus | None], Amounts]) -> Needs:
+def _list_from_status(
+    pod: Pod, amounts: Callable[[Container, ContainerStatus | None], Amounts]
+) -> PodAmounts:
     """Every container with its status; of several with one name the first counts, regular ones before."""
     statuses: dict[str, ContainerStatus] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         statuses.setdefault(status.name, status)
-    return needs(pod, lambda container: amounts(container, statuses.get(container.name)))
+    return pair_amounts(pod, lambda container: amounts(container, statuses.get(container.name)))

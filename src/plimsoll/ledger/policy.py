@@ -24,20 +24,20 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ClaimCharge, Form, Policy, ResourceCharge
+from plimsoll.api.forms import AccountingPolicy, ClaimCharge, Form, ResourceCharge
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger import in_place
 from plimsoll.ledger.claims import effective_policy
-from plimsoll.ledger.containers import Need, is_sidecar
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.requests import Options
+from plimsoll.ledger.containers import ContainerAmounts, is_sidecar
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import PodResourcesOptions
 
 #: Containers that run together -> what each requests of one resource, in nano-units.
 Phase: TypeAlias = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ClaimAmount:
     """What one claim has of one resource, in nano-units, and who refers to it."""
 
     amount: int
@@ -47,38 +47,38 @@ class Share:
 # -- the four rules: what the shares under a policy add to the requests of a phase
 
 
-def _add_per_claim(phase: Phase, shares: Sequence[Share]) -> int:
+def _add_per_claim(phase: Phase, shares: Sequence[ClaimAmount]) -> int:
     return sum(share.amount for share in shares)
 
 
-def _add_per_reference(phase: Phase, shares: Sequence[Share]) -> int:
+def _add_per_reference(phase: Phase, shares: Sequence[ClaimAmount]) -> int:
     return sum(
         share.amount * (len(share.containers & phase.keys()) if share.containers else 1) for share in shares
     )
 
 
-def _max(phase: Phase, shares: Sequence[Share]) -> int:
+def _max(phase: Phase, shares: Sequence[ClaimAmount]) -> int:
     extra = sum(share.amount for share in shares if not share.containers)
     for containers, amount in _join(shares, phase):
         extra += max(0, amount - sum(phase[name] for name in containers))
     return extra
 
 
-def _consume_from(phase: Phase, shares: Sequence[Share]) -> int:
+def _consume_from(phase: Phase, shares: Sequence[ClaimAmount]) -> int:
     drawing = {name for share in shares for name in share.containers & phase.keys()}
     return -sum(phase[name] for name in drawing)
 
 
-RULES: Mapping[Policy, Callable[[Phase, Sequence[Share]], int]] = {
+POLICY_RULES: Mapping[AccountingPolicy, Callable[[Phase, Sequence[ClaimAmount]], int]] = {
     # In this order: what is drawn from pools first, what is added last.
-    Policy.CONSUME_FROM: _consume_from,
-    Policy.MAX: _max,
-    Policy.ADD_PER_REFERENCE: _add_per_reference,
-    Policy.ADD_PER_CLAIM: _add_per_claim,
+    AccountingPolicy.CONSUME_FROM: _consume_from,
+    AccountingPolicy.MAX: _max,
+    AccountingPolicy.ADD_PER_REFERENCE: _add_per_reference,
+    AccountingPolicy.ADD_PER_CLAIM: _add_per_claim,
 }
 
 
-def _join(shares: Iterable[Share], phase: Phase) -> list[tuple[set[str], int]]:
+def _join(shares: Iterable[ClaimAmount], phase: Phase) -> list[tuple[set[str], int]]:
     """Groups of running containers that are joined by claims, with the sum of those claims."""
     groups: list[tuple[set[str], int]] = []
     for share in shares:
@@ -100,18 +100,20 @@ def _join(shares: Iterable[Share], phase: Phase) -> list[tuple[set[str], int]]:
 # -- phases
 
 
-def needs_of(pod: Pod, options: Options) -> tuple[list[Need], list[Need]]:
+def list_spec_requests(
+    pod: Pod, options: PodResourcesOptions
+) -> tuple[list[ContainerAmounts], list[ContainerAmounts]]:
     """What each container requests, status values included where the options say so."""
-    return in_place.requests_of_each(
+    return in_place.list_container_requests(
         pod, options.use_status and options.form is Form.V1_36, options.non_missing
     )
 
 
-def phases_of(needs: tuple[list[Need], list[Need]], resource: str) -> list[Phase]:
+def split_phases(needs: tuple[list[ContainerAmounts], list[ContainerAmounts]], resource: str) -> list[Phase]:
     """The phases of a pod's life as far as one resource goes, the last one first."""
     regular, init = needs
 
-    def requested(need: Need) -> int:
+    def requested(need: ContainerAmounts) -> int:
         return need[1].get(resource, ZERO).nano
 
     sidecars: dict[str, int] = {}
@@ -125,10 +127,13 @@ def phases_of(needs: tuple[list[Need], list[Need]], resource: str) -> list[Phase
     return [{**sidecars, **{need[0].name: requested(need) for need in regular}}, *phases]
 
 
-def cost_of(phases: Sequence[Phase], shares: Mapping[Policy, Sequence[Share]]) -> int:
+def compute_peak_demand(
+    phases: Sequence[Phase], shares: Mapping[AccountingPolicy, Sequence[ClaimAmount]]
+) -> int:
     """What a pod takes of one resource from its node, by its requests and these shares."""
     return max(
-        sum(phase.values()) + sum(rule(phase, shares.get(policy, ())) for policy, rule in RULES.items())
+        sum(phase.values())
+        + sum(rule(phase, shares.get(policy, ())) for policy, rule in POLICY_RULES.items())
         for phase in phases
     )
 
@@ -136,24 +141,26 @@ def cost_of(phases: Sequence[Phase], shares: Mapping[Policy, Sequence[Share]]) -
 # -- charges that are simply added
 
 
-def is_plain(charge: ResourceCharge) -> bool:
+def is_additive(charge: ResourceCharge) -> bool:
     """Whether a charge is simply added, once."""
-    return charge.quantity is None or effective_policy(charge.policy) is Policy.ADD_PER_CLAIM
+    return charge.quantity is None or effective_policy(charge.policy) is AccountingPolicy.ADD_PER_CLAIM
 
 
-def work_out(pod: Pod, charges: Sequence[ClaimCharge], options: Options) -> tuple[ClaimCharge, ...]:
+def resolve_policies(
+    pod: Pod, charges: Sequence[ClaimCharge], options: PodResourcesOptions
+) -> tuple[ClaimCharge, ...]:
     """The same charges as plain ones: added to the requests they make what the policies say.
 
     What a claim draws from a pool comes out negative. Where several claims meet in one container, each gets
     what it adds to those before it.
     """
     odd = {
-        name for charge in charges for name, resource in charge.resources.items() if not is_plain(resource)
+        name for charge in charges for name, resource in charge.resources.items() if not is_additive(resource)
     }
     if not odd:
         return tuple(charges)
-    needs = needs_of(pod, options)
-    amounts = {name: _added(phases_of(needs, name), charges, name) for name in sorted(odd)}
+    needs = list_spec_requests(pod, options)
+    amounts = {name: _added(split_phases(needs, name), charges, name) for name in sorted(odd)}
     return tuple(
         replace(
             charge,
@@ -168,16 +175,16 @@ def work_out(pod: Pod, charges: Sequence[ClaimCharge], options: Options) -> tupl
 
 def _added(phases: Sequence[Phase], charges: Sequence[ClaimCharge], resource: str) -> dict[int, int]:
     """What each charge (by its place) adds to the cost of those before it, in the order of the rules."""
-    shares: dict[Policy, list[Share]] = {policy: [] for policy in RULES}
+    shares: dict[AccountingPolicy, list[ClaimAmount]] = {policy: [] for policy in POLICY_RULES}
     added = {}
-    before = cost_of(phases, shares)
-    for policy in RULES:
+    before = compute_peak_demand(phases, shares)
+    for policy in POLICY_RULES:
         for place, charge in enumerate(charges):
             amount = charge.resources.get(resource)
             if amount is None or amount.quantity is None or effective_policy(amount.policy) is not policy:
                 continue
-            shares[policy].append(Share(amount.quantity.nano, frozenset(charge.containers)))
-            after = cost_of(phases, shares)
+            shares[policy].append(ClaimAmount(amount.quantity.nano, frozenset(charge.containers)))
+            after = compute_peak_demand(phases, shares)
             added[place] = after - before
             before = after
     return added
@@ -192,7 +199,7 @@ def _plain(resource: ResourceCharge, nano: int | None) -> ResourceCharge:
 # -- who holds what
 
 
-def is_held(charge: ResourceCharge, profile: Profile) -> bool:
+def is_claim_level(charge: ResourceCharge, profile: AccountingProfile) -> bool:
     """Whether an amount is charged to the node for the claim as a whole rather than for each pod.
 
     Pools are, and AddPerClaim where pods may share such claims (P6): then the node pays while any pod on it
@@ -201,15 +208,17 @@ def is_held(charge: ResourceCharge, profile: Profile) -> bool:
     if charge.quantity is None:
         return False
     policy = effective_policy(charge.policy)
-    return policy is Policy.CONSUME_FROM or (policy is Policy.ADD_PER_CLAIM and profile.share_per_claim)
+    return policy is AccountingPolicy.CONSUME_FROM or (
+        policy is AccountingPolicy.ADD_PER_CLAIM and profile.share_per_claim
+    )
 
 
-def delegated(charges: Iterable[ClaimCharge]) -> frozenset[str]:
+def find_policy_dependent_resources(charges: Iterable[ClaimCharge]) -> frozenset[str]:
     """The resources whose fit cannot be told from the pod's spec (P24): those under Max and ConsumeFrom."""
     return frozenset(
         name
         for charge in charges
         for name, resource in charge.resources.items()
         if resource.quantity is not None
-        and effective_policy(resource.policy) in (Policy.MAX, Policy.CONSUME_FROM)
+        and effective_policy(resource.policy) in (AccountingPolicy.MAX, AccountingPolicy.CONSUME_FROM)
     )

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ClaimCharge, Policy
+from plimsoll.api.forms import AccountingPolicy, ClaimCharge
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.claims import Bill, claim_names, effective_policy
-from plimsoll.ledger.policy import Phase, needs_of, phases_of
-from plimsoll.ledger.requests import Options
-from plimsoll.ledger.units import unit_of
+from plimsoll.ledger.claims import ChargedClaim, effective_policy, resolve_claim_names
+from plimsoll.ledger.policy import Phase, list_spec_requests, split_phases
+from plimsoll.ledger.requests import PodResourcesOptions
+from plimsoll.ledger.units import to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ClaimPool:
     """How much of one resource a claim has been given, and how much of it is drawn."""
 
     allocated: Quantity
@@ -33,21 +33,24 @@ class Pool:
         return self.allocated - self.consumed
 
 
-def pools_of(charges: Sequence[ClaimCharge]) -> dict[str, dict[str, Quantity]]:
+def collect_pools(charges: Sequence[ClaimCharge]) -> dict[str, dict[str, Quantity]]:
     """Resource -> claim -> the whole of its pool."""
     found: dict[str, dict[str, Quantity]] = {}
     for charge in charges:
         for resource, amount in charge.resources.items():
-            if amount.quantity is not None and effective_policy(amount.policy) is Policy.CONSUME_FROM:
+            if (
+                amount.quantity is not None
+                and effective_policy(amount.policy) is AccountingPolicy.CONSUME_FROM
+            ):
                 found.setdefault(resource, {})[charge.claim] = amount.quantity
     return found
 
 
-def draw(
+def draw_from_pools(
     pod: Pod,
     charges: Sequence[ClaimCharge],
-    options: Options,
-    pools: Mapping[tuple[str, str], Pool],
+    options: PodResourcesOptions,
+    pools: Mapping[tuple[str, str], ClaimPool],
     *,
     overdraw: bool = False,
 ) -> dict[tuple[str, str], Quantity] | Reason:
@@ -57,8 +60,8 @@ def draw(
     drawn from the last pool all the same: a pod that runs has its resources, whatever the books say.
     """
     drawn: dict[tuple[str, str], Quantity] = {}
-    for resource, wholes in sorted(pools_of(charges).items()):
-        phases = phases_of(needs_of(pod, options), resource)
+    for resource, wholes in sorted(collect_pools(charges).items()):
+        phases = split_phases(list_spec_requests(pod, options), resource)
         order = _order(pod, charges, wholes)
         rests = {claim: _rest(pools, claim, resource, whole) for claim, whole in wholes.items()}
         result = _fill(phases, order, rests, overdraw)
@@ -69,22 +72,22 @@ def draw(
     return drawn
 
 
-def settled(bill: Bill, drawn: Mapping[tuple[str, str], Quantity]) -> Bill:
+def record_draws(charged_claim: ChargedClaim, drawn: Mapping[tuple[str, str], Quantity]) -> ChargedClaim:
     """The bill with what is drawn from its pools written into it, where that is not there yet."""
     if not drawn:
-        return bill
+        return charged_claim
     resources = {
-        name: replace(charge, drawn=drawn[bill.claim, name])
-        if charge.drawn is None and (bill.claim, name) in drawn
+        name: replace(charge, drawn=drawn[charged_claim.claim, name])
+        if charge.drawn is None and (charged_claim.claim, name) in drawn
         else charge
-        for name, charge in bill.charge.resources.items()
+        for name, charge in charged_claim.charge.resources.items()
     }
-    return replace(bill, charge=replace(bill.charge, resources=resources))
+    return replace(charged_claim, charge=replace(charged_claim.charge, resources=resources))
 
 
 def _order(pod: Pod, charges: Sequence[ClaimCharge], wholes: Mapping[str, Quantity]) -> dict[str, list[str]]:
     """Container -> its pools, in the order of the pod's claims."""
-    places = {claim: place for place, claim in enumerate(claim_names(pod).values())}
+    places = {claim: place for place, claim in enumerate(resolve_claim_names(pod).values())}
     ordered = sorted(
         (charge for charge in charges if charge.claim in wholes),
         key=lambda charge: places.get(charge.claim, len(places)),
@@ -97,7 +100,7 @@ def _order(pod: Pod, charges: Sequence[ClaimCharge], wholes: Mapping[str, Quanti
     return order
 
 
-def _rest(pools: Mapping[tuple[str, str], Pool], claim: str, resource: str, whole: Quantity) -> int:
+def _rest(pools: Mapping[tuple[str, str], ClaimPool], claim: str, resource: str, whole: Quantity) -> int:
     pool = pools.get((claim, resource))
     return whole.nano if pool is None else pool.rest.nano
 
@@ -146,8 +149,8 @@ def _exhausted(
         resource=resource,
         container=container,
         claim=", ".join(claims),
-        wanted=unit_of(resource, Quantity(sum(demand[claim] for claim in claims))),
-        had=unit_of(resource, Quantity(sum(rests[claim] for claim in claims))),
-        capacity=unit_of(resource, Quantity(sum(wholes[claim].nano for claim in claims))),
+        wanted=to_unit(resource, Quantity(sum(demand[claim] for claim in claims))),
+        had=to_unit(resource, Quantity(sum(rests[claim] for claim in claims))),
+        capacity=to_unit(resource, Quantity(sum(wholes[claim].nano for claim in claims))),
         resolvable=not isinstance(untouched, str),
     )

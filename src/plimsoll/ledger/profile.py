@@ -1,8 +1,8 @@
 """Whose rules a ledger follows: ours, or those of a stock Kubernetes release.
 
 Owns the switches between Plimsoll's accounting and upstream's where the two differ on purpose. The default is
-ours, which follows document 000; `Profile.upstream_1_36()` answers exactly as kube-scheduler 1.36.4 does, and
-`Profile.upstream_1_37()` as 1.37.0-rc.1 is written.
+ours, which follows document 000; `AccountingProfile.upstream_1_36()` answers exactly as kube-scheduler 1.36.4
+does, and `AccountingProfile.upstream_1_37()` as 1.37.0-rc.1 is written.
 
 - DIFF: a device is found by driver, pool and name, on this node, in the newest generation of its pool; 1.36
   takes the first of that pool and name, whoever published it
@@ -34,7 +34,7 @@ from enum import Enum
 from plimsoll.api.forms import Form
 
 
-class Sharing(Enum):
+class SharingCheck(Enum):
     """How a claim used by another pod is noticed."""
 
     BY_CONSUMERS = "1.36"  #: another pod on this node has it in its status
@@ -43,7 +43,7 @@ class Sharing(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class AccountingProfile:
     """A set of accounting rules."""
 
     name: str = "default"
@@ -56,32 +56,32 @@ class Profile:
     policies: bool = True
     keep_assumed_charges: bool = True
     annotations: bool = True  #: classes and pods may say in annotations what the cluster has no fields for
-    sharing: Sharing = Sharing.BY_EITHER
+    sharing: SharingCheck = SharingCheck.BY_EITHER
     share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node pays once
     budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37
 
     @staticmethod
-    def default() -> Profile:
+    def default() -> AccountingProfile:
         return _DEFAULT
 
     @staticmethod
-    def upstream_1_36() -> Profile:
+    def upstream_1_36() -> AccountingProfile:
         """kube-scheduler 1.36.4, exactly."""
         return _UPSTREAM_1_36
 
     @staticmethod
-    def upstream_1_37() -> Profile:
+    def upstream_1_37() -> AccountingProfile:
         """kube-scheduler 1.37.0-rc.1."""
         return _UPSTREAM_1_37
 
     @staticmethod
-    def named(name: str) -> Profile | None:
+    def named(name: str) -> AccountingProfile | None:
         """The profile of this name (`default`, `upstream-1.36`, `upstream-1.37`), if there is one."""
         return PROFILES.get(name)
 
 
-_DEFAULT = Profile()
-_UPSTREAM_1_36 = Profile(
+_DEFAULT = AccountingProfile()
+_UPSTREAM_1_36 = AccountingProfile(
     name="upstream-1.36",
     exact_devices=False,
     whole_capacity=False,
@@ -91,9 +91,9 @@ _UPSTREAM_1_36 = Profile(
     policies=False,
     keep_assumed_charges=False,
     annotations=False,
-    sharing=Sharing.BY_CONSUMERS,
+    sharing=SharingCheck.BY_CONSUMERS,
 )
-_UPSTREAM_1_37 = Profile(
+_UPSTREAM_1_37 = AccountingProfile(
     name="upstream-1.37",
     form=Form.V1_37,
     whole_capacity=False,
@@ -101,7 +101,7 @@ _UPSTREAM_1_37 = Profile(
     policies=False,
     keep_assumed_charges=False,
     annotations=False,
-    sharing=Sharing.BY_RESERVATION,
+    sharing=SharingCheck.BY_RESERVATION,
     budget_limits=True,
 )
 

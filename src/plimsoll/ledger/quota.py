@@ -14,15 +14,15 @@ from dataclasses import replace
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.amounts import Amounts, add_to, is_huge_page
-from plimsoll.ledger.cgroups.shares import share_claims
-from plimsoll.ledger.lines import Entry, Line, Rule
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page
+from plimsoll.ledger.cgroups.shares import compute_claim_shares
+from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
+from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.quota_usage import COUNT_PODS, ONE, PODS, claim_usage
 from plimsoll.ledger.requests import pod_limits
-from plimsoll.ledger.units import PLAIN, is_extended
+from plimsoll.ledger.units import STANDARD_RESOURCES, is_extended_resource
 
-_IN_SPEC = (Rule.REQUESTS, Rule.POD_LEVEL, Rule.OVERHEAD)
+_IN_SPEC = (ChargeRule.REQUESTS, ChargeRule.POD_LEVEL, ChargeRule.OVERHEAD)
 
 
 def usage_by_namespace(
@@ -32,7 +32,7 @@ def usage_by_namespace(
     usage: dict[str, dict[str, Quantity]] = {}
 
     def book(namespace: str, amounts: Amounts) -> None:
-        add_to(usage.setdefault(namespace, {}), amounts)
+        add_amounts(usage.setdefault(namespace, {}), amounts)
 
     for ledger in ledgers:
         for entry in ledger.entries.values():
@@ -47,26 +47,28 @@ def usage_by_namespace(
     return {namespace: dict(sorted(amounts.items())) for namespace, amounts in sorted(usage.items())}
 
 
-def _requests(line: Line) -> Iterator[tuple[str, Quantity]]:
+def _requests(line: LedgerLine) -> Iterator[tuple[str, Quantity]]:
     name = line.resource
-    if name in PLAIN or is_huge_page(name):
+    if name in STANDARD_RESOURCES or is_huge_page(name):
         yield name, line.amount
         yield f"requests.{name}", line.amount
-    elif is_extended(name):
+    elif is_extended_resource(name):
         yield f"requests.{name}", line.amount
 
 
-def _limits(entry: Entry, count_claims: bool) -> dict[str, Quantity]:
+def _limits(entry: LedgerEntry, count_claims: bool) -> dict[str, Quantity]:
     if count_claims:
         options = replace(entry.options, form=Form.V1_37)
-        shares = share_claims(entry.pod, (bill.charge for bill in entry.bills))
+        shares = compute_claim_shares(
+            entry.pod, (charged_claim.charge for charged_claim in entry.charged_claims)
+        )
         limits = pod_limits(entry.pod, options, shares.charges())
     else:
         limits = pod_limits(entry.pod, replace(entry.options, count_claims=False))
-    return {f"limits.{name}": limits[name] for name in PLAIN if name in limits}
+    return {f"limits.{name}": limits[name] for name in STANDARD_RESOURCES if name in limits}
 
 
-def exceeded(used: Amounts, hard: Amounts) -> dict[str, Quantity]:
+def find_exceeded(used: Amounts, hard: Amounts) -> dict[str, Quantity]:
     """What is used beyond a quota's hard limits, by how much."""
     return {
         name: used.get(name, ZERO) - limit for name, limit in hard.items() if used.get(name, ZERO) > limit

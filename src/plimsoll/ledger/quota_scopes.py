@@ -12,7 +12,12 @@ from plimsoll.api.core import PodAffinity
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.quota import CountedPod, ResourceQuotaSpec, ScopeRequirement, VolumeClaim
+from plimsoll.api.quota import (
+    CountedPod,
+    CountedVolumeClaim,
+    ResourceQuotaSpec,
+    ScopedResourceSelectorRequirement,
+)
 from plimsoll.ledger.amounts import Amounts
 from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
 from plimsoll.ledger.quota_usage import (
@@ -28,9 +33,9 @@ from plimsoll.ledger.quota_usage import (
     SERVICES,
     STORAGE,
     VOLUME_CLAIMS,
-    Surroundings,
+    QuotaContext,
 )
-from plimsoll.ledger.units import PLAIN
+from plimsoll.ledger.units import STANDARD_RESOURCES
 
 #: Kinds that are never counted.
 UNCOUNTED = frozenset(
@@ -48,7 +53,7 @@ UNCOUNTED = frozenset(
     )
 )
 _ALL_ON = Gates.all_on()
-_OF_PODS = frozenset((PODS, *(side + name for side in ("", REQUESTS, LIMITS) for name in PLAIN)))
+_OF_PODS = frozenset((PODS, *(side + name for side in ("", REQUESTS, LIMITS) for name in STANDARD_RESOURCES)))
 _OF_VOLUMES = (VOLUME_CLAIMS, STORAGE)
 _OF_CLASSES = tuple(OF_STORAGE_CLASS + name for name in _OF_VOLUMES)
 _OF_SERVICES = frozenset(("services", "services.loadbalancers", "services.nodeports"))
@@ -57,7 +62,7 @@ _OF_SERVICES = frozenset(("services", "services.loadbalancers", "services.nodepo
 # -- resources
 
 
-def concerns(resource: str, name: str, around: Surroundings) -> bool:
+def matches_resource(resource: str, name: str, around: QuotaContext) -> bool:
     """Whether a resource of a quota is about objects of this kind."""
     if resource in UNCOUNTED:
         return False
@@ -81,12 +86,12 @@ def _is_extended(name: str) -> bool:
     return name.startswith(REQUESTS) and (foreign or name.startswith(REQUESTS + DEVICE_CLASS))
 
 
-def concerned(resource: str, hard: Iterable[str], around: Surroundings) -> list[str]:
+def matching_resources(resource: str, hard: Iterable[str], around: QuotaContext) -> list[str]:
     """Those of a quota's resources that are about a kind; a quota with none is not for it."""
-    return [name for name in hard if concerns(resource, name, around)]
+    return [name for name in hard if matches_resource(resource, name, around)]
 
 
-def booked(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
+def filter_usage(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
     """What of the usage of an object goes to the account of a quota that is for it."""
     return {name: usage[name] for name in hard if name in usage}
 
@@ -94,26 +99,30 @@ def booked(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
 # -- scopes
 
 
-def requirements_of(spec: ResourceQuotaSpec) -> tuple[ScopeRequirement, ...]:
+def scope_requirements(spec: ResourceQuotaSpec) -> tuple[ScopedResourceSelectorRequirement, ...]:
     """All the scopes of a quota, however they are said."""
-    listed = tuple(ScopeRequirement(scope_name=scope, operator="Exists") for scope in spec.scopes)
+    listed = tuple(
+        ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists") for scope in spec.scopes
+    )
     return listed + (() if spec.scope_selector is None else spec.scope_selector.match_expressions)
 
 
-def in_scopes(item: Wire, requirements: Iterable[ScopeRequirement], gates: Gates = _ALL_ON) -> bool:
+def matches_scopes(
+    item: Wire, requirements: Iterable[ScopedResourceSelectorRequirement], gates: Gates = _ALL_ON
+) -> bool:
     """Whether an object is in all of these scopes; only pods and volume claims can be in any."""
     return all(_in_scope(item, requirement, gates) for requirement in requirements)
 
 
-def _in_scope(item: Wire, requirement: ScopeRequirement, gates: Gates) -> bool:
+def _in_scope(item: Wire, requirement: ScopedResourceSelectorRequirement, gates: Gates) -> bool:
     if isinstance(item, CountedPod):
         return _in_pod_scope(item, requirement, gates)
-    if isinstance(item, VolumeClaim) and requirement.scope_name == "VolumeAttributesClass":
+    if isinstance(item, CountedVolumeClaim) and requirement.scope_name == "VolumeAttributesClass":
         return _selects(requirement, _attributes_classes(item))
     return False
 
 
-def _in_pod_scope(pod: CountedPod, requirement: ScopeRequirement, gates: Gates) -> bool:
+def _in_pod_scope(pod: CountedPod, requirement: ScopedResourceSelectorRequirement, gates: Gates) -> bool:
     match requirement.scope_name:
         case "Terminating":
             return is_terminating(pod)
@@ -143,7 +152,7 @@ def _is_best_effort(pod: CountedPod, gates: Gates) -> bool:
     return pod_qos(pod, pod_level=gates.enabled("PodLevelResources")) == BEST_EFFORT
 
 
-def _attributes_classes(claim: VolumeClaim) -> set[str]:
+def _attributes_classes(claim: CountedVolumeClaim) -> set[str]:
     """A volume on its way from one class to another is in the scope of both."""
     status = claim.status
     names = {claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name}
@@ -152,7 +161,7 @@ def _attributes_classes(claim: VolumeClaim) -> set[str]:
     return {name for name in names if name}
 
 
-def _selects(requirement: ScopeRequirement, names: set[str]) -> bool:
+def _selects(requirement: ScopedResourceSelectorRequirement, names: set[str]) -> bool:
     """Whether any of the names is selected; a list of values that must not be empty selects nothing."""
     values = set(requirement.values)
     match requirement.operator:

@@ -17,11 +17,18 @@ from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import OwnerReference, Wire
 from plimsoll.api.quantity import ZERO, Format, Quantity
-from plimsoll.api.quota import CountedPod, Service, VolumeClaim
-from plimsoll.api.resource import ALL, EXACT_COUNT, RESULTS_MAX, DeviceClass, DeviceRequest, ResourceClaim
-from plimsoll.ledger.amounts import Amounts, add_to, is_huge_page, raise_to
-from plimsoll.ledger.requests import Options, pod_limits, pod_requests
-from plimsoll.ledger.units import PLAIN, is_extended
+from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim
+from plimsoll.api.resource import (
+    ALL,
+    EXACT_COUNT,
+    MAX_ALLOCATION_RESULTS,
+    DeviceClass,
+    DeviceRequest,
+    ResourceClaim,
+)
+from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page, raise_amounts
+from plimsoll.ledger.requests import PodResourcesOptions, pod_limits, pod_requests
+from plimsoll.ledger.units import STANDARD_RESOURCES, is_extended_resource
 
 PODS = "pods"
 CLAIMS = "resourceclaims.resource.k8s.io"
@@ -29,11 +36,11 @@ VOLUME_CLAIMS = "persistentvolumeclaims"
 SERVICES = "services"
 #: The kinds that count for more than their number, and what has to be seen of them. Kinds are named as in
 #: quotas, `plural.group`; of all others the head is enough.
-MEASURED: Mapping[str, type[Wire]] = {
+VIEW_TYPES: Mapping[str, type[Wire]] = {
     PODS: CountedPod,
     CLAIMS: ResourceClaim,
-    VOLUME_CLAIMS: VolumeClaim,
-    SERVICES: Service,
+    VOLUME_CLAIMS: CountedVolumeClaim,
+    SERVICES: CountedService,
 }
 
 COUNT = "count/"
@@ -59,7 +66,7 @@ _LONGEST = 10**12  # seconds: more than any clock tells
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendedNames:
+class ExtendedResourceNames:
     """The device classes there are, each with the extended resource that pods ask for it by ("" if none).
 
     Several classes may share a name: devices of all of them count under it.
@@ -68,8 +75,10 @@ class ExtendedNames:
     names: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(classes: Iterable[DeviceClass]) -> ExtendedNames:
-        return ExtendedNames({item.metadata.name: item.spec.extended_resource_name or "" for item in classes})
+    def of(classes: Iterable[DeviceClass]) -> ExtendedResourceNames:
+        return ExtendedResourceNames(
+            {item.metadata.name: item.spec.extended_resource_name or "" for item in classes}
+        )
 
     def serve(self, resource: str) -> bool:
         """Whether an extended resource stands for devices of a class that exists."""
@@ -87,14 +96,14 @@ def _find_no_claims(uid: str) -> Iterable[ResourceClaim]:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class QuotaContext:
     """The moment, the gates and the device classes; and, for claims, their namespace."""
 
     now: datetime
     gates: Gates = _ALL_ON
-    extended: ExtendedNames = field(default_factory=ExtendedNames)
+    extended: ExtendedResourceNames = field(default_factory=ExtendedResourceNames)
     find_pod: Callable[[str], Pod | None] = _find_no_pod  #: by name
-    #: The claims that were made for the extended resources of a pod, by its UID (`asking_pod`).
+    #: The claims that were made for the extended resources of a pod, by its UID (`find_requesting_pod`).
     find_claims: Callable[[str], Iterable[ResourceClaim]] = _find_no_claims
 
     @property
@@ -102,15 +111,15 @@ class Surroundings:
         return self.gates.enabled("DRAExtendedResource")
 
 
-def usage_of(resource: str, item: Wire, around: Surroundings) -> dict[str, Quantity]:
-    """What one object of a kind counts for; `item` is seen as in `MEASURED`."""
+def compute_usage(resource: str, item: Wire, around: QuotaContext) -> dict[str, Quantity]:
+    """What one object of a kind counts for; `item` is seen as in `VIEW_TYPES`."""
     if isinstance(item, Pod):
         return pod_usage(item, around.now, around.gates)
     if isinstance(item, ResourceClaim):
         return claim_usage(item) | _extended_usage(item, around)
-    if isinstance(item, VolumeClaim):
+    if isinstance(item, CountedVolumeClaim):
         return volume_claim_usage(item)
-    if isinstance(item, Service):
+    if isinstance(item, CountedService):
         return service_usage(item)
     return count_usage(resource)
 
@@ -132,18 +141,18 @@ def pod_usage(pod: Pod, now: datetime, gates: Gates = _ALL_ON) -> dict[str, Quan
     usage = {COUNT_PODS: ONE}
     if pod.status.phase in ("Failed", "Succeeded") or is_overdue(pod, now):
         return usage
-    options = Options(
+    options = PodResourcesOptions(
         use_status=gates.enabled("InPlacePodVerticalScaling"),
         skip_pod_level=not gates.enabled("PodLevelResources"),
     )
     usage[PODS] = ONE
     for name, amount in pod_requests(pod, options).items():
-        if name in PLAIN or is_huge_page(name):
+        if name in STANDARD_RESOURCES or is_huge_page(name):
             usage[name] = usage[REQUESTS + name] = amount
-        elif is_extended(name) or name.startswith(DEVICE_CLASS):
+        elif is_extended_resource(name) or name.startswith(DEVICE_CLASS):
             usage[REQUESTS + name] = amount
     limits = pod_limits(pod, options)
-    return usage | {LIMITS + name: limits[name] for name in PLAIN if name in limits}
+    return usage | {LIMITS + name: limits[name] for name in STANDARD_RESOURCES if name in limits}
 
 
 def is_overdue(pod: Pod, now: datetime) -> bool:
@@ -167,7 +176,7 @@ def claim_usage(claim: ResourceClaim) -> dict[str, Quantity]:
     usage = {COUNT_CLAIMS: ONE}
     for request in claim.spec.devices.requests:
         for name, count in _devices(request).items():
-            add_to(usage, {name + DEVICES_OF_CLASS: Quantity.of(count)})
+            add_amounts(usage, {name + DEVICES_OF_CLASS: Quantity.of(count)})
     return usage
 
 
@@ -186,10 +195,10 @@ def _devices(request: DeviceRequest) -> dict[str, int]:
 
 def _count(mode: str, count: int) -> int:
     """A request for all devices counts for the most that a claim can have."""
-    return {EXACT_COUNT: count, ALL: RESULTS_MAX}.get(mode, 0)
+    return {EXACT_COUNT: count, ALL: MAX_ALLOCATION_RESULTS}.get(mode, 0)
 
 
-def _extended_usage(claim: ResourceClaim, around: Surroundings) -> dict[str, Quantity]:
+def _extended_usage(claim: ResourceClaim, around: QuotaContext) -> dict[str, Quantity]:
     """Devices as extended resources, without those that their pod counts for already.
 
     DIFF: of classes with one name that one claim asks for, the greatest amount counts; upstream takes any of
@@ -203,16 +212,16 @@ def _extended_usage(claim: ResourceClaim, around: Surroundings) -> dict[str, Qua
         if of in ("", name):
             continue
         extended = around.extended.names.get(of)
-        raise_to(usage, {REQUESTS + DEVICE_CLASS + of: amount})
-        raise_to(usage, {REQUESTS + extended: amount} if extended else {})
+        raise_amounts(usage, {REQUESTS + DEVICE_CLASS + of: amount})
+        raise_amounts(usage, {REQUESTS + extended: amount} if extended else {})
     paid = _paid_by_pod(claim, around)
     rest = {name: amount - paid.get(name, ZERO) for name, amount in usage.items()}
     return {name: amount for name, amount in rest.items() if amount.sign() > 0}
 
 
-def _paid_by_pod(claim: ResourceClaim, around: Surroundings) -> Amounts:
+def _paid_by_pod(claim: ResourceClaim, around: QuotaContext) -> Amounts:
     """What the pod counts for whose extended resources a claim stands for."""
-    owner = asking_pod(claim)
+    owner = find_requesting_pod(claim)
     pod = around.find_pod(owner.name) if owner is not None else None
     if pod is None or owner is None or pod.metadata.uid != owner.uid:
         return {}
@@ -228,7 +237,7 @@ def _made(claim: ResourceClaim) -> tuple[str, str]:
     return claim.metadata.creation_timestamp or "", claim.metadata.name
 
 
-def asking_pod(claim: ResourceClaim) -> OwnerReference | None:
+def find_requesting_pod(claim: ResourceClaim) -> OwnerReference | None:
     """The pod whose extended resources a claim was made for."""
     if claim.metadata.annotations.get(_EXTENDED_CLAIM) != "true":
         return None
@@ -240,7 +249,7 @@ def asking_pod(claim: ResourceClaim) -> OwnerReference | None:
 # -- volumes and services
 
 
-def volume_claim_usage(claim: VolumeClaim) -> dict[str, Quantity]:
+def volume_claim_usage(claim: CountedVolumeClaim) -> dict[str, Quantity]:
     """The size is the one asked for, or the one that is being grown to where that is more."""
     usage = {VOLUME_CLAIMS: ONE}
     size = claim.spec.resources.requests.get("storage")
@@ -260,7 +269,7 @@ def _whole(size: Quantity) -> Quantity:
     return size if size == whole else whole
 
 
-def service_usage(service: Service) -> dict[str, Quantity]:
+def service_usage(service: CountedService) -> dict[str, Quantity]:
     ports = len(service.spec.ports)
     balanced = service.spec.type == "LoadBalancer"
     if service.spec.type not in ("NodePort", "LoadBalancer"):

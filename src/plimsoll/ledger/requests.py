@@ -5,8 +5,8 @@ accounting semantics), in two forms. In 1.36 claims count in requests only, and 
 resized pod count container by container. In 1.37 claims count in limits too, and the status counts as whole
 sums. The draft form is computed as 1.37 is.
 
-Whether claims count is a switch (`Options.count_claims`); which charges count is the argument `charges`, read
-from the pod's status where it is not given.
+Whether claims count is a switch (`PodResourcesOptions.count_claims`); which charges count is the argument
+`charges`, read from the pod's status where it is not given.
 
 DIFF: reading a pod changes nothing; upstream adds the overhead to pod-level amounts that it keeps as big
 decimals (1.5Gi), so that the pod grows each time it is looked at (test_reading_changes_nothing).
@@ -22,9 +22,9 @@ from plimsoll.api.core import Pod, PodSpec, ResourceList
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.ledger import in_place
-from plimsoll.ledger.amounts import Amounts, add_to, greatest, is_huge_page, raise_to
-from plimsoll.ledger.charges import pod_charge, read_charges
-from plimsoll.ledger.containers import Use, uses, with_init
+from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page, max_amounts, raise_amounts
+from plimsoll.ledger.charges import read_charges, sum_pod_charges
+from plimsoll.ledger.containers import ContainerUse, list_uses, sum_with_init_containers
 from plimsoll.ledger.in_place import is_resize_infeasible
 
 #: What a container without a request counts for where spreading load matters (NonZeroRequested).
@@ -33,7 +33,7 @@ NON_ZERO_MEMORY = Quantity.of(200 << 20, Format.DECIMAL_SI)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class PodResourcesOptions:
     """What counts towards a pod's requests and limits; as in Kubernetes everything starts switched off."""
 
     form: Form = Form.V1_36
@@ -46,11 +46,11 @@ class Options:
     non_missing: Mapping[str, Quantity] = field(default_factory=dict, hash=False)  #: fills absent requests
 
 
-DEFAULTS = Options()
+DEFAULTS = PodResourcesOptions()
 
 
 @lru_cache(maxsize=64)
-def before_running(options: Options) -> Options:
+def without_status(options: PodResourcesOptions) -> PodResourcesOptions:
     """The same for a pod that is not running: it has no status values to heed."""
     return replace(options, use_status=False, in_place_pod_level=False)
 
@@ -63,47 +63,47 @@ def is_pod_level_resource(name: str) -> bool:
     return name in ("cpu", "memory") or is_huge_page(name)
 
 
-def pod_level_requests_set(pod: Pod) -> bool:
+def has_pod_level_requests(pod: Pod) -> bool:
     """Whether the pod as a whole requests a resource that can be given so."""
     return pod.spec.resources is not None and any(map(is_pod_level_resource, pod.spec.resources.requests))
 
 
-def pod_level_limits_set(pod: Pod) -> bool:
+def has_pod_level_limits(pod: Pod) -> bool:
     """Whether the pod as a whole limits a resource that can be given so."""
     return pod.spec.resources is not None and any(map(is_pod_level_resource, pod.spec.resources.limits))
 
 
-def pod_level_resources_set(pod: Pod) -> bool:
+def has_pod_level_resources(pod: Pod) -> bool:
     """Whether the pod as a whole requests or limits a resource that can be given so."""
-    return pod_level_requests_set(pod) or pod_level_limits_set(pod)
+    return has_pod_level_requests(pod) or has_pod_level_limits(pod)
 
 
 # -- requests
 
 
 def pod_requests(
-    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+    pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
     """What a pod requests in all."""
-    requests = {} if options.skip_containers else container_requests_sum(pod, options, charges)
-    if not options.skip_pod_level and pod_level_requests_set(pod):
+    requests = {} if options.skip_containers else aggregate_container_requests(pod, options, charges)
+    if not options.skip_pod_level and has_pod_level_requests(pod):
         _replace_by_pod_level(requests, pod, options, limits=False)
     if not options.exclude_overhead:
-        add_to(requests, pod.spec.overhead)
+        add_amounts(requests, pod.spec.overhead)
     return requests
 
 
-def container_requests_sum(
-    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+def aggregate_container_requests(
+    pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
     """What the containers of a pod request together, with what their claims charge."""
     extra = _extra(pod, options, charges)
     if options.form is Form.V1_36 and options.use_status and _has_reports(pod):
-        total = with_init(*in_place.requests_of_each(pod, True, options.non_missing))
-        add_to(total, extra)
+        total = sum_with_init_containers(*in_place.list_container_requests(pod, True, options.non_missing))
+        add_amounts(total, extra)
         return total
     spec = _spec_sum(pod, options.non_missing)
-    add_to(spec, extra)
+    add_amounts(spec, extra)
     if options.form is Form.V1_36:
         return spec
     if not options.use_status:
@@ -111,7 +111,7 @@ def container_requests_sum(
     reported = in_place.reported_requests(pod, options.in_place_pod_level, options.non_missing, extra)
     if is_resize_infeasible(pod):
         return reported
-    raise_to(spec, reported)
+    raise_amounts(spec, reported)
     return spec
 
 
@@ -122,10 +122,10 @@ def _has_reports(pod: Pod) -> bool:
 def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
     """What the containers request by the spec; the caller may change it."""
     if non_missing:
-        return with_init(*in_place.requests_of_each(pod, False, non_missing))
+        return sum_with_init_containers(*in_place.list_container_requests(pod, False, non_missing))
     spec, total = _last[0]
     if spec is not pod.spec:
-        total = with_init(*in_place.requests_of_each(pod, False, {}))
+        total = sum_with_init_containers(*in_place.list_container_requests(pod, False, {}))
         _last[0] = (pod.spec, total)
     return dict(total)
 
@@ -134,20 +134,20 @@ def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
 _last: list[tuple[PodSpec | None, dict[str, Quantity]]] = [(None, {})]
 
 
-def request_uses(pod: Pod, options: Options = DEFAULTS) -> tuple[Use, ...]:
+def list_request_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tuple[ContainerUse, ...]:
     """The requests of each container as it runs, in the order of the 1.36 rule; claims apart."""
-    return uses(*in_place.requests_of_each(pod, options.use_status, options.non_missing))
+    return list_uses(*in_place.list_container_requests(pod, options.use_status, options.non_missing))
 
 
 # -- limits
 
 
 def pod_limits(
-    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+    pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
     """What a pod is limited to in all; overhead is added to limits that are there and not zero."""
-    limits = container_limits_sum(pod, options, charges)
-    if not options.skip_pod_level and pod_level_resources_set(pod):
+    limits = aggregate_container_limits(pod, options, charges)
+    if not options.skip_pod_level and has_pod_level_resources(pod):
         _replace_by_pod_level(limits, pod, options, limits=True)
     if not options.exclude_overhead:
         for name, amount in pod.spec.overhead.items():
@@ -156,13 +156,13 @@ def pod_limits(
     return limits
 
 
-def container_limits_sum(
-    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+def aggregate_container_limits(
+    pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
     """What the containers of a pod are limited to together; since 1.37 with what their claims charge."""
     if options.form is Form.V1_36:
-        return with_init(*in_place.limits_of_each(pod, options.use_status))
-    spec = with_init(*in_place.limits_of_each(pod, False))
+        return sum_with_init_containers(*in_place.list_container_limits(pod, options.use_status))
+    spec = sum_with_init_containers(*in_place.list_container_limits(pod, False))
     for name, amount in _extra(pod, options, charges).items():
         # An amount without a limit beside it stays unlimited; huge pages cannot be had without one.
         if name in spec or is_huge_page(name):
@@ -172,25 +172,29 @@ def container_limits_sum(
     reported = in_place.reported_limits(pod, options.in_place_pod_level)
     if is_resize_infeasible(pod):
         return reported
-    raise_to(spec, reported)
+    raise_amounts(spec, reported)
     return spec
 
 
-def limit_uses(pod: Pod, options: Options = DEFAULTS) -> tuple[Use, ...]:
+def list_limit_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tuple[ContainerUse, ...]:
     """The limits of each container as it runs, in the order of the 1.36 rule."""
-    return uses(*in_place.limits_of_each(pod, options.use_status))
+    return list_uses(*in_place.list_container_limits(pod, options.use_status))
 
 
 # -- parts
 
 
-def _extra(pod: Pod, options: Options, charges: Iterable[ClaimCharge] | None) -> dict[str, Quantity]:
+def _extra(
+    pod: Pod, options: PodResourcesOptions, charges: Iterable[ClaimCharge] | None
+) -> dict[str, Quantity]:
     if not options.count_claims:
         return {}
-    return pod_charge(read_charges(pod) if charges is None else charges)
+    return sum_pod_charges(read_charges(pod) if charges is None else charges)
 
 
-def _replace_by_pod_level(total: dict[str, Quantity], pod: Pod, options: Options, *, limits: bool) -> None:
+def _replace_by_pod_level(
+    total: dict[str, Quantity], pod: Pod, options: PodResourcesOptions, *, limits: bool
+) -> None:
     """Put the values of the pod as a whole in place of the sums, claims included; changes `total`."""
     assert pod.spec.resources is not None
     spec: ResourceList = pod.spec.resources.limits if limits else pod.spec.resources.requests
@@ -202,7 +206,7 @@ def _replace_by_pod_level(total: dict[str, Quantity], pod: Pod, options: Options
             if limits
             else (pod.status.resources.requests, pod.status.allocated_resources)
         )
-        effective = greatest(*lists) if is_resize_infeasible(pod) else greatest(spec, *lists)
+        effective = max_amounts(*lists) if is_resize_infeasible(pod) else max_amounts(spec, *lists)
         if options.form is not Form.V1_36:
             names = effective
         elif limits and is_resize_infeasible(pod) and not pod.status.resources.limits:

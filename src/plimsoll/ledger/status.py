@@ -18,46 +18,48 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as with_fields
 
 from plimsoll.api.core import Pod, PodStatus
-from plimsoll.api.forms import ClaimCharge, Form, Written, read_status, write_status
-from plimsoll.ledger.claims import Bill
+from plimsoll.api.forms import ClaimCharge, Form, WriteResult, read_status, write_status
+from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
 
-def status_entries(bills: Iterable[Bill]) -> tuple[ClaimCharge, ...]:
+def build_status_entries(charged_claims: Iterable[ChargedClaim]) -> tuple[ClaimCharge, ...]:
     """The entries for these bills: by claim name, resources by name."""
-    charges = sorted((bill.charge for bill in bills), key=lambda charge: charge.claim)
+    charges = sorted(
+        (charged_claim.charge for charged_claim in charged_claims), key=lambda charge: charge.claim
+    )
     return tuple(replace(charge, resources=dict(sorted(charge.resources.items()))) for charge in charges)
 
 
-def with_charges(pod: Pod, bills: Iterable[Bill], form: Form) -> Written[Pod]:
+def write_charges(pod: Pod, charged_claims: Iterable[ChargedClaim], form: Form) -> WriteResult[Pod]:
     """The pod with these bills in its status, and what the form has no room for."""
-    written = write_status(pod.status, status_entries(bills), form)
-    return Written(with_fields(pod, status=written.view), written.losses)
+    written = write_status(pod.status, build_status_entries(charged_claims), form)
+    return WriteResult(with_fields(pod, status=written.view), written.losses)
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class StatusPatch:
     """A write of claim charges to a pod: what to write (None: nothing), or why not."""
 
     verdict: Verdict = SUCCESS
     entries: tuple[ClaimCharge, ...] | None = None
 
 
-def plan_patch(assumed: PodStatus, calculated: Sequence[ClaimCharge]) -> Patch:
+def plan_status_patch(assumed: PodStatus, calculated: Sequence[ClaimCharge]) -> StatusPatch:
     """The write before binding; what was assumed must be what is written."""
     if not calculated:
-        return Patch()
+        return StatusPatch()
     if read_status(assumed) != tuple(calculated):
-        return Patch(Verdict.of([Reason(cause=Cause.ASSUMED_DIFFERS)]))
-    return Patch(entries=tuple(calculated))
+        return StatusPatch(Verdict.of([Reason(cause=Cause.ASSUMED_DIFFERS)]))
+    return StatusPatch(entries=tuple(calculated))
 
 
-def plan_clear(status: PodStatus) -> Patch:
+def plan_status_clear(status: PodStatus) -> StatusPatch:
     """The write after a failed binding: an empty list, if there is anything to take away."""
-    return Patch(entries=()) if read_status(status) else Patch()
+    return StatusPatch(entries=()) if read_status(status) else StatusPatch()
 
 
-def patch_failed(pod: Pod, cause: str) -> Verdict:
+def patch_failure(pod: Pod, cause: str) -> Verdict:
     """The verdict when the server refuses the write."""
     meta = pod.metadata
     reason = Reason(cause=Cause.PATCH_FAILED, namespace=meta.namespace, pod=meta.name, detail=cause)

@@ -24,7 +24,7 @@ MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 #: The resources every node has, in the order shortages are told.
-PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE)
+STANDARD_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 _NATIVE = "kubernetes.io/"
 _REQUESTS = "requests."
@@ -32,7 +32,7 @@ _VOLUMES = "attachable-volumes-"
 
 
 @lru_cache(maxsize=4096)
-def is_extended(name: str) -> bool:
+def is_extended_resource(name: str) -> bool:
     """Whether a resource is one that somebody outside Kubernetes named (`example.com/gpu`)."""
     if "/" not in name or _NATIVE in name or name.startswith(_REQUESTS):
         return False
@@ -40,35 +40,35 @@ def is_extended(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def is_counted(name: str) -> bool:
+def is_accounted(name: str) -> bool:
     """Whether nodes are booked in this resource (`pods` is a number of its own)."""
     return (
-        name in PLAIN
+        name in STANDARD_RESOURCES
         or is_huge_page(name)
-        or is_extended(name)
+        or is_extended_resource(name)
         or _NATIVE in name
         or name.startswith(_VOLUMES)
     )
 
 
-def unit_of(name: str, amount: Quantity) -> int:
+def to_unit(name: str, amount: Quantity) -> int:
     """One amount as a whole number, rounded up."""
     return amount.milli() if name == CPU else amount.value()
 
 
-def units_of(amounts: Amounts) -> dict[str, int]:
+def to_units(amounts: Amounts) -> dict[str, int]:
     """The amounts that are counted on nodes, as whole numbers."""
-    return {name: unit_of(name, amount) for name, amount in amounts.items() if is_counted(name)}
+    return {name: to_unit(name, amount) for name, amount in amounts.items() if is_accounted(name)}
 
 
-def quantity_of(name: str, units: int) -> Quantity:
+def from_units(name: str, units: int) -> Quantity:
     """A whole number of a resource as a quantity."""
     if name == CPU:
         return Quantity.of(units, scale=-3)
-    return Quantity.of(units, Format.DECIMAL_SI if is_extended(name) else Format.BINARY_SI)
+    return Quantity.of(units, Format.DECIMAL_SI if is_extended_resource(name) else Format.BINARY_SI)
 
 
-def nano_of(name: str, units: int) -> int:
+def units_to_nano(name: str, units: int) -> int:
     """A whole number of a resource in nano-units."""
     return units * (10**6 if name == CPU else 10**9)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Code(Enum):
+class VerdictCode(Enum):
     """What follows from a verdict, in kube-scheduler's words."""
 
     SUCCESS = "Success"
@@ -90,17 +90,17 @@ class Reason:
     resolvable: bool = False
 
     @property
-    def code(self) -> Code:
+    def code(self) -> VerdictCode:
         if self.cause in _ERRORS:
-            return Code.ERROR
-        return Code.UNSCHEDULABLE if self.resolvable else Code.UNRESOLVABLE
+            return VerdictCode.ERROR
+        return VerdictCode.UNSCHEDULABLE if self.resolvable else VerdictCode.UNRESOLVABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Yes, or no with all the reasons that were found."""
 
-    code: Code = Code.SUCCESS
+    code: VerdictCode = VerdictCode.SUCCESS
     reasons: tuple[Reason, ...] = ()
 
     @staticmethod
@@ -114,13 +114,13 @@ class Verdict:
 
     @property
     def fits(self) -> bool:
-        return self.code is Code.SUCCESS
+        return self.code is VerdictCode.SUCCESS
 
     @property
     def preemption_may_help(self) -> bool:
         """Whether the pod would fit if other pods were gone."""
-        return self.code is Code.UNSCHEDULABLE
+        return self.code is VerdictCode.UNSCHEDULABLE
 
 
-_GRAVEST_FIRST = (Code.ERROR, Code.UNRESOLVABLE, Code.UNSCHEDULABLE)
+_GRAVEST_FIRST = (VerdictCode.ERROR, VerdictCode.UNRESOLVABLE, VerdictCode.UNSCHEDULABLE)
 SUCCESS = Verdict()

@@ -24,8 +24,8 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import ConfigError
-from plimsoll.ledger.fit import Admission
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.fit import PodAdmitResult
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.node.admission.admission_handler import AdmissionHandler, is_terminal
 from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroup_planner import CgroupPlanner
@@ -290,7 +290,7 @@ class Agent:
         _log.info("%s: pod %s was rejected: %s", self.name, _format_pod(pod), message)
         self._track_worker(pod, reject(pod, reason, message, self.components.worker_deps))
 
-    def _admit(self, pod: Pod) -> Admission:
+    def _admit(self, pod: Pod) -> PodAdmitResult:
         """Admit a pod if no pressure condition forbids it and the ledger has room."""
         eviction_manager = self.components.eviction_manager
         if eviction_manager is not None:

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod, ResourceList
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.cgroups import (
+    CgroupSettings,
     ContainerPlan,
     PodPlan,
+    QosCgroupPlan,
     SandboxPlan,
-    Settings,
-    TierPlan,
     plan_containers,
     plan_pod,
+    plan_qos_cgroups,
     plan_sandbox,
-    plan_tiers,
 )
-from plimsoll.ledger.cgroups.conversions import huge_pages_of, page_size_text, shares_of
+from plimsoll.ledger.cgroups.conversions import format_page_size, milli_cpu_to_shares, sum_huge_pages
 from plimsoll.ledger.charges import read_charges
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.resources import LinuxResources
@@ -50,7 +50,9 @@ class CgroupPlanner:
     it is removed from them and from their pod.
     """
 
-    def __init__(self, settings: Settings, *, exclusive: Callable[[Pod], Collection[str]] = _none) -> None:
+    def __init__(
+        self, settings: CgroupSettings, *, exclusive: Callable[[Pod], Collection[str]] = _none
+    ) -> None:
         self.settings = settings
         self._exclusive = exclusive
 
@@ -66,16 +68,16 @@ class CgroupPlanner:
             containers={plan.name: plan for plan in containers},
         )
 
-    def tiers(self, pods: Iterable[Pod]) -> TierPlan:
+    def tiers(self, pods: Iterable[Pod]) -> QosCgroupPlan:
         """Plan the QoS cgroups above the given running pods."""
-        return plan_tiers(pods, self.settings)
+        return plan_qos_cgroups(pods, self.settings)
 
     def root(self, available: ResourceList) -> LinuxResources:
         """Return the limits of all pods together: the machine's capacity less its reservations."""
-        sizes = {page_size_text(size): amount for size, amount in huge_pages_of(available).items()}
+        sizes = {format_page_size(size): amount for size, amount in sum_huge_pages(available).items()}
         pids = available.get("pid", ZERO).value()
         return LinuxResources(
-            cpu_shares=shares_of(available.get("cpu", ZERO).milli()),
+            cpu_shares=milli_cpu_to_shares(available.get("cpu", ZERO).milli()),
             memory_limit=available.get("memory", ZERO).value() or None,
             huge_pages={
                 text: amount for text, amount in sizes.items() if text in self.settings.huge_page_sizes

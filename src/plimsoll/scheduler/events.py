@@ -22,9 +22,9 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.requests import Options, pod_requests
-from plimsoll.ledger.units import CPU, PODS, units_of
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
+from plimsoll.ledger.units import CPU, PODS, to_units
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
 
 
@@ -85,7 +85,7 @@ class NodeCapacity:
     @staticmethod
     def of_empty(node: Node) -> NodeCapacity:
         """Return the capacity of a node without pods."""
-        allocatable = units_of(node.status.allocatable)
+        allocatable = to_units(node.status.allocatable)
         if PODS in node.status.allocatable:
             allocatable[PODS] = node.status.allocatable[PODS].value()
         return NodeCapacity(node, allocatable, allocatable)
@@ -163,7 +163,7 @@ class ClusterEvent:
         if self.kind in (EventKind.CLAIM_CHANGED, EventKind.CLAIM_FREED, EventKind.VOLUME_CLAIM_CHANGED):
             return [(self.object.metadata.namespace, self.object.metadata.name)]
         if self.kind is EventKind.POD_DELETED and self.releases_devices:
-            names = dict.fromkeys(claim_names(self.old).values())
+            names = dict.fromkeys(resolve_claim_names(self.old).values())
             return [(self.old.metadata.namespace, name) for name in names]
         return []
 
@@ -273,11 +273,11 @@ def _consumption(pod: Pod) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-_ON_NODES = Options(count_claims=True, use_status=True, in_place_pod_level=True)
+_ON_NODES = PodResourcesOptions(count_claims=True, use_status=True, in_place_pod_level=True)
 
 
 def _shrinks(old: Pod, new: Pod) -> bool:
-    before, after = (units_of(pod_requests(pod, _ON_NODES)) for pod in (old, new))
+    before, after = (to_units(pod_requests(pod, _ON_NODES)) for pod in (old, new))
     return any(after.get(name, 0) < amount for name, amount in before.items())
 
 

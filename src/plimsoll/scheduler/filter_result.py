@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_info import PodInfo
@@ -51,7 +51,7 @@ class FilterResult:
             answer = self.devices.search(row)
             if not isinstance(answer, NodeFit):
                 for reason in answer:
-                    if reason.code is Code.ERROR:
+                    if reason.code is VerdictCode.ERROR:
                         return reason
                 self.exclude(row, answer)
         return None

@@ -83,7 +83,7 @@ def select_node(
         totals = [total + ranked * each for total, each in zip(totals, points, strict=True)]
     _, row, fit = found[totals.index(max(totals))]
     name = snapshot.node(row).metadata.name
-    return Placement(pod_info, row, name, fit.allocations, fit.bills, feasible, searched)
+    return Placement(pod_info, row, name, fit.allocations, fit.charged_claims, feasible, searched)
 
 
 def _has_lists(pod_info: PodInfo) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -117,4 +117,4 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
 
 
 def _reason(sentence: ReasonMessage, **facts: object) -> NodeReason:
-    return NodeReason(Rule.DEVICES, sentence, Code.UNRESOLVABLE, facts)
+    return NodeReason(Rule.DEVICES, sentence, VerdictCode.UNRESOLVABLE, facts)

@@ -8,15 +8,15 @@ from functools import cached_property
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.node import pod_key
-from plimsoll.ledger.requests import Options, pod_requests
-from plimsoll.ledger.units import units_of
+from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
+from plimsoll.ledger.units import to_units
 
 
 class PodInfo:
     """Pod with its distinct claims, in the order of its spec, and values derived from them."""
 
-    def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: Options) -> None:
+    def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: PodResourcesOptions) -> None:
         self.pod = pod
         self.claims = claims
         self.options = options
@@ -41,7 +41,7 @@ class PodInfo:
 
         Charges that an earlier attempt left in its status do not count.
         """
-        return units_of(pod_requests(self.pod, self.options, ()))
+        return to_units(pod_requests(self.pod, self.options, ()))
 
     @cached_property
     def resource_signature(self) -> bytes:

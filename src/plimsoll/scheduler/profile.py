@@ -23,9 +23,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from plimsoll.allocator import Limits, Preference
+from plimsoll.allocator import Preference, SearchLimits
 from plimsoll.errors import InputError
-from plimsoll.ledger.units import CPU, MEMORY, is_counted
+from plimsoll.ledger.units import CPU, MEMORY, is_accounted
 
 RANK = "DevicePreference"  #: how well the alternatives of prioritized lists are served
 WASTE = "DeviceWaste"  #: how much of the devices handed out goes to waste
@@ -99,7 +99,7 @@ class SchedulerProfile:
         default_factory=lambda: _RESOURCES
     )  #: what the strategy looks at, with weights
     balanced: tuple[str, ...] = (CPU, MEMORY)  #: what balanced allocation looks at
-    search_steps: int = Limits().steps  #: how long one search for devices may take
+    search_steps: int = SearchLimits().steps  #: how long one search for devices may take
     explore: int = 5  #: nodes to search where alternatives or waste make a difference
     device_preference: Preference = Preference.FIRST
     device_order: DeviceOrder = DeviceOrder.JOINT
@@ -188,7 +188,7 @@ def _check_names(where: str, names: tuple[str, ...]) -> None:
     if len(names) > RESOURCES_MAX:
         raise InputError(f"{where}: name at most {RESOURCES_MAX} resources, not {len(names)}")
     for name in names:
-        if not is_counted(name):
+        if not is_accounted(name):
             raise InputError(
                 f"{where}: {name!r} is not a resource nodes are booked in: "
                 "use cpu, memory, ephemeral-storage, hugepages-SIZE or a name such as example.com/gpu"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 
 
 class Rule(Enum):
@@ -104,14 +104,14 @@ class NodeReason:
 
     rule: Rule
     message: ReasonMessage
-    code: Code
+    code: VerdictCode
     facts: Mapping[str, object] = field(default_factory=dict)
     cause: object = None
 
     @property
     def resolvable(self) -> bool:
         """Whether removing other pods may resolve it."""
-        return self.code is Code.UNSCHEDULABLE
+        return self.code is VerdictCode.UNSCHEDULABLE
 
 
 def render(reason: NodeReason) -> str:

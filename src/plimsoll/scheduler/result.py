@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plimsoll.api.resource import AllocationResult
-from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
@@ -21,7 +21,7 @@ class Placement:
     node: str
     #: Claim name -> what it is given; claims that had devices before are not in it.
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
-    bills: tuple[Bill, ...] = ()
+    charged_claims: tuple[ChargedClaim, ...] = ()
     feasible_nodes: int = 1  #: how many nodes passed the filters
     searched_nodes: int = 0  #: how many nodes were searched for devices
 

@@ -16,13 +16,13 @@ from uuid import uuid4
 
 from plimsoll.allocator import (
     Allocation,
+    AllocationOutcome,
     AllocationState,
     Features,
     Inventory,
-    Limits,
-    Outcome,
     Preference,
     Refusal,
+    SearchLimits,
     allocate_claims,
     explain_lines,
 )
@@ -32,8 +32,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import (
-    AllocationDevice,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
@@ -92,7 +92,7 @@ class AllocationAttempt:
     claims: tuple[ResourceClaim, ...]
     node: str = ""
     allocation: Allocation | None = None
-    refusals: tuple[tuple[str, Outcome], ...] = ()
+    refusals: tuple[tuple[str, AllocationOutcome], ...] = ()
     problems: tuple[str, ...] = ()  #: why the API server would not take the claims: no node was asked
 
     @property
@@ -166,7 +166,7 @@ class AllocationQuery:
     together: bool = False
     preference: Preference = Preference.FIRST
     gates: Gates = field(default_factory=Gates.all_on)
-    limits: Limits = field(default_factory=Limits)
+    limits: SearchLimits = field(default_factory=SearchLimits)
     namespace: str = ""
 
 
@@ -176,12 +176,12 @@ def allocate(objects: Iterable[ParsedObject], query: AllocationQuery) -> Iterato
     return try_claims(devices, query, lambda: str(uuid4()))
 
 
-def make_limits(steps: int, timeout: float | None) -> Limits:
+def make_limits(steps: int, timeout: float | None) -> SearchLimits:
     """A step budget, and a deadline so many seconds from now."""
     if timeout is None:
-        return Limits(steps)
+        return SearchLimits(steps)
     end = monotonic() + timeout
-    return Limits(steps, lambda: monotonic() > end)
+    return SearchLimits(steps, lambda: monotonic() > end)
 
 
 def choose_preference(least_waste: bool) -> Preference:
@@ -207,7 +207,7 @@ def try_claims(
         if problems:
             yield AllocationAttempt(group, problems=tuple(problems))
             continue
-        refusals: list[tuple[str, Outcome]] = []
+        refusals: list[tuple[str, AllocationOutcome]] = []
         for node in nodes:
             outcome = allocate_claims(
                 inventory,
@@ -265,13 +265,13 @@ def _pick_nodes(devices: AllocatorInput, names: Sequence[str]) -> list[Node]:
     return [by_name[name] for name in names]
 
 
-def _reasons(outcome: Outcome) -> list[str]:
+def _reasons(outcome: AllocationOutcome) -> list[str]:
     if isinstance(outcome, Refusal):
         return list(explain_lines(outcome)) or ["there is nothing to allocate from"]
     return [str(outcome)]
 
 
-def _consumed(result: AllocationDevice) -> str:
+def _consumed(result: DeviceRequestAllocationResult) -> str:
     if result.consumed_capacity:
         return ", ".join(f"{name}={amount}" for name, amount in sorted(result.consumed_capacity.items()))
     if result.share_id is not None:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
-from plimsoll.api.forms import Form, pod_problem
+from plimsoll.api.forms import Form, find_pod_problem
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups import Settings
-from plimsoll.ledger.cgroups.conversions import page_size_of, page_size_text
+from plimsoll.ledger.cgroups import CgroupSettings
+from plimsoll.ledger.cgroups.conversions import format_page_size, parse_page_size
 from plimsoll.node.cgroup_planner import CgroupPlanner, PodCgroupPlans
 from plimsoll.node.cgroups import plan_cgroups
 from plimsoll.node.machine.machine import read_machine
@@ -149,14 +149,14 @@ def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: CgroupPlanSetti
         everything = dict(cgroups.plan())
         files = {file: value for file, value in everything.items() if file not in known}
         known = everything
-        problem = pod_problem(pod)
+        problem = find_pod_problem(pod)
         if settings.namespace and (pod.metadata.namespace or settings.namespace) != settings.namespace:
             continue
         planned.append(PodCgroupPlan(pod, enforced, files, "" if problem is None else str(problem)))
     return CgroupPlan(settings.form, tiers, tuple(planned))
 
 
-def _settings(node: Node | None, settings: CgroupPlanSettings) -> Settings:
+def _settings(node: Node | None, settings: CgroupPlanSettings) -> CgroupSettings:
     if node is not None:
         capacity = node.status.capacity
     else:
@@ -164,10 +164,10 @@ def _settings(node: Node | None, settings: CgroupPlanSettings) -> Settings:
     memory = Quantity.parse(settings.memory) if settings.memory else capacity.get("memory", ZERO)
     if memory.sign() <= 0:
         raise InputError("how much memory the machine has must be known: give it with --memory")
-    sizes = [page_size_of(name) for name, amount in capacity.items() if amount]
-    texts = [page_size_text(size) for size in sorted({size for size in sizes if size is not None})]
+    sizes = [parse_page_size(name) for name, amount in capacity.items() if amount]
+    texts = [format_page_size(size) for size in sorted({size for size in sizes if size is not None})]
     allocatable = node.status.allocatable.get("memory", ZERO) if node is not None else ZERO
-    return Settings(
+    return CgroupSettings(
         memory_capacity=memory.value(),
         form=Form(settings.form),
         memory_qos=settings.memory_qos,

@@ -27,7 +27,7 @@ from plimsoll.api.forms import (
     write_status,
 )
 from plimsoll.api.meta import Wire
-from plimsoll.api.record import carry
+from plimsoll.api.record import apply_changes
 from plimsoll.api.resource import DeviceClass, ResourceSlice
 from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.node_allocatable import validate_device_forms
@@ -74,7 +74,7 @@ def convert_object(tree: dict[str, Any], form: Form) -> ConvertedObject:
     before = codec.convert(tree, view)
     after, losses = _convert_view(before, form)
     fresh = codec.decode_tree(codec.encode(tree))
-    return ConvertedObject(carry(fresh, before, after), losses)
+    return ConvertedObject(apply_changes(fresh, before, after), losses)
 
 
 def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.ledger.units import PODS as PODS_RESOURCE
 from plimsoll.node.agent import Agent

@@ -8,20 +8,20 @@ from typing import Any
 
 from plimsoll.allocator import (
     Allocation,
+    AllocationOutcome,
     AllocationState,
-    Budget,
     Features,
     Inventory,
-    Limits,
-    Outcome,
+    NodeBudget,
     Preference,
+    SearchLimits,
     allocate_claims,
 )
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
 from plimsoll.api.resource import (
-    AllocationDevice,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
@@ -157,10 +157,10 @@ def attempt(
     classes: Iterable[DeviceClass] = (),
     features: Features | None = None,
     taint_rules: Iterable[DeviceTaintRule] = (),
-    budget: Budget | None = None,
-    limits: Limits | None = None,
+    budget: NodeBudget | None = None,
+    limits: SearchLimits | None = None,
     preference: Preference = Preference.FIRST,
-) -> Outcome:
+) -> AllocationOutcome:
     """Allocate on a fresh inventory; a class for everything is there unless classes are given."""
     known = list(classes) or [device_class()]
     numbers = itertools.count(1)
@@ -177,13 +177,13 @@ def attempt(
     )
 
 
-def picked(outcome: Outcome) -> list[list[str]]:
+def picked(outcome: AllocationOutcome) -> list[list[str]]:
     """The device names of an allocation, claim by claim."""
     assert isinstance(outcome, Allocation), outcome
     return [[each.device for each in result.devices.results] for result in outcome.results]
 
 
-def results(outcome: Outcome) -> list[AllocationDevice]:
+def results(outcome: AllocationOutcome) -> list[DeviceRequestAllocationResult]:
     """All device results of an allocation."""
     assert isinstance(outcome, Allocation), outcome
     return [each for result in outcome.results for each in result.devices.results]

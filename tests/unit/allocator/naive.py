@@ -15,9 +15,9 @@ from plimsoll.allocator.state import AllocationState
 from plimsoll.api.core import Node
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
-    AllocationDevice,
     Device,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceSubRequest,
     DeviceTaintRule,
     ExactDeviceRequest,
@@ -30,7 +30,7 @@ from tests.unit.allocator.naive_rules import Broken, Spot
 
 LIMIT = 32
 
-Charge = Callable[[ResourceClaim, AllocationDevice, Device], Mapping[str, int]]
+Charge = Callable[[ResourceClaim, DeviceRequestAllocationResult, Device], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Twin:
             return None if more is None else self.fill(wish, request, number + 1, 0, more)
         for index in range(start, len(self.spots)):
             spot = self.spots[index]
-            if self.in_use(wish, spot, taken) or not self.is_selectable(wish, spot):
+            if self.unavailable(wish, spot, taken) or not self.is_selectable(wish, spot):
                 continue
             more = self.take(wish, spot, taken)
             if more is not None:
@@ -242,7 +242,7 @@ class Twin:
             consumed = rules.consumption(wish.capacity, spot.device.capacity)
         shared = rules.can_be_shared(spot.device, self.features)
         more = (*taken, Taken(wish, spot, consumed if consumed is not None and shared else {}))
-        if self.in_use(wish, spot, taken) or not self.counters_hold(more):
+        if self.unavailable(wish, spot, taken) or not self.counters_hold(more):
             return None
         if self.features.device_taints and not rules.are_tolerated(
             rules.taints_of(spot, self.question.taint_rules), wish.body.tolerations
@@ -258,7 +258,7 @@ class Twin:
 
     # -- rules
 
-    def in_use(self, wish: Wish, spot: Spot, taken: Sequence[Taken]) -> bool:
+    def unavailable(self, wish: Wish, spot: Spot, taken: Sequence[Taken]) -> bool:
         shared = rules.can_be_shared(spot.device, self.features)
         if wish.admin:
             return not shared and any(
@@ -358,9 +358,9 @@ def is_named(requests: Sequence[str], wish: Wish) -> bool:
     return not requests or wish.full_name in requests or (wish.parent or wish.name) in requests
 
 
-def result_of(taken: Taken) -> AllocationDevice:
+def result_of(taken: Taken) -> DeviceRequestAllocationResult:
     driver, pool, device = taken.spot.id
-    return AllocationDevice(
+    return DeviceRequestAllocationResult(
         request=taken.wish.full_name,
         driver=driver,
         pool=pool,

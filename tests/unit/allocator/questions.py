@@ -18,7 +18,13 @@ from plimsoll.allocator.state import AllocationState
 from plimsoll.api.codec import convert
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, Device, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.resource import (
+    Device,
+    DeviceRequestAllocationResult,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from tests.unit.allocator.build import CLASS, DRIVER, NODE, claim, device, device_class, node, resource_slice
 from tests.unit.allocator.naive import Question
 
@@ -83,7 +89,7 @@ FEATURES = (
 )
 
 
-def charge(_: ResourceClaim, result: AllocationDevice, device: Device) -> dict[str, int]:
+def charge(_: ResourceClaim, result: DeviceRequestAllocationResult, device: Device) -> dict[str, int]:
     """A charge that depends on the device, on what is consumed of it, and on the request."""
     number = int(device.name[1:]) if device.name[1:].isdigit() else 0
     consumed = sum(amount.value() for amount in result.consumed_capacity.values())
@@ -276,14 +282,14 @@ class Maker:
                             state.hold(result)
         return state
 
-    def results_on(self, id: DeviceId, device: Device) -> list[AllocationDevice]:
+    def results_on(self, id: DeviceId, device: Device) -> list[DeviceRequestAllocationResult]:
         driver, pool, name = id
         if self.chance(8):
-            return [AllocationDevice(driver=driver, pool=pool, device=name, admin_access=True)]
+            return [DeviceRequestAllocationResult(driver=driver, pool=pool, device=name, admin_access=True)]
         if self.chance(6) == bool(device.allow_multiple_allocations):
-            return [AllocationDevice(driver=driver, pool=pool, device=name)]
+            return [DeviceRequestAllocationResult(driver=driver, pool=pool, device=name)]
         return [
-            AllocationDevice(
+            DeviceRequestAllocationResult(
                 driver=driver,
                 pool=pool,
                 device=name,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from plimsoll.allocator import Allocation, DeviceId
 from plimsoll.api.resource import (
-    AllocationDevice,
+    DeviceRequestAllocationResult,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
@@ -54,7 +54,7 @@ class Checker:
     # -- one claim
 
     def look_at_claim(
-        self, number: int, claim: ResourceClaim, results: Sequence[AllocationDevice]
+        self, number: int, claim: ResourceClaim, results: Sequence[DeviceRequestAllocationResult]
     ) -> Iterator[str]:
         if len(results) > LIMIT:
             yield f"{len(results)} results"
@@ -85,7 +85,9 @@ class Checker:
             if not holds(concerned):
                 yield f"{constraint} is broken by {concerned}"
 
-    def look_at_request(self, name: str, body: Body, results: Sequence[AllocationDevice]) -> Iterator[str]:
+    def look_at_request(
+        self, name: str, body: Body, results: Sequence[DeviceRequestAllocationResult]
+    ) -> Iterator[str]:
         ids = [id_of(result) for result in results]
         if len(set(ids)) < len(ids):
             yield f"{name} has a device twice"
@@ -107,7 +109,9 @@ class Checker:
                 yield f"{name} has {spot.id} with the wrong access"
             yield from self.look_at_amounts(name, body, result, spot)
 
-    def look_at_amounts(self, name: str, body: Body, result: AllocationDevice, spot: Spot) -> Iterator[str]:
+    def look_at_amounts(
+        self, name: str, body: Body, result: DeviceRequestAllocationResult, spot: Spot
+    ) -> Iterator[str]:
         features = self.question.features
         if not features.consumable_capacity:
             if result.share_id is not None or result.consumed_capacity:
@@ -215,5 +219,5 @@ class Checker:
                     yield f"{total} of {resource} charged, {amount} left"
 
 
-def id_of(result: AllocationDevice) -> DeviceId:
+def id_of(result: DeviceRequestAllocationResult) -> DeviceId:
     return DeviceId(result.driver, result.pool, result.device)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.allocator import Allocation, DeviceId, Fault, Features, Outcome, Refusal
+from plimsoll.allocator import Allocation, AllocationFault, AllocationOutcome, DeviceId, Features, Refusal
 from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.api.codec import convert
 from plimsoll.api.resource import Device, DeviceAttribute
@@ -48,7 +48,7 @@ def having(*values: Any) -> list[dict[str, Any]]:
 
 def ask(
     devices: list[dict[str, Any]], count: int, *constraints: Any, features: Features | None = None
-) -> Outcome:
+) -> AllocationOutcome:
     wanted = claim(exactly(count=count), constraints=list(constraints))
     return attempt([resource_slice(devices)], wanted, features=features)
 
@@ -255,19 +255,19 @@ def test_all_devices_that_break_a_constraint_are_a_fault() -> None:
     """Whoever asks for all of them cannot mean it."""
     slices = [resource_slice(having("a", "b"))]
     outcome = attempt(slices, claim(exactly(mode="All"), constraints=[match()]))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "all-constraint"
     assert f"cannot add device {DRIVER}/p/d1 because a claim constraint would not be satisfied" in str(
         outcome
     )
     listed = claim(first_available("r", exactly("all", mode="All"), exactly("one")), constraints=[match()])
-    assert isinstance(attempt(slices, listed), Fault)
+    assert isinstance(attempt(slices, listed), AllocationFault)
     assert picked(attempt(slices, claim(exactly(mode="All"), constraints=[distinct()]))) == [["d0", "d1"]]
 
 
 def test_an_empty_constraint_is_a_fault() -> None:
     outcome = attempt([resource_slice(having("a"))], claim(exactly(), constraints=[match(), {}]))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "unsupported-constraint"
     assert "constraint #1" in str(outcome)
 

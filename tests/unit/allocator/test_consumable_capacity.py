@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from plimsoll.allocator import AllocationState, DeviceId, Fault, Features, Outcome, Refusal
+from plimsoll.allocator import (
+    AllocationFault,
+    AllocationOutcome,
+    AllocationState,
+    DeviceId,
+    Features,
+    Refusal,
+)
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, Device, ResourceSlice
+from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceSlice
 from tests.unit.allocator.build import (
     DRIVER,
     attempt,
@@ -33,15 +40,15 @@ def one(name: str = "d0", **fields: Any) -> list[ResourceSlice]:
     return [resource_slice([device(name, shareable=True, **fields)])]
 
 
-def held(*results: AllocationDevice) -> AllocationState:
+def held(*results: DeviceRequestAllocationResult) -> AllocationState:
     state = AllocationState()
     for each in results:
         state.hold(each)
     return state
 
 
-def share(name: str = "d0", number: int = 1, **amounts: str) -> AllocationDevice:
-    return AllocationDevice(
+def share(name: str = "d0", number: int = 1, **amounts: str) -> DeviceRequestAllocationResult:
+    return DeviceRequestAllocationResult(
         driver=DRIVER,
         pool="p",
         device=name,
@@ -50,7 +57,7 @@ def share(name: str = "d0", number: int = 1, **amounts: str) -> AllocationDevice
     )
 
 
-def consumed(outcome: Outcome) -> list[dict[str, str]]:
+def consumed(outcome: AllocationOutcome) -> list[dict[str, str]]:
     return [
         {name: str(amount) for name, amount in each.consumed_capacity.items()} for each in results(outcome)
     ]
@@ -160,13 +167,13 @@ def test_what_is_recorded_is_what_is_held() -> None:
         if isinstance(outcome, Refusal):
             break
         for each in results(outcome):
-            state.hold(AllocationDevice(**{**_fields(each), "share_id": f"s{number}"}))
+            state.hold(DeviceRequestAllocationResult(**{**_fields(each), "share_id": f"s{number}"}))
     holding = state.holding(DeviceId(DRIVER, "p", "d0"))
     assert holding is not None
     assert (len(holding.shares), holding.consumed) == (3, {"mem": 9 * 10**9})
 
 
-def _fields(result: AllocationDevice) -> dict[str, Any]:
+def _fields(result: DeviceRequestAllocationResult) -> dict[str, Any]:
     return {name: getattr(result, name) for name in ("driver", "pool", "device", "consumed_capacity")}
 
 
@@ -256,7 +263,7 @@ def test_admin_access_takes_a_share_like_anybody() -> None:
 
 def test_a_device_made_shareable_stays_dedicated_until_it_is_free() -> None:
     """Who has it got it whole, without a shareID."""
-    whole = AllocationDevice(driver=DRIVER, pool="p", device="d0")
+    whole = DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="d0")
     state = held(whole)
     now_shareable = one(capacity={"mem": "4"})
     wanted = claim(exactly(capacity={"mem": "1"}))
@@ -310,7 +317,7 @@ def test_a_capacity_that_shrank_below_what_is_consumed_gives_nothing_more() -> N
 def test_with_the_gate_off_a_capacity_request_is_an_error() -> None:
     off = Features(consumable_capacity=False)
     outcome = attempt(one(capacity={"mem": "4"}), claim(exactly(capacity={"mem": "1"})), features=off)
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "feature-consumable-capacity"
     assert "has capacity requests, but the DRAConsumableCapacity feature is disabled" in str(outcome)
 
@@ -355,7 +362,7 @@ def test_the_bandwidth_example() -> None:
     classes = [device_class(select="device.allowMultipleAllocations == true")]
     state = AllocationState()
 
-    def ask(bandwidth: str | None) -> Outcome:
+    def ask(bandwidth: str | None) -> AllocationOutcome:
         wanted = exactly("nic") if bandwidth is None else exactly("nic", capacity={"bandwidth": bandwidth})
         return attempt(slices, claim(wanted), state=state, classes=classes)
 

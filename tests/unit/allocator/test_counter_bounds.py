@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from plimsoll.allocator import Limits, Outcome, Refusal
+from plimsoll.allocator import AllocationOutcome, Refusal, SearchLimits
 from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice
 
 SMALLEST = sum(range(1, 33))  # what the 32 devices that draw least draw together
 
 
-def ask(units: int, *requests: dict[str, Any], backwards: bool = False, second: bool = False) -> Outcome:
+def ask(
+    units: int, *requests: dict[str, Any], backwards: bool = False, second: bool = False
+) -> AllocationOutcome:
     amounts = list(range(1, 41))[:: -1 if backwards else 1]
     devices = [
         device(f"d{n:02}", serial=n, draws={"set": {"x": str(a)} | ({"y": str(41 - a)} if second else {})})
@@ -23,7 +25,7 @@ def ask(units: int, *requests: dict[str, Any], backwards: bool = False, second: 
         resource_slice(devices, name="a", count=2),
         resource_slice(counters={"set": counters}, name="b", count=2),
     ]
-    return attempt(slices, claim(*requests), limits=Limits(steps=2_000))
+    return attempt(slices, claim(*requests), limits=SearchLimits(steps=2_000))
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from plimsoll.allocator import Allocation, AllocationState, DeviceId, Fault, Features, Refusal
+from plimsoll.allocator import Allocation, AllocationFault, AllocationState, DeviceId, Features, Refusal
 from plimsoll.allocator.devices.capacity import CapacityFault, Consumption, consume
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, DeviceCapacity
+from plimsoll.api.resource import DeviceCapacity, DeviceRequestAllocationResult
 from tests.unit.allocator.build import (
     DRIVER,
     attempt,
@@ -37,7 +37,7 @@ def test_a_step_past_64_bits_is_a_fault() -> None:
 
     devices = [device("d", shareable=True, capacity={"c": {"value": "7Ei", "requestPolicy": policy}})]
     outcome = attempt([resource_slice(devices)], claim(exactly(capacity={"c": "7Ei"})))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "capacity"
     assert "passes 64 bits" in str(outcome)
 
@@ -71,7 +71,7 @@ def test_a_device_made_dedicated_waits_for_its_shares() -> None:
     dedicated = [resource_slice([device("d0", capacity={"mem": "4"}), device("d1", capacity={"mem": "4"})])]
     wanted = claim(exactly(capacity={"mem": "1"}))
     state = AllocationState()
-    share = AllocationDevice(
+    share = DeviceRequestAllocationResult(
         driver=DRIVER, pool="p", device="d0", share_id="x", consumed_capacity={"mem": Quantity.parse("1")}
     )
     state.hold(share)

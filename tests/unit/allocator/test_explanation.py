@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from plimsoll.allocator import AllocationState, Budget, BudgetLine, DeviceId, Outcome, Refusal, explain_lines
+from plimsoll.allocator import (
+    AllocationOutcome,
+    AllocationState,
+    BudgetLine,
+    DeviceId,
+    NodeBudget,
+    Refusal,
+    explain_lines,
+)
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from tests.unit.allocator.build import DRIVER, attempt, claim, device, exactly, resource_slice
 
@@ -15,7 +23,7 @@ def id(name: str) -> DeviceId:
     return DeviceId(DRIVER, "p", name)
 
 
-def refused(outcome: Outcome) -> Refusal:
+def refused(outcome: AllocationOutcome) -> Refusal:
     assert isinstance(outcome, Refusal), outcome
     return outcome
 
@@ -127,7 +135,7 @@ def test_one_request_that_stands_in_its_own_way() -> None:
         (
             [resource_slice([device("d0")])],
             claim(exactly()),
-            {"budget": Budget(lambda *_: {"cpu": 8}, [BudgetLine("pod-level request", {"cpu": 6})])},
+            {"budget": NodeBudget(lambda *_: {"cpu": 8}, [BudgetLine("pod-level request", {"cpu": 6})])},
             "node resources: gpu.example.com/p/d0 cpu: charges 8, pod-level request leaves 6",
         ),
         (

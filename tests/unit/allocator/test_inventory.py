@@ -8,12 +8,19 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.allocator import AllocationState, Fault, Features, Inventory, Outcome, allocate_claims
+from plimsoll.allocator import (
+    AllocationFault,
+    AllocationOutcome,
+    AllocationState,
+    Features,
+    Inventory,
+    allocate_claims,
+)
 from plimsoll.allocator.devices.node_devices import NodeDevices
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.cel import Programs
+from plimsoll.cel import ProgramCache
 from tests.unit.allocator.build import claim, device, device_class, exactly, node, picked, resource_slice
 from tests.unit.allocator.questions import Maker, rolled
 
@@ -21,7 +28,7 @@ ONE = claim(exactly())
 ALL = claim(exactly(mode="All"))
 
 
-def ask(inventory: Inventory, wanted: ResourceClaim = ALL, at: Node | None = None) -> Outcome:
+def ask(inventory: Inventory, wanted: ResourceClaim = ALL, at: Node | None = None) -> AllocationOutcome:
     return allocate_claims(
         inventory,
         AllocationState(),
@@ -89,7 +96,7 @@ def test_slices_are_the_ones_given() -> None:
 
 
 def test_selectors_are_compiled_once_for_all_inventories() -> None:
-    programs = Programs()
+    programs = ProgramCache()
     first, second = Inventory([MINE], programs=programs), Inventory([THEIRS], programs=programs)
     wanted = claim(exactly(select='device.driver == "gpu.example.com"'))
     assert picked(ask(first, wanted)) == picked(ask(second, wanted, node("node-b"))) == [["d0"]]
@@ -102,12 +109,12 @@ def test_a_slice_elsewhere_may_complete_or_spoil_a_pool() -> None:
     half = resource_slice([device("d0")], name="mine", count=2)
     other = resource_slice([device("d1")], name="theirs", count=2, nodeName="node-b")
     inventory = Inventory([half])
-    assert isinstance(ask(inventory), Fault)
+    assert isinstance(ask(inventory), AllocationFault)
     complete = inventory.replace([half, other])
     assert picked(ask(complete)) == [["d0"]]
     newer = resource_slice([device("d1")], name="theirs", generation=2, nodeName="node-b")
-    assert isinstance(ask(complete.replace([half]), ALL), Fault)
-    assert not isinstance(ask(complete.replace([half, newer]), ONE), Fault)
+    assert isinstance(ask(complete.replace([half]), ALL), AllocationFault)
+    assert not isinstance(ask(complete.replace([half, newer]), ONE), AllocationFault)
 
 
 def test_a_nodes_labels_may_change() -> None:
@@ -165,7 +172,7 @@ def answers(inventory: Inventory, question: Any, at: Node) -> Any:
         classes=question.classes,
         new_id=lambda: "share",
     )
-    return (outcome.kind, str(outcome)) if isinstance(outcome, Fault) else outcome
+    return (outcome.kind, str(outcome)) if isinstance(outcome, AllocationFault) else outcome
 
 
 @settings(max_examples=60)
@@ -173,7 +180,7 @@ def answers(inventory: Inventory, question: Any, at: Node) -> Any:
 def test_replacing_is_the_same_as_starting_over(seed: int, changes: int, random: Any) -> None:
     question = rolled(seed)
     maker = Maker(random.randrange)
-    programs = Programs()
+    programs = ProgramCache()
     nodes = [question.node, node("node-b"), node(zone="y")]
     slices, rules = list(question.slices), list(question.taint_rules)
     inventory = Inventory(slices, question.features, rules, programs)

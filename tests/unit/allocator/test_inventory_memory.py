@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.allocator import Fault, Inventory
+from plimsoll.allocator import AllocationFault, Inventory
 from plimsoll.allocator.devices import inventory
 from tests.unit.allocator.build import device, node, resource_slice
 
@@ -14,12 +14,12 @@ def test_the_oldest_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
     everywhere = resource_slice([device("d0"), device("d1")], allNodes=True)
     stock = Inventory([everywhere])
     first = stock.devices_for(node("a"))
-    assert not isinstance(first, Fault)
+    assert not isinstance(first, AllocationFault)
     assert stock.devices_for(node("a")) is first
     for name in "bcd":
         stock.devices_for(node(name))
     again = stock.devices_for(node("a"))
-    assert not isinstance(again, Fault)
+    assert not isinstance(again, AllocationFault)
     assert again is not first
     assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
 
@@ -34,5 +34,5 @@ def test_a_node_with_other_labels_is_another_node() -> None:
     stock = Inventory([local])
     for zone, count in (("z", 1), ("y", 0), ("z", 1)):
         devices = stock.devices_for(node("a", zone=zone))
-        assert not isinstance(devices, Fault)
+        assert not isinstance(devices, AllocationFault)
         assert len(devices.entries) == count

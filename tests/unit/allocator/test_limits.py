@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from plimsoll.allocator import (
     Allocation,
-    Fault,
+    AllocationFault,
+    AllocationOutcome,
     Features,
-    GaveUp,
     Inventory,
-    Limits,
-    Outcome,
     Refusal,
+    SearchAborted,
+    SearchLimits,
     allocate_claims,
     allocator,
 )
-from plimsoll.allocator.limits import PACE
+from plimsoll.allocator.limits import DEADLINE_CHECK_INTERVAL
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from tests.unit.allocator.build import (
     DRIVER,
@@ -62,18 +62,18 @@ def stubborn() -> tuple[list[ResourceSlice], ResourceClaim]:
 
 def test_a_search_without_steps_gives_up() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
-    outcome = attempt(slices, claim(exactly(count=2)), limits=Limits(steps=1))
-    assert outcome == GaveUp(steps=2, expired=False)
+    outcome = attempt(slices, claim(exactly(count=2)), limits=SearchLimits(steps=1))
+    assert outcome == SearchAborted(steps=2, expired=False)
     assert str(outcome) == "gave up after 2 steps: the step budget is spent"
-    assert picked(attempt(slices, claim(exactly(count=2)), limits=Limits(steps=2))) == [["d0", "d1"]]
+    assert picked(attempt(slices, claim(exactly(count=2)), limits=SearchLimits(steps=2))) == [["d0", "d1"]]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 10, 100, 300])
 def test_running_out_of_steps_is_never_a_refusal(steps: int) -> None:
     slices, wanted = stubborn()
     assert isinstance(attempt(slices, wanted), Refusal)
-    outcome = attempt(slices, wanted, limits=Limits(steps=steps))
-    assert outcome == GaveUp(steps=steps + 1, expired=False)
+    outcome = attempt(slices, wanted, limits=SearchLimits(steps=steps))
+    assert outcome == SearchAborted(steps=steps + 1, expired=False)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -86,21 +86,21 @@ def test_a_deadline_ends_the_search(after: int) -> None:
         return asked > after
 
     slices, wanted = stubborn()
-    outcome = attempt(slices, wanted, limits=Limits(expired=expired))
-    assert outcome == GaveUp(steps=after * PACE + 1, expired=True)
-    assert str(outcome) == f"gave up after {after * PACE + 1} steps: the deadline passed"
+    outcome = attempt(slices, wanted, limits=SearchLimits(expired=expired))
+    assert outcome == SearchAborted(steps=after * DEADLINE_CHECK_INTERVAL + 1, expired=True)
+    assert str(outcome) == f"gave up after {after * DEADLINE_CHECK_INTERVAL + 1} steps: the deadline passed"
 
 
 def test_a_deadline_far_away_changes_nothing() -> None:
     slices, wanted = stubborn()
-    never = Limits(expired=lambda: False)
+    never = SearchLimits(expired=lambda: False)
     assert attempt(slices, wanted, limits=never) == attempt(slices, wanted)
 
 
 def test_what_needs_no_search_needs_no_steps() -> None:
     """One device is there and two are asked for."""
     slices = [resource_slice([device("d0")])]
-    gone = Limits(steps=0, expired=lambda: True)
+    gone = SearchLimits(steps=0, expired=lambda: True)
     assert isinstance(attempt(slices, claim(exactly(count=2)), limits=gone), Refusal)
 
 
@@ -109,8 +109,8 @@ def test_what_needs_no_search_needs_no_steps() -> None:
 def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, patience: int) -> None:
     question = rolled(seed)
     full = answer(question)
-    before = allocator.PATIENCE
-    allocator.PATIENCE = patience
+    before = allocator.PROOF_AFTER_STEPS
+    allocator.PROOF_AFTER_STEPS = patience
     try:
         outcome = allocate_claims(
             Inventory(question.slices, question.features, question.taint_rules, PROGRAMS),
@@ -119,14 +119,14 @@ def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, 
             question.node,
             classes=question.classes,
             new_id=lambda: "share",
-            limits=Limits(steps=steps),
+            limits=SearchLimits(steps=steps),
         )
     finally:
-        allocator.PATIENCE = before
-    if isinstance(outcome, GaveUp):
+        allocator.PROOF_AFTER_STEPS = before
+    if isinstance(outcome, SearchAborted):
         assert outcome.steps > steps
-    elif isinstance(outcome, Fault):
-        assert isinstance(full, Fault)
+    elif isinstance(outcome, AllocationFault):
+        assert isinstance(full, AllocationFault)
         assert outcome.kind == full.kind
     else:
         assert type(outcome) is type(full)
@@ -137,8 +137,8 @@ def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, 
 # -- hard questions: each with the steps it may take
 
 
-def ask(slices: Sequence[ResourceSlice], *claims: ResourceClaim, steps: int) -> Outcome:
-    return attempt(slices, *claims, limits=Limits(steps=steps))
+def ask(slices: Sequence[ResourceSlice], *claims: ResourceClaim, steps: int) -> AllocationOutcome:
+    return attempt(slices, *claims, limits=SearchLimits(steps=steps))
 
 
 def numbered(count: int, **attributes: Any) -> list[dict[str, Any]]:
@@ -301,7 +301,7 @@ def test_a_claim_holds_32_results() -> None:
     slices = [resource_slice(numbered(40))]
     assert len(picked(attempt(slices, claim(exactly("a", count=20), exactly("b", count=12))))[0]) == 32
     outcome = attempt(slices, claim(exactly("a", count=20), exactly("b", count=13)))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "too-many-devices"
     assert "number of requested devices 33 exceeds the claim limit of 32" in str(outcome)
     both = attempt(slices, claim(exactly("a", count=20)), claim(exactly("b", count=20), name="other"))
@@ -310,7 +310,7 @@ def test_a_claim_holds_32_results() -> None:
 
 def test_all_of_more_than_32_devices_is_too_many() -> None:
     outcome = attempt([resource_slice(numbered(33))], claim(exactly(mode="All")))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "too-many-devices"
     listed = claim(first_available("r", exactly("all", mode="All"), exactly("some", count=3)))
     assert len(picked(attempt([resource_slice(numbered(33))], listed))[0]) == 3

@@ -11,33 +11,33 @@ from hypothesis import strategies as st
 
 from plimsoll.allocator import (
     Allocation,
-    Budget,
+    AllocationFault,
+    AllocationOutcome,
     BudgetLine,
-    Fault,
     Features,
     Inventory,
-    Outcome,
+    NodeBudget,
     Preference,
     Refusal,
     allocate_claims,
     allocator,
 )
-from plimsoll.cel import Programs
+from plimsoll.cel import ProgramCache
 from tests.unit.allocator.naive import Question, Taken, TooLong, solve
 from tests.unit.allocator.naive_rules import Broken
 from tests.unit.allocator.questions import puzzle, questions, rolled
 from tests.unit.allocator.respects import breaches
 
 #: Compiled once for all questions.
-PROGRAMS = Programs()
+PROGRAMS = ProgramCache()
 
 
-def answer(question: Question, preference: Preference = Preference.FIRST) -> Outcome:
+def answer(question: Question, preference: Preference = Preference.FIRST) -> AllocationOutcome:
     """What the allocator says."""
     budget = None
     if question.charge is not None:
         lines = [BudgetLine(f"line {number}", bound) for number, bound in enumerate(question.bounds)]
-        budget = Budget(question.charge, lines)
+        budget = NodeBudget(question.charge, lines)
     numbers = itertools.count(1)
     return allocate_claims(
         Inventory(question.slices, question.features, question.taint_rules, PROGRAMS),
@@ -97,7 +97,7 @@ def assert_agreement(question: Question) -> None:
     if wanted == "too long":
         return
     if isinstance(wanted, str):
-        assert isinstance(got, Fault), got
+        assert isinstance(got, AllocationFault), got
         assert got.kind == wanted
         assert str(got)
     elif wanted is None:
@@ -151,7 +151,7 @@ def test_least_waste_finds_something_if_and_only_if_there_is_something(seed: int
     wanted = expected(question)
     # In another order of devices a fault may be met that this one never meets, and the other way round.
     got = answer(question, Preference.LEAST_WASTE)
-    assume(not isinstance(wanted, str) and not isinstance(got, Fault))
+    assume(not isinstance(wanted, str) and not isinstance(got, AllocationFault))
     assert isinstance(got, Allocation) == (wanted is not None)
     if isinstance(got, Allocation):
         assert breaches(question, got) == []

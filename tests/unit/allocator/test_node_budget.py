@@ -9,9 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.allocator import Allocation, AllocationState, Budget, BudgetLine, DeviceId, Outcome, Refusal
-from plimsoll.allocator.reasons.refusal import BudgetShortage, Rule
-from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim
+from plimsoll.allocator import (
+    Allocation,
+    AllocationOutcome,
+    AllocationState,
+    BudgetLine,
+    DeviceId,
+    NodeBudget,
+    Refusal,
+)
+from plimsoll.allocator.reasons.refusal import BudgetShortage, RefusalRule
+from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 from tests.unit.allocator.build import (
     DRIVER,
     attempt,
@@ -38,7 +46,7 @@ GPU = exactly("gpu", select=f'device.driver == "{DRIVER}"')
 CPUS = exactly("cpus", select=f'device.driver == "{CPU}"', capacity={"cpu": "8"})
 
 
-def price(_: ResourceClaim, result: AllocationDevice, device: Device) -> Mapping[str, int]:
+def price(_: ResourceClaim, result: DeviceRequestAllocationResult, device: Device) -> Mapping[str, int]:
     """CPUs cost as many CPUs of the node, the GPU costs memory."""
     if result.driver == CPU:
         return {"cpu": result.consumed_capacity["cpu"].value()}
@@ -46,11 +54,11 @@ def price(_: ResourceClaim, result: AllocationDevice, device: Device) -> Mapping
     return {"memory": memory.int_value or 0} if memory is not None else {}
 
 
-def headroom(**amounts: int) -> Budget:
-    return Budget(price, [BudgetLine("node headroom", amounts)])
+def headroom(**amounts: int) -> NodeBudget:
+    return NodeBudget(price, [BudgetLine("node headroom", amounts)])
 
 
-def ask(*requests: Mapping[str, Any], budget: Budget | None = None) -> Outcome:
+def ask(*requests: Mapping[str, Any], budget: NodeBudget | None = None) -> AllocationOutcome:
     return attempt(SLICES, claim(*requests), budget=budget)
 
 
@@ -110,8 +118,8 @@ def test_a_cheaper_device_is_taken_where_the_first_is_too_dear() -> None:
 def test_every_line_bounds() -> None:
     """The node has 12 CPUs left, the pod-level request allows its claims 6."""
 
-    def lines(node: int, pod: int) -> Budget:
-        return Budget(
+    def lines(node: int, pod: int) -> NodeBudget:
+        return NodeBudget(
             price, [BudgetLine("node headroom", {"cpu": node}), BudgetLine("pod-level request", {"cpu": pod})]
         )
 
@@ -120,13 +128,13 @@ def test_every_line_bounds() -> None:
         outcome = ask(CPUS, budget=lines(node, pod))
         assert isinstance(outcome, Refusal)
         removal = outcome.requests[0].removals[-1]
-        assert (removal.rule, removal.count) == (Rule.BUDGET, 1)
+        assert (removal.rule, removal.count) == (RefusalRule.BUDGET, 1)
         assert removal.detail == BudgetShortage(line, "cpu", 8, had)
 
 
 def test_a_resource_that_no_line_names_is_not_bounded() -> None:
     assert picked(ask(CPUS, budget=headroom(memory=0))) == [["socket0"]]
-    assert picked(ask(CPUS, budget=Budget(price))) == [["socket0"]]
+    assert picked(ask(CPUS, budget=NodeBudget(price))) == [["socket0"]]
 
 
 def test_what_costs_nothing_breaks_no_bound_that_is_broken_already() -> None:
@@ -148,13 +156,15 @@ def test_all_fails_if_it_cannot_be_paid() -> None:
 
 
 def test_the_charge_is_asked_about_the_result_as_it_will_be_recorded() -> None:
-    asked: list[tuple[str, AllocationDevice, str]] = []
+    asked: list[tuple[str, DeviceRequestAllocationResult, str]] = []
 
-    def note(claim: ResourceClaim, result: AllocationDevice, device: Device) -> Mapping[str, int]:
+    def note(
+        claim: ResourceClaim, result: DeviceRequestAllocationResult, device: Device
+    ) -> Mapping[str, int]:
         asked.append((claim.metadata.name, result, device.name))
         return {}
 
-    outcome = ask(first_available("r", CPUS), budget=Budget(note))
+    outcome = ask(first_available("r", CPUS), budget=NodeBudget(note))
     (made,) = results(outcome)
     assert made.share_id == "share-1"
     assert made.request == "r/cpus"
@@ -210,6 +220,6 @@ def test_the_device_that_was_free_but_too_dear_is_named() -> None:
     outcome = attempt(slices, claim(exactly()), budget=headroom(memory=3), state=state)
     assert isinstance(outcome, Refusal)
     found = {removal.rule: removal for removal in outcome.requests[0].removals}
-    assert found[Rule.TAKEN].count == 1
-    assert (found[Rule.BUDGET].count, found[Rule.BUDGET].device.device) == (2, "g2")
-    assert found[Rule.BUDGET].detail == BudgetShortage("node headroom", "memory", 4, 3)
+    assert found[RefusalRule.TAKEN].count == 1
+    assert (found[RefusalRule.BUDGET].count, found[RefusalRule.BUDGET].device.device) == (2, "g2")
+    assert found[RefusalRule.BUDGET].detail == BudgetShortage("node headroom", "memory", 4, 3)

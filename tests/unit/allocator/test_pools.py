@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from plimsoll.allocator import Allocation, AllocationState, DeviceId, Fault, Features, Inventory, Refusal
+from plimsoll.allocator import (
+    Allocation,
+    AllocationFault,
+    AllocationState,
+    DeviceId,
+    Features,
+    Inventory,
+    Refusal,
+)
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.pools import Pool, Standing
+from plimsoll.allocator.devices.pools import DevicePool, PoolStatus
 from plimsoll.api.codec import to_tree
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceSlice
@@ -38,7 +46,7 @@ def selector(key: str, *values: str) -> dict[str, Any]:
 
 def pools(
     slices: list[ResourceSlice], at: Node | None = None, features: Features | None = None
-) -> list[Pool]:
+) -> list[DevicePool]:
     found = Inventory(slices, features).devices_for(at or node())
     assert isinstance(found, NodeDevices)
     return list(found.pools)
@@ -87,7 +95,7 @@ def test_devices_of_one_slice_may_be_for_different_nodes() -> None:
 def test_a_selector_that_cannot_be_read_is_a_fault() -> None:
     slices = [resource_slice([device("d0")], name="broken", nodeSelector=selector("zone"))]
     outcome = attempt(slices, ONE)
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "node-selection"
     assert "failed to perform node selection for slice broken" in str(outcome)
 
@@ -100,7 +108,7 @@ def test_a_device_selector_that_cannot_be_read_is_a_fault_when_it_is_met() -> No
     slices = [resource_slice(devices, perDeviceNodeSelection=True)]
     assert picked(attempt(slices, ONE)) == [["d0"]]
     outcome = attempt(slices, claim(exactly(count=2)))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "node-selection"
 
 
@@ -144,7 +152,7 @@ def test_a_device_selector_of_several_terms_cannot_be_written_down() -> None:
         )
     ]
     outcome = attempt(slices, ONE, at=node(zone="x"))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "node-selector-terms"
     assert "2 terms" in str(outcome)
 
@@ -157,7 +165,7 @@ def test_an_incomplete_pool_is_not_used() -> None:
     refused = attempt(slices, ONE)
     assert isinstance(refused, Refusal)
     (pool,) = refused.pools
-    assert (str(pool.pool), pool.standing) == (f"{DRIVER}/p", "incomplete")
+    assert (str(pool.pool), pool.status) == (f"{DRIVER}/p", "incomplete")
     assert pool.reason == "has 1 of 2 slices of generation 1"
     complete = [*slices, resource_slice([device("d1")], name="t", count=2)]
     assert picked(attempt(complete, ALL)) == [["d0", "d1"]]
@@ -166,7 +174,7 @@ def test_an_incomplete_pool_is_not_used() -> None:
 def test_too_many_slices_are_incomplete_too() -> None:
     slices = [resource_slice([device(f"d{n}")], name=f"s{n}") for n in range(2)]
     (pool,) = pools(slices)
-    assert pool.standing is Standing.INCOMPLETE
+    assert pool.status is PoolStatus.INCOMPLETE
     assert isinstance(attempt(slices, ONE), Refusal)
 
 
@@ -195,9 +203,9 @@ def test_all_waits_for_every_pool() -> None:
         resource_slice([device("d1")], name="t", pool="b"),
     ]
     outcome = attempt(slices, claim(exactly(mode="All", select='device.driver == "other"')))
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "all-incomplete-pool"
-    assert not outcome.node_scoped
+    assert not outcome.is_node_scoped
     assert f"asks for all devices, but resource pool {DRIVER}/a is currently being updated" in str(outcome)
 
 
@@ -264,13 +272,13 @@ INVALID = {
 def test_a_pool_that_contradicts_itself_is_not_used(reason: str) -> None:
     slices = INVALID[reason]
     (pool,) = pools(slices)
-    assert (pool.standing, pool.reason) == (Standing.INVALID, reason)
+    assert (pool.status, pool.reason) == (PoolStatus.INVALID, reason)
     outcome = attempt(slices, ONE)
-    assert isinstance(outcome, Fault)
-    assert (outcome.kind, outcome.node_scoped) == ("invalid-pools", True)
+    assert isinstance(outcome, AllocationFault)
+    assert (outcome.kind, outcome.is_node_scoped) == ("invalid-pools", True)
     everything = attempt(slices, ALL)
-    assert isinstance(everything, Fault)
-    assert (everything.kind, everything.node_scoped) == ("all-invalid-pool", False)
+    assert isinstance(everything, AllocationFault)
+    assert (everything.kind, everything.is_node_scoped) == ("all-invalid-pool", False)
     # Another pool serves whoever does not ask for all.
     other = resource_slice([device("e0")], name="other", pool="q")
     assert picked(attempt([*slices, other], ONE)) == [["e0"]]
@@ -282,7 +290,7 @@ def test_a_device_of_another_node_may_make_the_pool_invalid() -> None:
         resource_slice([device("d1", draws={"set": {"units": "1"}})], name="t", count=2, nodeName="node-b"),
     ]
     (pool,) = pools(slices)
-    assert pool.standing is Standing.INVALID
+    assert pool.status is PoolStatus.INVALID
 
 
 def test_the_same_names_in_different_pools_are_fine() -> None:
@@ -362,13 +370,13 @@ def test_without_partitions_counters_and_device_selections_are_not_read() -> Non
 
 
 def test_pools_are_what_the_definition_says() -> None:
-    trouble = {Standing.COMPLETE: "", Standing.INCOMPLETE: "incomplete", Standing.INVALID: "invalid"}
+    trouble = {PoolStatus.COMPLETE: "", PoolStatus.INCOMPLETE: "incomplete", PoolStatus.INVALID: "invalid"}
     for seed in range(400):
         question = rolled(seed)
         found = Inventory(question.slices, question.features).devices_for(question.node)
         assert isinstance(found, NodeDevices)
         wanted = gather(question.slices, question.node, question.features)
-        assert [(pool.id, trouble[pool.standing]) for pool in found.pools] == [
+        assert [(pool.id, trouble[pool.status]) for pool in found.pools] == [
             (pool.id, pool.trouble) for pool in wanted
         ]
         assert [entry.id for entry in found.entries] == [spot.id for pool in wanted for spot in pool.spots]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocator import AllocationState, Outcome, Preference, Refusal
+from plimsoll.allocator import AllocationOutcome, AllocationState, Preference, Refusal
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, ResourceSlice
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceSlice
 from tests.unit.allocator.build import DRIVER, attempt, claim, device, exactly, picked, resource_slice
 
 
-def thrifty(slices: list[ResourceSlice], *claims: Any, **options: Any) -> Outcome:
+def thrifty(slices: list[ResourceSlice], *claims: Any, **options: Any) -> AllocationOutcome:
     return attempt(slices, *claims, preference=Preference.LEAST_WASTE, **options)
 
 
@@ -18,9 +18,11 @@ def cards(**sizes: str) -> list[ResourceSlice]:
     return [resource_slice([device(name, capacity={"memory": size}) for name, size in sizes.items()])]
 
 
-def share(name: str, amount: str) -> AllocationDevice:
+def share(name: str, amount: str) -> DeviceRequestAllocationResult:
     consumed = {"memory": Quantity.parse(amount)}
-    return AllocationDevice(driver=DRIVER, pool="p", device=name, share_id="s", consumed_capacity=consumed)
+    return DeviceRequestAllocationResult(
+        driver=DRIVER, pool="p", device=name, share_id="s", consumed_capacity=consumed
+    )
 
 
 def test_four_gigabytes_take_the_small_card() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from plimsoll.allocator import (
     Allocation,
+    AllocationOutcome,
     AllocationState,
-    Budget,
     BudgetLine,
     DeviceId,
     Features,
     Inventory,
-    Outcome,
+    NodeBudget,
     Refusal,
     allocate_claims,
     explain_lines,
@@ -27,13 +27,13 @@ from plimsoll.allocator.reasons.refusal import (
     ConstraintConflict,
     CounterShortage,
     GroupShortage,
+    RefusalRule,
     RequestRefusal,
-    Rule,
     SelectorRefusal,
     TaintRefusal,
 )
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, DeviceRequest, DeviceTaint, ResourceSlice
+from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, DeviceTaint, ResourceSlice
 from tests.unit.allocator.build import (
     DRIVER,
     NODE,
@@ -56,19 +56,19 @@ def id(name: str) -> DeviceId:
     return DeviceId(DRIVER, "p", name)
 
 
-def refused(outcome: Outcome) -> Refusal:
+def refused(outcome: AllocationOutcome) -> Refusal:
     assert isinstance(outcome, Refusal), outcome
     return outcome
 
 
-def only(outcome: Outcome) -> RequestRefusal:
+def only(outcome: AllocationOutcome) -> RequestRefusal:
     """The refusal of a single request, which is not met by anything else."""
     (request,) = refused(outcome).requests
     assert request.devices == request.left + sum(removal.count for removal in request.removals)
     return request
 
 
-def counted(request: RequestRefusal) -> dict[Rule, int]:
+def counted(request: RequestRefusal) -> dict[RefusalRule, int]:
     return {removal.rule: removal.count for removal in request.removals}
 
 
@@ -115,7 +115,7 @@ def test_selectors_name_the_device_that_passed_most() -> None:
         }
     )
     request = only(attempt(slices, wanted, classes=classes))
-    assert counted(request) == {Rule.CLASS_SELECTOR: 1, Rule.REQUEST_SELECTOR: 1}
+    assert counted(request) == {RefusalRule.CLASS_SELECTOR: 1, RefusalRule.REQUEST_SELECTOR: 1}
     of_class, of_request = request.removals
     assert of_class.device == id("d1")
     assert of_class.detail == SelectorRefusal(0, f'device.attributes["{DRIVER}"].model == "a"')
@@ -126,14 +126,14 @@ def test_selectors_name_the_device_that_passed_most() -> None:
 def test_devices_for_other_nodes() -> None:
     devices = [device("d0", fields={"nodeName": "node-b"}), device("d1", fields={"nodeName": NODE})]
     request = only(attempt([resource_slice(devices, perDeviceNodeSelection=True)], claim(exactly(count=2))))
-    assert counted(request) == {Rule.NODE: 1}
+    assert counted(request) == {RefusalRule.NODE: 1}
     assert request.removals[0].device == id("d0")
 
 
 def test_binding_conditions_that_are_switched_off() -> None:
     slices = [resource_slice([device("d0", fields={"bindingConditions": ["ready"]})])]
     request = only(attempt(slices, claim(exactly()), features=Features(binding_conditions=False)))
-    assert counted(request) == {Rule.BINDING: 1}
+    assert counted(request) == {RefusalRule.BINDING: 1}
 
 
 def test_devices_that_others_hold() -> None:
@@ -141,7 +141,7 @@ def test_devices_that_others_hold() -> None:
     state.hold_device(id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
     request = only(attempt(slices, claim(exactly(count=2)), state=state))
-    assert counted(request) == {Rule.TAKEN: 1}
+    assert counted(request) == {RefusalRule.TAKEN: 1}
     assert (request.left, request.removals[0].device) == (1, id("d1"))
 
 
@@ -149,7 +149,7 @@ def test_taints_that_are_not_tolerated() -> None:
     taint = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
     slices = [resource_slice([device("d0", taints=[{"key": "fine", "effect": "None"}, taint])])]
     request = only(attempt(slices, claim(exactly())))
-    assert counted(request) == {Rule.TAINT: 1}
+    assert counted(request) == {RefusalRule.TAINT: 1}
     assert request.removals[0].detail == TaintRefusal(
         DeviceTaint(key="sick", value="yes", effect="NoSchedule")
     )
@@ -179,7 +179,7 @@ def shared(value: str, **policy: Any) -> dict[str, Any]:
 def test_capacity_that_does_not_do(capacity: dict[str, Any], asked: str, shortage: CapacityShortage) -> None:
     slices = [resource_slice([device("d0", shareable=True, capacity=capacity)])]
     request = only(attempt(slices, claim(exactly(capacity={"mem": asked}))))
-    assert counted(request) == {Rule.CAPACITY: 1}
+    assert counted(request) == {RefusalRule.CAPACITY: 1}
     assert request.removals[0].detail == shortage
 
 
@@ -189,18 +189,20 @@ def test_capacity_that_others_have_taken() -> None:
     for name, amount in (("d0", "7Gi"), ("d1", "5Gi"), ("d2", "6Gi")):
         consumed = {"mem": quantity(amount)}
         state.hold(
-            AllocationDevice(driver=DRIVER, pool="p", device=name, share_id=name, consumed_capacity=consumed)
+            DeviceRequestAllocationResult(
+                driver=DRIVER, pool="p", device=name, share_id=name, consumed_capacity=consumed
+            )
         )
     slices = [resource_slice([device(f"d{n}", shareable=True, capacity={"mem": "8Gi"}) for n in range(3)])]
     request = only(attempt(slices, claim(exactly(capacity={"mem": "4Gi"})), state=state))
-    assert counted(request) == {Rule.CAPACITY: 3}
+    assert counted(request) == {RefusalRule.CAPACITY: 3}
     assert request.removals[0].device == id("d1")
     assert request.removals[0].detail == CapacityShortage("short", "mem", quantity("4Gi"), quantity("3Gi"))
 
 
 def test_counters_that_do_not_suffice() -> None:
     request = only(attempt(partitions("1", "3", "2"), claim(exactly())))
-    assert counted(request) == {Rule.COUNTER: 2}
+    assert counted(request) == {RefusalRule.COUNTER: 2}
     assert request.removals[0].device == id("d1")
     assert request.removals[0].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
 
@@ -209,7 +211,7 @@ def test_counters_that_others_have_drawn() -> None:
     state = AllocationState()
     state.hold_device(id("d0"))
     request = only(attempt(partitions("4", "3", "2"), claim(exactly()), state=state))
-    assert counted(request) == {Rule.TAKEN: 1, Rule.COUNTER: 1}
+    assert counted(request) == {RefusalRule.TAKEN: 1, RefusalRule.COUNTER: 1}
     assert request.removals[1].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
 
 
@@ -217,14 +219,14 @@ def test_counters_that_are_overdrawn_stop_devices_that_need_none_of_them() -> No
     state = AllocationState()
     state.hold_device(id("d0"))
     request = only(attempt(partitions("2", "3", "0"), claim(exactly()), state=state))
-    assert counted(request) == {Rule.TAKEN: 1, Rule.COUNTER: 1}
+    assert counted(request) == {RefusalRule.TAKEN: 1, RefusalRule.COUNTER: 1}
     assert request.removals[1].detail == CounterShortage("set", "units", 0, -(10**9))
 
 
 def test_partitions_that_are_switched_off() -> None:
     off = Features(partitionable_devices=False)
     refusal = refused(attempt(partitions("4", "1"), claim(exactly()), features=off))
-    assert counted(refusal.requests[0]) == {Rule.COUNTER: 1}
+    assert counted(refusal.requests[0]) == {RefusalRule.COUNTER: 1}
     assert any("partitionable devices are switched off" in line for line in explain_lines(refusal))
 
 
@@ -233,7 +235,7 @@ def test_devices_without_the_attribute() -> None:
     request = only(
         attempt(slices, claim(exactly(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]))
     )
-    assert counted(request) == {Rule.CONSTRAINT: 1}
+    assert counted(request) == {RefusalRule.CONSTRAINT: 1}
     assert request.removals[0].detail == ConstraintConflict(f"{DRIVER}/numa", False, (), None)
 
 
@@ -254,16 +256,16 @@ def test_devices_that_do_not_go_together(kind: str, values: tuple[int, ...], pai
 
 
 def test_node_resources_that_do_not_suffice() -> None:
-    budget = Budget(lambda *_: {"cpu": 8}, [BudgetLine("node headroom", {"cpu": 6})])
+    budget = NodeBudget(lambda *_: {"cpu": 8}, [BudgetLine("node headroom", {"cpu": 6})])
     request = only(attempt([resource_slice([device("d0")])], claim(exactly()), budget=budget))
-    assert counted(request) == {Rule.BUDGET: 1}
+    assert counted(request) == {RefusalRule.BUDGET: 1}
     assert request.removals[0].detail == BudgetShortage("node headroom", "cpu", 8, 6)
 
 
 def test_pools_that_cannot_be_used() -> None:
     refusal = refused(attempt([resource_slice([device("d0")], count=3)], claim(exactly())))
     (pool,) = refusal.pools
-    assert (pool.pool, pool.standing, pool.reason) == (
+    assert (pool.pool, pool.status, pool.reason) == (
         id("d0").pool_id,
         "incomplete",
         "has 1 of 3 slices of generation 1",
@@ -277,7 +279,7 @@ def test_all_devices_of_which_one_cannot_be_had() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
     request = only(attempt(slices, claim(exactly(mode="All")), state=state))
     assert (request.takes_all, request.wanted, request.left, request.served) == (True, 2, 1, False)
-    assert counted(request) == {Rule.TAKEN: 1}
+    assert counted(request) == {RefusalRule.TAKEN: 1}
 
 
 # -- several requests
@@ -287,17 +289,17 @@ def test_requests_that_take_each_others_devices() -> None:
     refusal = refused(attempt([resource_slice([device("d0")])], claim(exactly("a"), exactly("b"))))
     assert refusal.together
     assert all(request.served for request in refusal.requests)
-    assert refusal.stuck is not None
-    assert refusal.stuck.held == (("default/c", "a", id("d0")),)
-    assert refusal.stuck.request.request == "b"
-    assert counted(refusal.stuck.request) == {Rule.PICKED: 1}
+    assert refusal.dead_end is not None
+    assert refusal.dead_end.held == (("default/c", "a", id("d0")),)
+    assert refusal.dead_end.request.request == "b"
+    assert counted(refusal.dead_end.request) == {RefusalRule.PICKED: 1}
 
 
 def test_a_request_that_cannot_be_served_alone_is_the_reason() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
     refusal = refused(attempt(slices, claim(exactly("a"), exactly("b", select="false"))))
     assert not refusal.together
-    assert refusal.stuck is None
+    assert refusal.dead_end is None
     assert [request.served for request in refusal.requests] == [True, False]
     assert [line for line in explain_lines(refusal) if "request a" in line] == []
 
@@ -371,7 +373,7 @@ def test_numbers_add_up_and_nobody_is_blamed_wrongly(make: Any) -> None:
         seen += 1
         assert outcome.node == NODE
         assert explain_lines(outcome)
-        for request in (*outcome.requests, *((outcome.stuck.request,) if outcome.stuck else ())):
+        for request in (*outcome.requests, *((outcome.dead_end.request,) if outcome.dead_end else ())):
             assert request.devices == request.left + sum(removal.count for removal in request.removals)
             assert len(counted(request)) == len(request.removals)
         for request in outcome.requests:

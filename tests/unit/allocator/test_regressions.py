@@ -10,9 +10,9 @@ import msgspec
 
 from plimsoll.allocator import (
     Allocation,
+    AllocationFault,
     AllocationState,
     DeviceId,
-    Fault,
     Inventory,
     Refusal,
     allocate_claims,
@@ -20,7 +20,12 @@ from plimsoll.allocator import (
 from plimsoll.allocator.devices.capacity import CapacityFault, Consumption, consume
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, AllocationResult, DeviceCapacity, ResourceClaim
+from plimsoll.api.resource import (
+    AllocationResult,
+    DeviceCapacity,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from tests.unit.allocator.build import (
     DRIVER,
     NODE,
@@ -39,8 +44,8 @@ from tests.unit.allocator.build import (
 OTHER = "nic.example.com"
 
 
-def share(name: str, number: int = 1, pool: str = "p", **amounts: str) -> AllocationDevice:
-    return AllocationDevice(
+def share(name: str, number: int = 1, pool: str = "p", **amounts: str) -> DeviceRequestAllocationResult:
+    return DeviceRequestAllocationResult(
         driver=DRIVER,
         pool=pool,
         device=name,
@@ -49,7 +54,7 @@ def share(name: str, number: int = 1, pool: str = "p", **amounts: str) -> Alloca
     )
 
 
-def held(*shares: AllocationDevice) -> AllocationState:
+def held(*shares: DeviceRequestAllocationResult) -> AllocationState:
     state = AllocationState()
     for each in shares:
         state.hold(each)
@@ -165,7 +170,7 @@ def test_139034_partitions_that_exclude_each_other_are_not_both_given() -> None:
         assert isinstance(attempt(slices, whole, state=held(taken)), Refusal)
     # And the other way round.
     sliced = claim(exactly(select="device.allowMultipleAllocations", capacity={"mem": "1"}))
-    whole_held = held(AllocationDevice(driver=DRIVER, pool="p", device="whole"))
+    whole_held = held(DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="whole"))
     assert isinstance(attempt(slices, sliced, state=whole_held), Refusal)
     assert picked(attempt(slices, sliced, state=held(share("sliced", mem="2")))) == [["sliced"]]
 
@@ -280,7 +285,7 @@ def test_140441_rounding_never_wraps_around() -> None:
             )
         ]
         outcome = attempt(slices, claim(exactly(capacity={"mem": text})))
-        assert isinstance(outcome, Fault)
+        assert isinstance(outcome, AllocationFault)
         assert outcome.kind == "capacity"
 
 
@@ -376,7 +381,7 @@ def test_136269_no_device_goes_to_two_claims() -> None:
 def test_141471_a_device_is_free_when_its_last_holder_is_gone() -> None:
     """A pod deleted by force freed a device that was still in use: only releasing what holds it frees it."""
     slices = [resource_slice([device("d0")])]
-    whole = AllocationDevice(driver=DRIVER, pool="p", device="d0")
+    whole = DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="d0")
     state = held(whole, whole)
     state.release(whole)
     assert isinstance(attempt(slices, claim(exactly()), state=state), Refusal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.allocator import Features, Limits
+from plimsoll.allocator import Features, SearchLimits
 from tests.unit.allocator.build import DRIVER, attempt, claim, device, exactly, picked, resource_slice
 
 
@@ -34,5 +34,5 @@ def test_a_failure_that_a_plan_cannot_mend_goes_past_it() -> None:
     between = exactly("between", 2, select=kind % "gpu")
     apart = [{"distinctAttribute": f"{DRIVER}/index", "requests": ["between"]}]
     wanted = claim(first, between, last, constraints=apart)
-    found = attempt([resource_slice(devices)], wanted, limits=Limits(steps=12))
+    found = attempt([resource_slice(devices)], wanted, limits=SearchLimits(steps=12))
     assert picked(found) == [["n1", "g00", "g01", "n0"]]

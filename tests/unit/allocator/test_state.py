@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.allocator import Allocation, AllocationState, DeviceId, PoolId, Refusal
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.errors import StateError
 from tests.unit.allocator.build import (
     DRIVER,
@@ -33,8 +33,8 @@ D1 = DeviceId(DRIVER, "p", "d1")
 
 def result(
     name: str = "d0", share: str | None = None, admin: bool = False, **amounts: str
-) -> AllocationDevice:
-    return AllocationDevice(
+) -> DeviceRequestAllocationResult:
+    return DeviceRequestAllocationResult(
         driver=DRIVER,
         pool="p",
         device=name,
@@ -44,7 +44,7 @@ def result(
     )
 
 
-def holding(*held: AllocationDevice, shared: bool = True) -> AllocationState:
+def holding(*held: DeviceRequestAllocationResult, shared: bool = True) -> AllocationState:
     state = AllocationState(shared)
     for each in held:
         state.hold(each)
@@ -61,13 +61,13 @@ amounts = st.dictionaries(
 
 
 @st.composite
-def held_results(draw: st.DrawFn) -> list[AllocationDevice]:
+def held_results(draw: st.DrawFn) -> list[DeviceRequestAllocationResult]:
     """Results as claims have them: a shareID is given out once, a device may be held whole and in shares."""
     made = []
     for number in range(draw(st.integers(0, 8))):
         share = draw(st.booleans())
         made.append(
-            AllocationDevice(
+            DeviceRequestAllocationResult(
                 driver=draw(st.sampled_from([DRIVER, "nic.example.com"])),
                 pool=draw(st.sampled_from(["p", "q"])),
                 device=draw(st.sampled_from(["d0", "d1"])),
@@ -81,11 +81,11 @@ def held_results(draw: st.DrawFn) -> list[AllocationDevice]:
 
 @given(held_results(), st.randoms(use_true_random=False), st.booleans())
 def test_releasing_restores_the_state_in_any_order(
-    made: list[AllocationDevice], random: object, shared: bool
+    made: list[DeviceRequestAllocationResult], random: object, shared: bool
 ) -> None:
     """Whatever was held and released in between, the state is that of what is held now."""
     state = AllocationState(shared)
-    held: list[AllocationDevice] = []
+    held: list[DeviceRequestAllocationResult] = []
     waiting = list(made)
     while waiting or held:
         if waiting and (not held or random.random() < 0.6):  # type: ignore[attr-defined]
@@ -100,7 +100,9 @@ def test_releasing_restores_the_state_in_any_order(
 
 @settings(max_examples=50)
 @given(held_results(), held_results())
-def test_a_copy_goes_its_own_way(first: list[AllocationDevice], second: list[AllocationDevice]) -> None:
+def test_a_copy_goes_its_own_way(
+    first: list[DeviceRequestAllocationResult], second: list[DeviceRequestAllocationResult]
+) -> None:
     state = holding(*first)
     copy = state.copy()
     assert copy == state
@@ -201,7 +203,7 @@ def test_devices_of_the_same_name_are_different() -> None:
     ],
 )
 def test_releasing_what_is_not_held_is_an_error(
-    held: Sequence[AllocationDevice], released: AllocationDevice
+    held: Sequence[DeviceRequestAllocationResult], released: DeviceRequestAllocationResult
 ) -> None:
     state = holding(*held)
     with pytest.raises(StateError, match=f"{DRIVER}/p/d0 is released but not held"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.allocator import Features, Refusal
-from plimsoll.allocator.devices.taints import tolerated, tolerates, untolerated
+from plimsoll.allocator.devices.taints import find_untolerated_taint, is_tolerated, tolerates
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceToleration
 from tests.unit.allocator.build import (
@@ -70,9 +70,9 @@ def test_which_effects_keep_a_device_from_being_allocated(effect: str, prevents:
 def test_the_first_taint_that_is_not_tolerated_is_named() -> None:
     taints = [convert(each, DeviceTaint) for each in (ODD, SICK, DYING)]
     exists = convert({"key": "sick", "operator": "Exists"}, DeviceToleration)
-    assert untolerated(taints, []) == taints[1]
-    assert untolerated(taints, [exists]) == taints[2]
-    assert untolerated(taints, [convert({"operator": "Exists"}, DeviceToleration)]) is None
+    assert find_untolerated_taint(taints, []) == taints[1]
+    assert find_untolerated_taint(taints, [exists]) == taints[2]
+    assert find_untolerated_taint(taints, [convert({"operator": "Exists"}, DeviceToleration)]) is None
 
 
 keys, values = st.sampled_from(["", "a", "b"]), st.sampled_from(["", "x", "y"])
@@ -91,7 +91,7 @@ tolerations = st.builds(
 def test_tolerating_is_what_the_definition_says(
     some: list[DeviceTaint], others: list[DeviceToleration]
 ) -> None:
-    assert tolerated(some, others) == are_tolerated(some, others)
+    assert is_tolerated(some, others) == are_tolerated(some, others)
 
 
 # -- requests
@@ -202,8 +202,8 @@ def test_rules_add_to_the_taints_of_the_device_and_to_each_other() -> None:
     ]
 
     def ask(*keys: str) -> object:
-        tolerated = [{"key": key, "operator": "Exists"} for key in keys]
-        return attempt(slices, claim(exactly(tolerations=tolerated)), taint_rules=rules)
+        is_tolerated = [{"key": key, "operator": "Exists"} for key in keys]
+        return attempt(slices, claim(exactly(tolerations=is_tolerated)), taint_rules=rules)
 
     assert isinstance(ask("sick", "dying"), Refusal)
     assert isinstance(ask("dying", "third"), Refusal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.allocator import Inventory
-from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.api import codec
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
@@ -20,20 +20,20 @@ def piece(name: str, node: str, generation: int, count: int, *devices: str) -> R
 
 def test_devices_of_all_nodes_are_there() -> None:
     inventory = Inventory([piece("a", "n1", 1, 2, "x"), piece("b", "n2", 1, 2, "y")])
-    ((whole, views),) = inventory.whole_pools()
+    ((whole, views),) = inventory.cluster_pools()
     assert [entry.id.device for entry in whole.entries] == ["x", "y"]
     assert len(views) == 2
 
 
 def test_the_newest_generation_counts() -> None:
     inventory = Inventory([piece("a", "n1", 1, 1, "x"), piece("b", "n1", 2, 2, "y")])
-    ((whole, views),) = inventory.whole_pools()
+    ((whole, views),) = inventory.cluster_pools()
     (pool,) = whole.pools
-    assert pool.standing is Standing.INCOMPLETE
+    assert pool.status is PoolStatus.INCOMPLETE
     assert not whole.entries
     assert len(views) == 2
 
 
 def test_an_unknown_pool_has_no_slices() -> None:
     assert Inventory([]).slices_of(PoolId("d", "p")) == ()
-    assert [*Inventory([]).whole_pools()] == []
+    assert [*Inventory([]).cluster_pools()] == []

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import plimsoll.api
 import plimsoll.apiserver.validation
 from plimsoll.api import codec
-from plimsoll.api.containers import HttpGet, TcpSocket
+from plimsoll.api.coercion import members, strip_optional
+from plimsoll.api.containers import HTTPGetAction, TCPSocketAction
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.meta import Object, Wire
 from plimsoll.api.policy import PodDisruptionBudgetStatus
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
-from plimsoll.api.shape import members, strip_optional
 from plimsoll.apiserver.validation.generic_kinds.service_view import FullServicePort
 from plimsoll.errors import DecodeError
 from tests.unit.api.trees import VIEWS, objects
@@ -130,7 +130,7 @@ def check_agreement(tree: Any, view: type[Wire]) -> Wire:
     text = json.dumps(tree)
     careful = codec.convert(codec.decode_tree(text), view)
     assert find_difference(codec.decode(text, view), careful) == ""
-    assert find_difference(codec.look(codec.decode_tree(text), view), careful) == ""
+    assert find_difference(codec.convert_fast(codec.decode_tree(text), view), careful) == ""
     return careful
 
 
@@ -168,7 +168,7 @@ def all_views() -> list[type[Wire]]:
 def test_null_is_the_default_in_every_field_of_every_view() -> None:
     """As in Go: null leaves a field at its zero value; in lists and maps it is the zero value of the item."""
     views = all_views()
-    assert {Pod, HttpGet, TcpSocket, PodDisruptionBudgetStatus, FullServicePort} <= set(views)
+    assert {Pod, HTTPGetAction, TCPSocketAction, PodDisruptionBudgetStatus, FullServicePort} <= set(views)
     for view in views:
         for member in members(view):
             assert check_agreement({member.wire: None}, view) == view(), (view, member.wire)
@@ -201,7 +201,7 @@ def test_a_null_in_a_map_of_pointers_stays_null() -> None:
 
 @pytest.mark.parametrize("port", [0, 8080, -1, 2**31 - 1, "http", ""])
 def test_a_port_is_a_number_or_a_name(port: int | str) -> None:
-    assert check_agreement({"port": port}, TcpSocket) == TcpSocket(port=port)
+    assert check_agreement({"port": port}, TCPSocketAction) == TCPSocketAction(port=port)
 
 
 @pytest.mark.parametrize("port", ["2147483648", "1.5", "true", "{}", "[]", "1e3"])
@@ -209,9 +209,9 @@ def test_a_port_is_nothing_else(port: str) -> None:
     text = '{"port":' + port + "}"
     wanted = "port: must be a whole number of at most 32 bits or a string, not "
     with pytest.raises(DecodeError, match=wanted):
-        codec.decode(text, TcpSocket)
+        codec.decode(text, TCPSocketAction)
     with pytest.raises(DecodeError, match=wanted):
-        codec.look(codec.decode_tree(text), TcpSocket)
+        codec.convert_fast(codec.decode_tree(text), TCPSocketAction)
 
 
 garbage = st.recursive(
@@ -243,9 +243,9 @@ def test_a_look_at_garbage_is_that_of_its_text(tree: object, view: type[Wire]) -
         decoded = codec.decode(text, view)
     except DecodeError as error:
         with pytest.raises(DecodeError, match=re.escape(str(error))):
-            codec.look(codec.decode_tree(text), view)
+            codec.convert_fast(codec.decode_tree(text), view)
     else:
-        assert codec.look(codec.decode_tree(text), view) == decoded
+        assert codec.convert_fast(codec.decode_tree(text), view) == decoded
 
 
 @given(st.binary(max_size=40), st.sampled_from(VIEWS))

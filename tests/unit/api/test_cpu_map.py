@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.cpu_map import MOST_BYTES, CpuMap, CpuPlace, read_map, write_map
+from plimsoll.api.cpu_map import MAX_BYTES, CpuLocation, CpuMap, format_cpu_map, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 
 GOOD: dict[str, Any] = {"groups": [{"socket": 0, "numa": 0, "l3": 0, "cores": ["0,2", "1,3"]}]}
@@ -18,12 +18,12 @@ GOOD: dict[str, Any] = {"groups": [{"socket": 0, "numa": 0, "l3": 0, "cores": ["
 @st.composite
 def maps(draw: st.DrawFn) -> CpuMap:
     cpus = draw(st.lists(st.integers(0, 600), min_size=1, max_size=40, unique=True))
-    places: dict[int, CpuPlace] = {}
+    places: dict[int, CpuLocation] = {}
     rest = sorted(cpus)
     while rest:
         core, rest = rest[: (size := draw(st.integers(1, 4)))], rest[size:]
         where = [draw(st.integers(-1, 3)) for _ in range(3)]
-        places |= {cpu: CpuPlace(where[0], where[1], where[2], core[0]) for cpu in core}
+        places |= {cpu: CpuLocation(where[0], where[1], where[2], core[0]) for cpu in core}
     some = st.sets(st.sampled_from(sorted(cpus))).map(CpuSet)
     kinds = draw(st.dictionaries(st.sampled_from(sorted(cpus)), st.sampled_from(["p-core", "e-core"])))
     return CpuMap(places, draw(some), draw(some), CpuSet(draw(st.sets(st.integers(700, 710)))), kinds)
@@ -31,16 +31,16 @@ def maps(draw: st.DrawFn) -> CpuMap:
 
 @given(maps())
 def test_what_is_written_is_read(machine: CpuMap) -> None:
-    assert read_map(write_map(machine)) == machine
+    assert parse_cpu_map(format_cpu_map(machine)) == machine
 
 
 def test_a_large_machine_is_short() -> None:
     places = {
-        cpu: CpuPlace(cpu % 256 // 128, cpu % 256 // 32, cpu % 256 // 8, cpu % 256) for cpu in range(512)
+        cpu: CpuLocation(cpu % 256 // 128, cpu % 256 // 32, cpu % 256 // 8, cpu % 256) for cpu in range(512)
     }
-    text = write_map(CpuMap(places))
+    text = format_cpu_map(CpuMap(places))
     assert len(text) < 5000
-    assert read_map(text) == CpuMap(places)
+    assert parse_cpu_map(text) == CpuMap(places)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_a_large_machine_is_short() -> None:
         json.dumps({**GOOD, "offline": "a"}),
         json.dumps({**GOOD, "kinds": []}),
         json.dumps({**GOOD, "kinds": {"p": 3}}),
-        json.dumps(GOOD) + " " * MOST_BYTES,
+        json.dumps(GOOD) + " " * MAX_BYTES,
         "[" * 100_000,
     ],
 )
 def test_what_is_no_map_is_none(text: str) -> None:
-    assert read_map(text) is None
+    assert parse_cpu_map(text) is None
 
 
 @given(
@@ -84,10 +84,10 @@ def test_what_is_no_map_is_none(text: str) -> None:
 )
 def test_nothing_breaks_the_reader(tree: Any) -> None:
     for each in (tree, {"groups": tree}, {"groups": [{"cores": tree}]}, {**GOOD, "kinds": tree}):
-        read_map(json.dumps(each))
+        parse_cpu_map(json.dumps(each))
 
 
 def test_what_is_left_out_is_not_known() -> None:
-    assert read_map(json.dumps({"groups": [{"cores": ["0-1"]}]})) == CpuMap(
-        {0: CpuPlace(-1, -1, -1, 0), 1: CpuPlace(-1, -1, -1, 0)}
+    assert parse_cpu_map(json.dumps({"groups": [{"cores": ["0-1"]}]})) == CpuMap(
+        {0: CpuLocation(-1, -1, -1, 0), 1: CpuLocation(-1, -1, -1, 0)}
     )

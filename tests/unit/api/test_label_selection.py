@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 
 from plimsoll.api.codec import convert
-from plimsoll.api.label_selection import EVERYTHING, NOTHING, Requirement, Selector, read_selector
+from plimsoll.api.label_selection import (
+    MATCH_EVERYTHING,
+    MATCH_NOTHING,
+    LabelMatcher,
+    LabelRequirement,
+    compile_label_selector,
+)
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.node_selection import SelectorProblem
 
 
-def read(tree: dict[str, Any]) -> Selector:
-    found = read_selector(convert(tree, LabelSelector))
-    assert isinstance(found, Selector)
+def read(tree: dict[str, Any]) -> LabelMatcher:
+    found = compile_label_selector(convert(tree, LabelSelector))
+    assert isinstance(found, LabelMatcher)
     return found
 
 
@@ -47,11 +53,11 @@ def test_matching(tree: dict[str, Any], labels: dict[str, str], expected: bool) 
 
 
 def test_no_selector_is_nothing_and_an_empty_one_is_everything() -> None:
-    assert read_selector(None) is NOTHING
-    assert read({}) is EVERYTHING
-    assert EVERYTHING.everything
-    assert not NOTHING.everything
-    assert not NOTHING.matches({})
+    assert compile_label_selector(None) is MATCH_NOTHING
+    assert read({}) is MATCH_EVERYTHING
+    assert MATCH_EVERYTHING.everything
+    assert not MATCH_NOTHING.everything
+    assert not MATCH_NOTHING.matches({})
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_no_selector_is_nothing_and_an_empty_one_is_everything() -> None:
     ],
 )
 def test_what_cannot_be_read_is_said(tree: dict[str, Any], told: str) -> None:
-    found = read_selector(convert(tree, LabelSelector))
+    found = compile_label_selector(convert(tree, LabelSelector))
     assert isinstance(found, SelectorProblem)
     assert str(found) == told
 
@@ -86,11 +92,11 @@ def test_the_anchor_is_a_label_that_all_have() -> None:
     assert read({"matchLabels": {"app": "a"}, **expression("b", "Exists")}).anchor == ("app", "a")
     assert read(expression("app", "In", "a", "b")).anchor is None
     assert read(expression("app", "NotIn", "a")).anchor is None
-    assert EVERYTHING.anchor is None
+    assert MATCH_EVERYTHING.anchor is None
 
 
 def test_narrowing() -> None:
-    more = [Requirement("b", "In", ("1",))]
+    more = [LabelRequirement("b", "In", ("1",))]
     assert read({"matchLabels": {"a": "1"}}).narrowed(more) == read({"matchLabels": {"a": "1", "b": "1"}})
-    assert EVERYTHING.narrowed(more) == read({"matchLabels": {"b": "1"}})
-    assert NOTHING.narrowed(more) is NOTHING
+    assert MATCH_EVERYTHING.narrowed(more) == read({"matchLabels": {"b": "1"}})
+    assert MATCH_NOTHING.narrowed(more) is MATCH_NOTHING

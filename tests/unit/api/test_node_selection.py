@@ -12,10 +12,10 @@ from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector
 from plimsoll.api.node_selection import (
     SelectorProblem,
+    filter_valid_terms,
+    find_selector_problem,
     node_matches,
-    readable_terms,
     selector_matches,
-    selector_problem,
     term_matches,
 )
 
@@ -169,11 +169,11 @@ def test_a_selector_that_cannot_be_read_is_a_problem(term: dict[str, Any], field
     assert problem.field == f"nodeSelectorTerms[1].{field}"
     assert message in problem.message
     assert str(problem) == f"{problem.field}: {problem.message}"
-    assert node_matches(NODE, None, None, made) == selector_problem(made) == problem
+    assert node_matches(NODE, None, None, made) == find_selector_problem(made) == problem
 
 
 def test_a_selector_that_can_be_read_is_none() -> None:
-    assert selector_problem(selector(labels(requirement("zone", "In", "x")), {})) is None
+    assert find_selector_problem(selector(labels(requirement("zone", "In", "x")), {})) is None
 
 
 # -- against the definition
@@ -217,6 +217,6 @@ def test_terms_that_cannot_be_read_are_left_out_one_by_one() -> None:
     good, bad = labels(requirement("zone", "Exists")), labels(requirement("zone", "Near", "a"))
     wrong_field = fields(requirement("metadata.name", "Exists"))
     made = selector(bad, good, wrong_field)
-    (only,) = readable_terms(made.node_selector_terms)
+    (only,) = filter_valid_terms(made.node_selector_terms)
     assert term_matches(only, node(zone="a"))
     assert not term_matches(only, node(place="a"))

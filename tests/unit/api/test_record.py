@@ -14,8 +14,8 @@ from plimsoll.api import codec
 from plimsoll.api.core import ResourceRequirements
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.record import Record, carry
-from plimsoll.api.resource import ClaimConsumer, ResourceClaim, ResourceClaimStatus
+from plimsoll.api.record import Record, apply_changes
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
 from tests.unit.api.trees import objects, tree_of
 
 CLAIM = b"""{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","later":1.50,
@@ -28,7 +28,7 @@ def test_changing_one_field_keeps_the_rest() -> None:
     record = Record(CLAIM, ResourceClaim)
     claim = record.view
     first, second = claim.status.reserved_for
-    newcomer = ClaimConsumer(resource="pods", name="r", uid="3")
+    newcomer = ResourceClaimConsumerReference(resource="pods", name="r", uid="3")
     changed = replace(
         claim, status=replace(claim.status, reserved_for=(second, newcomer, replace(first, name="p2")))
     )
@@ -81,7 +81,7 @@ def test_the_new_view_is_what_gets_written(case: tuple[type[Wire], Any, Any]) ->
     view, tree, target = case
     old = codec.decode(json.dumps(tree), view)
     new = codec.decode(json.dumps(target), view)
-    carried = carry(copy.deepcopy(tree), old, new)
+    carried = apply_changes(copy.deepcopy(tree), old, new)
     assert codec.decode(codec.encode(carried), view) == new
 
 

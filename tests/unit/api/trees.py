@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from plimsoll.api.codec import KINDS
+from plimsoll.api.coercion import is_union, members, strip_optional
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.shape import is_union, members, strip_optional
 
 VIEWS: tuple[type[Wire], ...] = tuple(KINDS.values())
 

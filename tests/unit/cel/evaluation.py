@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.cel import Device, Environment, Outcome, compile_selector, flatten
+from plimsoll.cel import CelDevice, Environment, EvaluationResult, compile_selector, flatten
 from plimsoll.errors import CelRuntimeError
 
 LISTS = Environment(list_attributes=True)
@@ -31,11 +31,13 @@ DEVICE: dict[str, Any] = {
 DRIVER = "gpu.example.com"
 
 
-def sample() -> Device:
+def sample() -> CelDevice:
     return flatten(DEVICE, DRIVER)
 
 
-def outcome(expression: str, device: Device | None = None, environment: Environment | None = None) -> Outcome:
+def outcome(
+    expression: str, device: CelDevice | None = None, environment: Environment | None = None
+) -> EvaluationResult:
     """The exact outcome, after checking that `matches` says the same."""
     selector = compile_selector(expression, environment or Environment())
     device = device or sample()
@@ -48,7 +50,7 @@ def outcome(expression: str, device: Device | None = None, environment: Environm
     return exact
 
 
-def value(expression: str, device: Device | None = None, environment: Environment | None = None) -> bool:
+def value(expression: str, device: CelDevice | None = None, environment: Environment | None = None) -> bool:
     """The result; raises the error if there is one."""
     found = outcome(expression, device, environment)
     if found.error is not None:
@@ -57,7 +59,7 @@ def value(expression: str, device: Device | None = None, environment: Environmen
     return found.result
 
 
-def fails(expression: str, device: Device | None = None, environment: Environment | None = None) -> bool:
+def fails(expression: str, device: CelDevice | None = None, environment: Environment | None = None) -> bool:
     return outcome(expression, device, environment).error is not None
 
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cel import Environment, Programs, Slices, SliceVersion, caches, compile_selector, match_all
+from plimsoll.cel import (
+    Environment,
+    ProgramCache,
+    SliceCache,
+    SliceVersion,
+    caches,
+    compile_selector,
+    match_all,
+)
 from plimsoll.errors import CelCompileError
 from tests.unit.cel.evaluation import DRIVER
 
@@ -32,7 +40,7 @@ class Counting:
 
 
 def test_programs_are_compiled_once_per_environment() -> None:
-    programs = Programs()
+    programs = ProgramCache()
     first = programs.compile("device.allowMultipleAllocations", Environment("stored"))
     assert programs.compile("device.allowMultipleAllocations", Environment("stored")) is first
     new = Environment("new", consumable_capacity=False)
@@ -49,7 +57,7 @@ def test_refusals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         return compile_selector(expression, environment)
 
     monkeypatch.setattr(caches, "compile_selector", spy)
-    programs = Programs()
+    programs = ProgramCache()
     for _ in range(3):
         with pytest.raises(CelCompileError):
             programs.compile("1 +", Environment())
@@ -57,7 +65,7 @@ def test_refusals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_programs_are_bounded_and_forget_the_oldest() -> None:
-    programs = Programs(size=2)
+    programs = ProgramCache(size=2)
     first = programs.compile("true", Environment())
     programs.compile("false", Environment())
     assert programs.compile("true", Environment()) is first
@@ -67,14 +75,16 @@ def test_programs_are_bounded_and_forget_the_oldest() -> None:
 
 
 def test_match_bits_and_errors() -> None:
-    matches = match_all(compile_selector(SELECTOR), Slices().devices(SliceVersion("u", "1"), DRIVER, DEVICES))
+    matches = match_all(
+        compile_selector(SELECTOR), SliceCache().devices(SliceVersion("u", "1"), DRIVER, DEVICES)
+    )
     assert matches.bits == 0b1001
     assert set(matches.errors) == {2}
     assert [index for index in range(4) if index in matches] == [0, 3]
 
 
 def test_devices_and_matches_are_kept_per_slice_version() -> None:
-    slices, devices = Slices(), Counting()
+    slices, devices = SliceCache(), Counting()
     selector = compile_selector(SELECTOR)
     one = SliceVersion("uid", "1")
     flattened = slices.devices(one, DRIVER, devices)
@@ -90,7 +100,7 @@ def test_devices_and_matches_are_kept_per_slice_version() -> None:
 
 
 def test_a_new_version_replaces_the_old_one() -> None:
-    slices, devices = Slices(), Counting()
+    slices, devices = SliceCache(), Counting()
     slices.devices(SliceVersion("uid", "1"), DRIVER, devices)
     slices.devices(SliceVersion("uid", "2"), DRIVER, devices)
     assert (len(slices), devices.times) == (1, 2)
@@ -101,7 +111,7 @@ def test_a_new_version_replaces_the_old_one() -> None:
 
 
 def test_slices_are_bounded() -> None:
-    slices = Slices(size=3)
+    slices = SliceCache(size=3)
     for number in range(10):
         slices.devices(SliceVersion(f"uid-{number}", "1"), DRIVER, DEVICES)
     assert len(slices) == 3

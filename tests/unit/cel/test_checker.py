@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel.check import Checked, check
+from plimsoll.cel.check import CheckedExpr, check
 from plimsoll.cel.static import types
 from plimsoll.cel.static.checker import resolve
 from plimsoll.cel.static.environment import Environment
-from plimsoll.cel.syntax.ast import Call, Ident, descend
+from plimsoll.cel.syntax.ast import CallExpr, Ident, descend
 from plimsoll.cel.syntax.parser import parse
 from plimsoll.errors import CelCompileError
 
@@ -345,14 +345,16 @@ def test_trees_come_back_resolved() -> None:
     names = {node.name for node in descend(checked.root) if isinstance(node, Ident)}
     assert names == {"device", "google.protobuf.Duration"}
     quote = next(
-        node for node in descend(checked.root) if isinstance(node, Call) and node.function == "strings.quote"
+        node
+        for node in descend(checked.root)
+        if isinstance(node, CallExpr) and node.function == "strings.quote"
     )
     assert quote.target is None
 
 
-def overloads(checked: Checked, function: str) -> tuple[str, ...]:
+def overloads(checked: CheckedExpr, function: str) -> tuple[str, ...]:
     for node in descend(checked.root):
-        if isinstance(node, Call) and node.function == function:
+        if isinstance(node, CallExpr) and node.function == function:
             return checked.references[node.id].overloads
     raise AssertionError(function)
 
@@ -373,7 +375,7 @@ def test_references_name_the_overloads() -> None:
 def test_every_node_has_a_type() -> None:
     checked = check("[1].map(x, {'a': x}.?a).exists(o, o.optMap(y, y + 1).hasValue())", STORED)
     assert {node.id for node in descend(checked.root)} <= set(checked.types)
-    assert not any(one.kind is types.Kind.PARAM for one in checked.types.values())
+    assert not any(one.kind is types.TypeKind.PARAM for one in checked.types.values())
 
 
 def nest(count: int, step: str, last: str = "true") -> str:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from plimsoll.cel import Device, Environment, compile_selector, flatten
+from plimsoll.cel import CelDevice, Environment, compile_selector, flatten
 from plimsoll.errors import CelCompileError, CelRuntimeError
 from tests.unit.cel.evaluation import DEVICE, DRIVER
 
@@ -130,7 +130,7 @@ def mutate(source: random.Random, text: str) -> str:
     return text
 
 
-def run_case(expression: str, device: Device, environment: Environment) -> bool:
+def run_case(expression: str, device: CelDevice, environment: Environment) -> bool:
     """Whether it compiled; anything but the two documented errors is a failure."""
     try:
         selector = compile_selector(expression, environment)

@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.cel import compile_selector, flatten
 from plimsoll.cel.check import check
-from plimsoll.cel.fast import generate
+from plimsoll.cel.codegen import generator as generate
 from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelRuntimeError
 from tests.unit.cel.evaluation import DRIVER, LISTS, sample, value

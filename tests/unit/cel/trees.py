@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.cel.syntax.ast import (
-    Call,
+    CallExpr,
     Comprehension,
     Const,
     Expr,
@@ -27,7 +27,7 @@ def show(expr: Expr) -> str:
             return expr.name
         case Select():
             return f"{show(expr.operand)}.{expr.field}{'!' if expr.test else ''}"
-        case Call():
+        case CallExpr():
             args = " ".join(show(arg) for arg in expr.args)
             if expr.target is not None:
                 return f"{show(expr.target)}.{expr.function}({args})"

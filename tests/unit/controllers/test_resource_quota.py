@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.quota import ResourceQuota, Service, VolumeClaim
+from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
@@ -22,7 +22,7 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.controllers.actions import EMPTY_PLAN, PatchAction
 from plimsoll.controllers.resource_quota import NamespaceObjects, measure, plan_quota
-from plimsoll.ledger.quota_usage import ExtendedNames
+from plimsoll.ledger.quota_usage import ExtendedResourceNames
 from tests.unit.controllers.cluster import Cluster, play
 from tests.unit.controllers.makers import claim_tree, metadata, owner, pod, view
 
@@ -191,7 +191,7 @@ def test_claims_count_by_the_devices_of_each_class() -> None:
 
 
 def test_devices_count_under_the_names_of_extended_resources_too() -> None:
-    extended = ExtendedNames.of([class_("gpu", "example.com/gpu"), class_("nic")])
+    extended = ExtendedResourceNames.of([class_("gpu", "example.com/gpu"), class_("nic")])
     names = ("requests.example.com/gpu", "requests.deviceclass.resource.kubernetes.io/gpu")
     contents = NamespaceObjects(claims=[asking()], extended=extended)
     assert used(quota(*names), contents) == dict.fromkeys(names, "3")
@@ -204,7 +204,7 @@ def test_devices_count_under_the_names_of_extended_resources_too() -> None:
 
 
 def test_what_a_pod_asks_for_is_not_counted_again_in_its_claim() -> None:
-    extended = ExtendedNames.of([class_("gpu", "example.com/gpu")])
+    extended = ExtendedResourceNames.of([class_("gpu", "example.com/gpu")])
     name = "requests.example.com/gpu"
     alone = NamespaceObjects(pods=[sized()], extended=extended)
     assert used(quota(name), alone) == {name: "2"}
@@ -222,14 +222,14 @@ def test_what_a_pod_asks_for_is_not_counted_again_in_its_claim() -> None:
 
 
 def test_all_classes_of_a_name_count() -> None:
-    extended = ExtendedNames.of([class_("gpu", "example.com/gpu"), class_("old", "example.com/gpu")])
+    extended = ExtendedResourceNames.of([class_("gpu", "example.com/gpu"), class_("old", "example.com/gpu")])
     name = "requests.example.com/gpu"
     contents = NamespaceObjects(claims=[asking("c", 3), asking("d", 2, "old")], extended=extended)
     assert used(quota(name), contents) == {name: "5"}
 
 
 def test_a_claim_for_two_classes_of_one_name() -> None:
-    extended = ExtendedNames.of([class_("gpu", "example.com/gpu"), class_("old", "example.com/gpu")])
+    extended = ExtendedResourceNames.of([class_("gpu", "example.com/gpu"), class_("old", "example.com/gpu")])
     tree = claim_tree()
     tree["spec"]["devices"]["requests"] = [
         {"name": of, "exactly": {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}}
@@ -244,10 +244,10 @@ def test_a_claim_for_two_classes_of_one_name() -> None:
 
 
 def test_volume_claims_count_by_size_and_class() -> None:
-    def volume(size: str, of: str | None = None, allocated: str = "") -> VolumeClaim:
+    def volume(size: str, of: str | None = None, allocated: str = "") -> CountedVolumeClaim:
         status = {"allocatedResources": {"storage": allocated}} if allocated else {}
         spec = {"storageClassName": of, "resources": {"requests": {"storage": size}}}
-        return view({"metadata": metadata("v"), "spec": spec, "status": status}, VolumeClaim)
+        return view({"metadata": metadata("v"), "spec": spec, "status": status}, CountedVolumeClaim)
 
     names = (
         *("persistentvolumeclaims", "count/persistentvolumeclaims", "requests.storage"),
@@ -265,17 +265,17 @@ def test_volume_claims_count_by_size_and_class() -> None:
 
 
 def test_volume_claims_are_in_the_scope_of_their_attributes() -> None:
-    def volume(wanted: str | None, current: str | None) -> VolumeClaim:
+    def volume(wanted: str | None, current: str | None) -> CountedVolumeClaim:
         return view(
             {
                 "metadata": metadata("v"),
                 "spec": {"volumeAttributesClassName": wanted},
                 "status": {"currentVolumeAttributesClassName": current},
             },
-            VolumeClaim,
+            CountedVolumeClaim,
         )
 
-    def counted(of: ResourceQuota, item: VolumeClaim) -> bool:
+    def counted(of: ResourceQuota, item: CountedVolumeClaim) -> bool:
         return used(of, NamespaceObjects(volume_claims=[item])) == {"persistentvolumeclaims": "1"}
 
     any_class = quota("persistentvolumeclaims", scopes=["VolumeAttributesClass"])
@@ -289,9 +289,11 @@ def test_volume_claims_are_in_the_scope_of_their_attributes() -> None:
 
 
 def test_services_count_by_type_and_ports() -> None:
-    def service(kind: str, **fields: Any) -> Service:
+    def service(kind: str, **fields: Any) -> CountedService:
         ports = [{"nodePort": 0}, {"nodePort": 30000}]
-        return view({"metadata": metadata("s"), "spec": {"type": kind, "ports": ports, **fields}}, Service)
+        return view(
+            {"metadata": metadata("s"), "spec": {"type": kind, "ports": ports, **fields}}, CountedService
+        )
 
     names = ("services", "count/services", "services.nodeports", "services.loadbalancers")
     services = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
+from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.apiserver.admission.quota import charge_quotas
 from plimsoll.controllers.resource_quota import NamespaceObjects, measure
@@ -20,9 +20,9 @@ from plimsoll.ledger.quota_usage import (
     PODS,
     SERVICES,
     VOLUME_CLAIMS,
-    ExtendedNames,
-    Surroundings,
-    asking_pod,
+    ExtendedResourceNames,
+    QuotaContext,
+    find_requesting_pod,
 )
 from tests.unit.controllers.makers import Tree, claim_tree, metadata, owner, pod_tree
 
@@ -155,7 +155,7 @@ def sees(made: list[tuple[str, Tree]], resource: str, view: type[Any]) -> list[A
     return [codec.convert(tree, view) for kind, tree in made if kind == resource]
 
 
-EXTENDED = ExtendedNames.of(
+EXTENDED = ExtendedResourceNames.of(
     codec.convert({"metadata": {"name": name}, "spec": {"extendedResourceName": extended}}, DeviceClass)
     for name, extended in CLASSES.items()
 )
@@ -166,8 +166,8 @@ def contents(made: list[tuple[str, Tree]]) -> NamespaceObjects:
     return NamespaceObjects(
         pods=sees(made, PODS, CountedPod),
         claims=sees(made, CLAIMS, ResourceClaim),
-        volume_claims=sees(made, VOLUME_CLAIMS, VolumeClaim),
-        services=sees(made, SERVICES, Service),
+        volume_claims=sees(made, VOLUME_CLAIMS, CountedVolumeClaim),
+        services=sees(made, SERVICES, CountedService),
         counts={kind: kinds.count(kind) for kind in (*kinds, "configmaps", "deployments.apps", "events")},
         extended=EXTENDED,
     )
@@ -180,10 +180,10 @@ def admit(quota: Tree, made: list[tuple[str, Tree]], resource: str, tree: Tree, 
         return next((pod for pod in sees(made, PODS, Pod) if pod.metadata.name == name), None)
 
     def find_claims(uid: str) -> list[ResourceClaim]:
-        owned = ((claim, asking_pod(claim)) for claim in sees(made, CLAIMS, ResourceClaim))
+        owned = ((claim, find_requesting_pod(claim)) for claim in sees(made, CLAIMS, ResourceClaim))
         return [claim for claim, by in owned if by is not None and by.uid == uid]
 
-    around = Surroundings(NOW, extended=EXTENDED, find_pod=find_pod, find_claims=find_claims)
+    around = QuotaContext(NOW, extended=EXTENDED, find_pod=find_pod, find_claims=find_claims)
     charged = charge_quotas([quota], resource, tree, old, around)
     assert charged.refusal == ""
     return charged.quotas[0] if charged.quotas else quota

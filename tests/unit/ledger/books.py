@@ -9,11 +9,11 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import Bill, Pricing
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.judge import Judgement, judge_placement
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import PlacementCheck, check_placement
+from plimsoll.ledger.profile import AccountingProfile
 
 DRIVER = "dra.example.com"
 NODE = "node-1"
@@ -137,18 +137,20 @@ class World:
         *pieces: ResourceSlice,
         claims: Sequence[ResourceClaim] = (),
         classes: Sequence[DeviceClass] = (),
-        profile: Profile | None = None,
+        profile: AccountingProfile | None = None,
         gates: Gates | None = None,
         **allocatable: str,
     ) -> None:
-        self.profile = profile or Profile.default()
+        self.profile = profile or AccountingProfile.default()
         self.node = node(**allocatable)
         self.ledger = NodeLedger(self.node, gates, self.profile)
         self.claims = {found.metadata.name: found for found in claims}
         index = DeviceIndex(pieces, self.profile)
-        self.pricing = Pricing(index, self.node, {c.metadata.name: c for c in classes}, self.profile)
+        self.charge_context = ChargeContext(
+            index, self.node, {c.metadata.name: c for c in classes}, self.profile
+        )
 
-    def judge_placement(self, pod: Pod, *new: str) -> Judgement:
+    def judge_placement(self, pod: Pod, *new: str) -> PlacementCheck:
         """Judge a pod; the claims named are taken as allocated just now."""
         allocations = {}
         claims = dict(self.claims)
@@ -157,15 +159,15 @@ class World:
             assert found.status.allocation is not None
             allocations[name] = found.status.allocation
             claims[name] = claim(name, uid=found.metadata.uid, namespace=found.metadata.namespace)
-        return judge_placement(self.ledger, pod, claims, allocations, self.pricing)
+        return check_placement(self.ledger, pod, claims, allocations, self.charge_context)
 
-    def place(self, pod: Pod) -> tuple[Bill, ...]:
+    def place(self, pod: Pod) -> tuple[ChargedClaim, ...]:
         """Judge a pod, which must fit, and book it."""
         judged = self.judge_placement(pod)
         assert judged.verdict.fits, judged.verdict
-        self.ledger.assume(pod, judged.bills or ())
-        self.ledger.add(pod, judged.bills or ())
-        return judged.bills or ()
+        self.ledger.assume(pod, judged.charged_claims or ())
+        self.ledger.add(pod, judged.charged_claims or ())
+        return judged.charged_claims or ()
 
     @property
     def cpu(self) -> int:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import CLASS_KEY, POD_KEY, POLICIES, charges_annotation
+from plimsoll.api.forms import CLASS_KEY, POD_KEY, POLICIES, format_charges_annotation
 from plimsoll.api.resource import DeviceClass
-from plimsoll.ledger.allowance import NO_POLICY, allowance_for
 from plimsoll.ledger.charges import read_charges
-from plimsoll.ledger.claims import Bill, bills_in_status
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.requests import Options, pod_requests
-from plimsoll.ledger.status import status_entries
-from plimsoll.ledger.texts import render_all
+from plimsoll.ledger.claim_headroom import NO_POLICY, compute_claim_headroom
+from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
+from plimsoll.ledger.messages import format_reasons
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
+from plimsoll.ledger.status import build_status_entries
 from tests.unit.ledger.books import (
     DRIVER,
     World,
@@ -43,7 +43,7 @@ def annotated(words: Any, **spec: Any) -> DeviceClass:
     return replace(plain, metadata=replace(plain.metadata, annotations={CLASS_KEY: text}))
 
 
-def world(words: Any, *devices: Any, profile: Profile | None = None) -> World:
+def world(words: Any, *devices: Any, profile: AccountingProfile | None = None) -> World:
     """A node with devices of an annotated class, and a claim that holds them all."""
     results = [result(each["name"]) for each in devices]
     held = claim("c", *results, requests=[REQUEST])
@@ -56,14 +56,16 @@ ONE = pod("p", container("a", "c", cpu="1"))
 def test_a_class_charges_by_its_annotation() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
     assert world(words, device("d"), device("e")).cost(ONE) == 7000
-    upstream = world(words, device("d"), profile=Profile.upstream_1_36())
-    assert upstream.judge_placement(ONE, "c").bills == ()
+    upstream = world(words, device("d"), profile=AccountingProfile.upstream_1_36())
+    assert upstream.judge_placement(ONE, "c").charged_claims == ()
 
 
 def test_a_device_that_speaks_for_itself_is_heard_first() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}, "memory": {"allocationMultiplier": "1Gi"}}}
-    (bill,) = world(words, device("d", cpu="5")).place(ONE)
-    assert {name: str(charge.quantity) for name, charge in bill.charge.resources.items()} == {"cpu": "5"}
+    (charged_claim,) = world(words, device("d", cpu="5")).place(ONE)
+    assert {name: str(charge.quantity) for name, charge in charged_claim.charge.resources.items()} == {
+        "cpu": "5"
+    }
 
 
 def test_a_capacity_is_charged_by_what_is_consumed_of_it() -> None:
@@ -78,7 +80,7 @@ def test_a_capacity_is_charged_by_what_is_consumed_of_it() -> None:
 
 def test_a_capacity_that_a_device_does_not_have_is_an_error_that_says_so() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu"}}}
-    (text,) = render_all(world(words, device("d")).judge_placement(ONE).verdict)
+    (text,) = format_reasons(world(words, device("d")).judge_placement(ONE).verdict)
     assert text == (
         f"claim default/c, device d: ConsumedCapacity is nil, but Capacity key '{DRIVER}/cpu' is set in "
         f"annotation {CLASS_KEY} of its class for resource cpu"
@@ -93,7 +95,7 @@ def test_policies_of_the_annotation_hold() -> None:
     both = pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))
     assert world(words, device("d")).cost(both) == 4000
     managed = {MAPPINGS: {"cpu": {"allocationMultiplier": "4"}}, "managesNodeAllocatableResources": True}
-    (text,) = render_all(world(managed, device("d")).judge_placement(ONE).verdict)
+    (text,) = format_reasons(world(managed, device("d")).judge_placement(ONE).verdict)
     assert text == "claim c, device d: no accounting policy for cpu"
 
 
@@ -106,15 +108,15 @@ def test_a_bad_annotation_refuses_the_pod_by_the_name_of_the_class() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "-3"}}}
     one = world(words, device("d"))
     judged = one.judge_placement(ONE)
-    assert render_all(judged.verdict) == (
+    assert format_reasons(judged.verdict) == (
         f"claim c, device d: device class k, annotation {CLASS_KEY}: {MAPPINGS}[cpu]: "
         "the multiplier must be larger than zero, it is -3",
     )
     assert not judged.verdict.preemption_may_help
-    allowance = allowance_for(one.ledger, ONE, one.pricing)
+    allowance = compute_claim_headroom(one.ledger, ONE, one.charge_context)
     found = one.claims["c"].status.allocation
     assert found is not None
-    device_d = one.pricing.devices.find(found.devices.results[0], one.node)
+    device_d = one.charge_context.devices.find(found.devices.results[0], one.node)
     assert device_d is not None
     charged = allowance.charge(one.claims["c"], found.devices.results[0], device_d)
     assert charged == {NO_POLICY: 1}
@@ -167,37 +169,47 @@ def test_a_class_charges_what_its_devices_would(
         World(piece(*silent), claims=[held], classes=[annotated({MAPPINGS: told, **of_class})]),
     )
     one, other = (each.judge_placement(ONE) for each in worlds)
-    assert (one.verdict, one.bills, one.demand) == (other.verdict, other.bills, other.demand)
+    assert (one.verdict, one.charged_claims, one.demand) == (
+        other.verdict,
+        other.charged_claims,
+        other.demand,
+    )
     assert held.status.allocation is not None
     for found in held.status.allocation.devices.results:
         charges = []
         for each in worlds:
-            published = each.pricing.devices.find(found, each.node)
+            published = each.charge_context.devices.find(found, each.node)
             assert published is not None
-            charges.append(allowance_for(each.ledger, ONE, each.pricing).charge(held, found, published))
+            charges.append(
+                compute_claim_headroom(each.ledger, ONE, each.charge_context).charge(held, found, published)
+            )
         assert charges[0] == charges[1]
 
 
 # -- pods
 
 
-def noted(one: Pod, bills: tuple[Bill, ...] | str) -> Pod:
+def noted(one: Pod, charged_claims: tuple[ChargedClaim, ...] | str) -> Pod:
     """A pod with its charges in the annotation."""
-    text = bills if isinstance(bills, str) else charges_annotation(status_entries(bills))
+    text = (
+        charged_claims
+        if isinstance(charged_claims, str)
+        else format_charges_annotation(build_status_entries(charged_claims))
+    )
     return replace(one, metadata=replace(one.metadata, annotations={POD_KEY: text}))
 
 
 def test_charges_in_an_annotation_are_booked() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
     before = world(words, device("d"))
-    bills = before.place(ONE)
+    charged_claims = before.place(ONE)
     after = world(words, device("d"))
-    after.ledger.add(noted(ONE, bills))  # a scheduler that starts anew has the objects only
+    after.ledger.add(noted(ONE, charged_claims))  # a scheduler that starts anew has the objects only
     assert after.ledger.requested == before.ledger.requested
     assert after.cpu == 4000
     assert not after.ledger.verify()
-    upstream = World(profile=Profile.upstream_1_36())
-    upstream.ledger.add(noted(ONE, bills))
+    upstream = World(profile=AccountingProfile.upstream_1_36())
+    upstream.ledger.add(noted(ONE, charged_claims))
     assert upstream.cpu == 1000
 
 
@@ -205,10 +217,10 @@ def test_what_was_drawn_from_a_pool_survives_in_the_annotation() -> None:
     held = claim("c", result("socket0", cpu="8"))
     pool = pool_device(policy="ConsumeFrom")
     before, after = (World(piece(pool), claims=[held], cpu="128") for _ in range(2))
-    bills = before.place(ONE)
-    after.ledger.add(noted(ONE, bills))
+    charged_claims = before.place(ONE)
+    after.ledger.add(noted(ONE, charged_claims))
     assert after.ledger.requested == before.ledger.requested
-    (read,) = bills_in_status(noted(ONE, bills))
+    (read,) = read_charged_claims(noted(ONE, charged_claims))
     assert str(read.charge.resources["cpu"].drawn) == "1"
 
 
@@ -216,26 +228,28 @@ def test_an_assumed_pod_that_comes_back_with_its_annotation_stays_as_it_is() -> 
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
     one = world(words, device("d"))
     judged = one.judge_placement(ONE)
-    one.ledger.assume(ONE, judged.bills or ())
-    entry = one.ledger.add(noted(ONE, judged.bills or ()))
-    assert entry.bills == judged.bills  # with devices and UIDs, which the annotation does not have
+    one.ledger.assume(ONE, judged.charged_claims or ())
+    entry = one.ledger.add(noted(ONE, judged.charged_claims or ()))
+    assert (
+        entry.charged_claims == judged.charged_claims
+    )  # with devices and UIDs, which the annotation does not have
     assert one.cpu == 4000
 
 
 def test_an_annotation_that_cannot_be_believed_charges_nothing() -> None:
     for text in ("{", '[{"resourceClaimName":"c","resources":{"cpu":"-5"}}]'):
-        assert bills_in_status(noted(ONE, text)) == ()
+        assert read_charged_claims(noted(ONE, text)) == ()
         assert read_charges(noted(ONE, text)) == ()
 
 
 def test_requests_count_the_annotation() -> None:
     one = noted(ONE, '[{"resourceClaimName":"c","containers":["a"],"resources":{"cpu":"3"}}]')
-    assert str(pod_requests(one, Options(count_claims=True))["cpu"]) == "4"
-    assert str(pod_requests(one, Options())["cpu"]) == "1"
+    assert str(pod_requests(one, PodResourcesOptions(count_claims=True))["cpu"]) == "4"
+    assert str(pod_requests(one, PodResourcesOptions())["cpu"]) == "1"
 
 
-@pytest.mark.parametrize("profile", [Profile.upstream_1_36(), Profile.upstream_1_37()])
-def test_upstream_reads_no_annotations(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", [AccountingProfile.upstream_1_36(), AccountingProfile.upstream_1_37()])
+def test_upstream_reads_no_annotations(profile: AccountingProfile) -> None:
     one = noted(ONE, '[{"resourceClaimName":"c","resources":{"cpu":"3"}}]')
-    assert bills_in_status(one, profile) == ()
-    assert bills_in_status(one) != ()
+    assert read_charged_claims(one, profile) == ()
+    assert read_charged_claims(one) != ()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from plimsoll.api.forms import Policy
+from plimsoll.api.forms import AccountingPolicy
 from plimsoll.ledger.claims import (
-    Bill,
-    Pricing,
-    bills_in_status,
-    claim_names,
+    ChargeContext,
+    ChargedClaim,
+    charge_claim,
     effective_policy,
-    price_claim,
-    referring_containers,
-    requested_class,
+    find_referring_containers,
+    find_requested_class,
+    read_charged_claims,
+    resolve_claim_names,
 )
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.texts import render
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.messages import format_reason
+from plimsoll.ledger.profile import AccountingProfile
 from tests.unit.ledger.books import (
     DRIVER,
     World,
@@ -46,7 +46,7 @@ def test_generated_claims_are_named_in_the_status() -> None:
             ]
         },
     )
-    assert claim_names(one) == {"mine": "shared", "made": "p-made-x7"}
+    assert resolve_claim_names(one) == {"mine": "shared", "made": "p-made-x7"}
 
 
 def test_references_of_init_containers_come_first_and_under_any_name() -> None:
@@ -61,10 +61,14 @@ def test_references_of_init_containers_come_first_and_under_any_name() -> None:
             {"name": "y", "resourceClaimName": "one"},
         ],
     )
-    assert referring_containers(one, claim_names(one), "one", Profile.default()) == ("i", "a", "c")
+    assert find_referring_containers(one, resolve_claim_names(one), "one", AccountingProfile.default()) == (
+        "i",
+        "a",
+        "c",
+    )
     world = World(piece(device("d", cpu="4")), claims=[claim("one", result("d"))])
-    (bill,) = world.place(one)  # two names for one claim: one bill
-    assert bill.charge.containers == ("i", "a", "c")
+    (charged_claim,) = world.place(one)  # two names for one claim: one bill
+    assert charged_claim.charge.containers == ("i", "a", "c")
     assert world.cpu == 4000
 
 
@@ -73,8 +77,8 @@ def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that
     mappings = [{"containerName": "b", "resourceName": "example.com/gpu", "requestName": "r"}]
     made = {"resourceClaimName": "p-extended", "requestMappings": mappings}
     one = pod("p", container("a"), container("b"), status={"extendedResourceClaimStatus": made})
-    (bill,) = world.place(one)
-    assert (bill.claim, bill.charge.containers) == ("p-extended", ("b",))
+    (charged_claim,) = world.place(one)
+    assert (charged_claim.claim, charged_claim.charge.containers) == ("p-extended", ("b",))
     assert world.cpu == 2000
 
 
@@ -83,26 +87,26 @@ def test_a_bill_sums_the_devices_of_a_claim() -> None:
         piece(device("cpu0", cpu="2"), device("cpu1", cpu="2", memory="1Gi"), device("nic")),
         claims=[claim("c", result("cpu0"), result("cpu1"), result("nic"), result("cpu0"))],
     )
-    (bill,) = world.place(pod("p", container("a", "c")))
-    amounts = {name: str(c.quantity) for name, c in bill.charge.resources.items()}
+    (charged_claim,) = world.place(pod("p", container("a", "c")))
+    amounts = {name: str(c.quantity) for name, c in charged_claim.charge.resources.items()}
     assert amounts == {"cpu": "6", "memory": "1Gi"}
-    assert [key.device for key in bill.devices("cpu")] == ["cpu0", "cpu1"]
-    assert bill.uid == "uid-c"
+    assert [key.device for key in charged_claim.devices("cpu")] == ["cpu0", "cpu1"]
+    assert charged_claim.uid == "uid-c"
 
 
 def test_claims_without_charges_have_no_bill() -> None:
     world = World(piece(device("nic")), claims=[claim("c", result("nic")), claim("gone", result("lost"))])
     judged = world.judge_placement(pod("p", container("a", "c", "gone")))
     assert judged.verdict.fits
-    assert judged.bills == ()
+    assert judged.charged_claims == ()
 
 
 def test_a_device_that_is_gone_beside_one_that_charges_is_an_error() -> None:
     world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))])
     judged = world.judge_placement(pod("p", container("a", "c")))
-    assert judged.bills is None
+    assert judged.charged_claims is None
     (reason,) = judged.verdict.reasons
-    assert render(reason) == (
+    assert format_reason(reason) == (
         "claim default/c, device lost, driver dra.example.com: "
         "device lost not found in pool pool for driver dra.example.com"
     )
@@ -114,8 +118,8 @@ def test_a_capacity_the_allocation_has_nothing_to_do_with_is_ignored() -> None:
     both["nodeAllocatableResourceMappings"]["memory"] = {"capacityKey": key}
     both["capacity"][key] = {"value": "8Gi"}
     world = World(piece(both), claims=[claim("c", result("socket0", cpu="3"))])
-    (bill,) = world.place(pod("p", container("a", "c")))
-    assert list(bill.charge.resources) == ["cpu"]
+    (charged_claim,) = world.place(pod("p", container("a", "c")))
+    assert list(charged_claim.charge.resources) == ["cpu"]
 
 
 def test_the_class_of_a_request_and_of_an_alternative() -> None:
@@ -132,7 +136,7 @@ def test_the_class_of_a_request_and_of_an_alternative() -> None:
             },
         ],
     )
-    assert [requested_class(one, name) for name in ("plain", "list/a", "list/b", "list", "other")] == [
+    assert [find_requested_class(one, name) for name in ("plain", "list/a", "list/b", "list", "other")] == [
         "k",
         "x",
         "y",
@@ -162,21 +166,21 @@ def test_capacity_times_multiplier() -> None:
 def test_bills_in_a_status() -> None:
     entry = {"resourceClaimName": "c", "containers": ["a"], "resources": {"cpu": "1"}}
     one = pod("p", status={"nodeAllocatableResourceClaimStatuses": [entry]})
-    (bill,) = bills_in_status(one)
-    assert (bill.claim, bill.uid, bill.parts) == ("c", "", ())
+    (charged_claim,) = read_charged_claims(one)
+    assert (charged_claim.claim, charged_claim.uid, charged_claim.parts) == ("c", "", ())
     draft = {"claimInfo": {"name": "c", "uid": "u"}, "resources": [{"resourceName": "cpu", "quantity": "1"}]}
-    (bill,) = bills_in_status(pod("p", status={"nativeResourceClaimStatus": [draft]}))
-    assert (bill.claim, bill.uid) == ("c", "u")
+    (charged_claim,) = read_charged_claims(pod("p", status={"nativeResourceClaimStatus": [draft]}))
+    assert (charged_claim.claim, charged_claim.uid) == ("c", "u")
 
 
 def test_a_policy_from_the_future_counts_as_added_per_claim_where_it_is_booked() -> None:
-    assert effective_policy("AddPerMoon") is Policy.ADD_PER_CLAIM
-    assert effective_policy("Max") is Policy.MAX
+    assert effective_policy("AddPerMoon") is AccountingPolicy.ADD_PER_CLAIM
+    assert effective_policy("Max") is AccountingPolicy.MAX
 
 
 def test_pricing_without_a_node_looks_everywhere() -> None:
-    pricing = Pricing(DeviceIndex([piece(device("d", cpu="1"), nodeName="elsewhere")]))
+    charge_context = ChargeContext(DeviceIndex([piece(device("d", cpu="1"), nodeName="elsewhere")]))
     one = claim("c", result("d"))
     assert one.status.allocation is not None
-    found = price_claim(one, one.status.allocation, (), pricing)
-    assert isinstance(found, Bill)
+    found = charge_claim(one, one.status.allocation, (), charge_context)
+    assert isinstance(found, ChargedClaim)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.quantity import INT64_MAX
 from plimsoll.ledger.columns import NodeColumns
-from plimsoll.ledger.fit import claim_shortages, request_shortages
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.fit import find_claim_shortages, find_request_shortages
+from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.verdict import Verdict
 from tests.unit.ledger.books import container, node, pod
 
@@ -36,9 +36,9 @@ DEMANDS = st.dictionaries(st.sampled_from(NAMES), AMOUNTS)
 def test_columns_and_ledgers_agree(books: list[NodeLedger], demand: dict[str, int], skip: set[str]) -> None:
     columns = NodeColumns(books)
     by_requests = [
-        not any(request_shortages(demand, b.allocatable, b.requested, len(b), skip)) for b in books
+        not any(find_request_shortages(demand, b.allocatable, b.requested, len(b), skip)) for b in books
     ]
-    verdicts = [Verdict.of(claim_shortages(demand, b.allocatable, b.requested)) for b in books]
+    verdicts = [Verdict.of(find_claim_shortages(demand, b.allocatable, b.requested)) for b in books]
     assert columns.fits_requests(demand, skip).tolist() == by_requests
     assert columns.fits_claims(demand).tolist() == [v.fits for v in verdicts]
     assert columns.preemption_may_help(demand).tolist() == [v.preemption_may_help for v in verdicts]

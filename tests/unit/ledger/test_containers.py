@@ -6,8 +6,8 @@ from hypothesis import given
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.amounts import Amounts, greatest, sum_of
-from plimsoll.ledger.containers import Role, needs, uses, with_init
+from plimsoll.ledger.amounts import Amounts, max_amounts, sum_amounts
+from plimsoll.ledger.containers import ContainerRole, list_uses, pair_amounts, sum_with_init_containers
 from tests.unit.ledger.samples import amounts, pod, pods, sidecar, texts, tree
 
 
@@ -20,27 +20,27 @@ def live_through(pod: Pod) -> dict[str, Quantity]:
     running: list[Amounts] = []
     moments: list[dict[str, Quantity]] = []
     for container in pod.spec.init_containers:
-        moments.append(sum_of([*running, requests(container)]))
+        moments.append(sum_amounts([*running, requests(container)]))
         if container.restart_policy == "Always":
             running.append(requests(container))
-    moments.append(sum_of([*running, *map(requests, pod.spec.containers)]))
-    return greatest(*moments)
+    moments.append(sum_amounts([*running, *map(requests, pod.spec.containers)]))
+    return max_amounts(*moments)
 
 
 @given(pods())
 def test_a_pod_needs_the_most_it_ever_uses(pod: Pod) -> None:
-    assert with_init(*needs(pod, requests)) == live_through(pod)
+    assert sum_with_init_containers(*pair_amounts(pod, requests)) == live_through(pod)
 
 
 @given(pods())
 def test_uses_are_the_moments_of_the_rule(pod: Pod) -> None:
-    pairs = needs(pod, requests)
-    found = uses(*pairs)
-    regular = [use.amounts for use in found if use.role is Role.REGULAR]
-    init = [use for use in found if use.role is not Role.REGULAR]
-    sidecars = next((use.amounts for use in reversed(init) if use.role is Role.SIDECAR), {})
-    whole = sum_of([*regular, sidecars])
-    assert greatest(whole, *(use.amounts for use in init)) == with_init(*pairs)
+    pairs = pair_amounts(pod, requests)
+    found = list_uses(*pairs)
+    regular = [use.amounts for use in found if use.role is ContainerRole.REGULAR]
+    init = [use for use in found if use.role is not ContainerRole.REGULAR]
+    sidecars = next((use.amounts for use in reversed(init) if use.role is ContainerRole.SIDECAR), {})
+    whole = sum_amounts([*regular, sidecars])
+    assert max_amounts(whole, *(use.amounts for use in init)) == sum_with_init_containers(*pairs)
     assert [use.container.name for use in init] == [c.name for c in pod.spec.init_containers]
 
 
@@ -54,34 +54,34 @@ def test_sidecars_add_to_what_comes_after_them() -> None:
             sidecar("mesh", {"cpu": "250m"}),
         ),
     )
-    pairs = needs(given_pod, requests)
-    assert texts(with_init(*pairs)) == {"cpu": "3"}
-    found = [(use.container.name, texts(use.amounts)["cpu"]) for use in uses(*pairs)]
+    pairs = pair_amounts(given_pod, requests)
+    assert texts(sum_with_init_containers(*pairs)) == {"cpu": "3"}
+    found = [(use.container.name, texts(use.amounts)["cpu"]) for use in list_uses(*pairs)]
     assert found == [("app", "1"), ("first", "3"), ("log", "500m"), ("second", "2500m"), ("mesh", "750m")]
 
 
 def test_a_regular_container_that_restarts_is_no_sidecar() -> None:
     given_pod = pod(tree("a", {"cpu": "1"}, restartPolicy="Always"), init=(tree("i", {"cpu": "3"}),))
-    assert texts(with_init(*needs(given_pod, requests))) == {"cpu": "3"}
+    assert texts(sum_with_init_containers(*pair_amounts(given_pod, requests))) == {"cpu": "3"}
 
 
 def test_containers_can_be_selected_and_changed() -> None:
     given_pod = pod(tree("a", {"cpu": "1"}), tree("b", {"cpu": "2"}), init=(sidecar("s", {"cpu": "4"}),))
-    regular, init = needs(given_pod, requests)
-    assert texts(with_init(regular[:1], init)) == {"cpu": "5"}
-    doubled = needs(given_pod, lambda c: sum_of([requests(c), requests(c)]))
-    assert texts(with_init(*doubled)) == {"cpu": "14"}
+    regular, init = pair_amounts(given_pod, requests)
+    assert texts(sum_with_init_containers(regular[:1], init)) == {"cpu": "5"}
+    doubled = pair_amounts(given_pod, lambda c: sum_amounts([requests(c), requests(c)]))
+    assert texts(sum_with_init_containers(*doubled)) == {"cpu": "14"}
 
 
 def test_a_name_with_zero_stays() -> None:
     zero = amounts(cpu="0")
-    assert with_init(*needs(pod(tree("a", {"cpu": "0"})), requests)) == zero
-    assert with_init(*needs(pod(tree("a")), requests)) == {}
+    assert sum_with_init_containers(*pair_amounts(pod(tree("a", {"cpu": "0"})), requests)) == zero
+    assert sum_with_init_containers(*pair_amounts(pod(tree("a")), requests)) == {}
 
 
 def test_nothing_is_changed_in_place() -> None:
     given_pod = pod(tree("a", {"cpu": "1"}), init=(sidecar("s", {"cpu": "4"}), tree("i", {"cpu": "9"})))
-    with_init(*needs(given_pod, requests))
-    uses(*needs(given_pod, requests))
+    sum_with_init_containers(*pair_amounts(given_pod, requests))
+    list_uses(*pair_amounts(given_pod, requests))
     assert texts(requests(given_pod.spec.init_containers[0])) == {"cpu": "4"}
     assert texts(requests(given_pod.spec.containers[0])) == {"cpu": "1"}

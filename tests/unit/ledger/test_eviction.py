@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.eviction import PIDS, Standing, Usage, eviction_request, rank
+from plimsoll.ledger.eviction import PIDS, EvictionCandidate, PodUsage, eviction_request, rank_pods
 from tests.unit.ledger.samples import charge, pod, tree
 
 
-def using(used: str | None, memory: str = "0", **spec: Any) -> Usage:
+def using(used: str | None, memory: str = "0", **spec: Any) -> PodUsage:
     given_pod = pod(tree("a", {"memory": memory}), **spec)
-    return Usage(given_pod, None if used is None else Quantity.parse(used))
+    return PodUsage(given_pod, None if used is None else Quantity.parse(used))
 
 
-def order(usages: list[Usage], resource: str = "memory", **options: Any) -> list[int]:
+def order(usages: list[PodUsage], resource: str = "memory", **options: Any) -> list[int]:
     """The places the usages came from, in the order of eviction."""
-    ranked = rank(usages, resource, **options)
+    ranked = rank_pods(usages, resource, **options)
     return [next(i for i, u in enumerate(usages) if u.pod is s.pod) for s in ranked]
 
 
@@ -43,19 +43,19 @@ def test_claims_protect_from_eviction() -> None:
     assert order([charged, greedy]) == [1, 0]
     assert order([charged, greedy], count_claims=False) == [0, 1]
     assert order([charged, greedy], charges=lambda pod: ()) == [0, 1]
-    standing = rank([charged], "memory")[0]
-    assert (str(standing.requested), standing.exceeds) == ("5Gi", False)
+    candidate = rank_pods([charged], "memory")[0]
+    assert (str(candidate.requested), candidate.exceeds_request) == ("5Gi", False)
 
 
 def test_a_pool_that_is_drawn_from_protects_no_more_than_the_request() -> None:
     greedy = using("3Gi", "1Gi")
     claims = [charge("x", "a", policy="ConsumeFrom", memory="8Gi")]
-    assert str(rank([greedy], "memory", charges=lambda pod: claims)[0].requested) == "1Gi"
+    assert str(rank_pods([greedy], "memory", charges=lambda pod: claims)[0].requested) == "1Gi"
 
 
 def test_inodes_are_ranked_by_inodes() -> None:
     few = using("10")
-    storing = Usage(pod(tree("b", {"ephemeral-storage": "1Gi"})), Quantity.parse("900"))
+    storing = PodUsage(pod(tree("b", {"ephemeral-storage": "1Gi"})), Quantity.parse("900"))
     assert order([few, storing], "inodes") == [1, 0]
 
 
@@ -74,12 +74,12 @@ def test_what_a_pod_requests_where_eviction_is_concerned() -> None:
     assert eviction_request(given_pod, "cpu").is_zero()
 
 
-def precedes(one: Standing, other: Standing) -> int:
+def precedes(one: EvictionCandidate, other: EvictionCandidate) -> int:
     """The naive twin: the rules one after the other."""
     if (one.used is None) != (other.used is None):
         return -1 if one.used is None else 1
-    if one.exceeds != other.exceeds:
-        return -1 if one.exceeds else 1
+    if one.exceeds_request != other.exceeds_request:
+        return -1 if one.exceeds_request else 1
     priorities = [s.pod.spec.priority or 0 for s in (one, other)]
     if priorities[0] != priorities[1]:
         return -1 if priorities[0] < priorities[1] else 1
@@ -99,8 +99,8 @@ _USAGES = st.builds(
 
 
 @given(st.lists(_USAGES, max_size=8))
-def test_the_order_against_the_naive_twin(usages: list[Usage]) -> None:
-    ranked = rank(usages, "memory")
+def test_the_order_against_the_naive_twin(usages: list[PodUsage]) -> None:
+    ranked = rank_pods(usages, "memory")
     assert sorted(map(id, (s.pod for s in ranked))) == sorted(id(u.pod) for u in usages)
     unranked = [next(s for s in ranked if s.pod is u.pod) for u in usages]
     assert ranked == sorted(unranked, key=cmp_to_key(precedes))
@@ -108,5 +108,5 @@ def test_the_order_against_the_naive_twin(usages: list[Usage]) -> None:
 
 def test_equal_pods_keep_their_order() -> None:
     pods: list[Pod] = [using("1").pod for _ in range(5)]
-    ranked = rank([Usage(p, Quantity.parse("1")) for p in pods], "memory")
+    ranked = rank_pods([PodUsage(p, Quantity.parse("1")) for p in pods], "memory")
     assert [id(s.pod) for s in ranked] == [id(p) for p in pods]

@@ -10,15 +10,15 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form
 from plimsoll.ledger.in_place import is_resize_deferred, is_resize_infeasible
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.requests import Options, pod_limits, pod_requests
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import PodResourcesOptions, pod_limits, pod_requests
 from tests.unit.ledger.samples import charge, pod, sidecar, texts, tree
 
-STATUS = Options(use_status=True)
-STATUS_1_37 = Options(use_status=True, form=Form.V1_37)
-WHOLE = Options(use_status=True, in_place_pod_level=True)
-WHOLE_1_37 = Options(use_status=True, in_place_pod_level=True, form=Form.V1_37)
+STATUS = PodResourcesOptions(use_status=True)
+STATUS_1_37 = PodResourcesOptions(use_status=True, form=Form.V1_37)
+WHOLE = PodResourcesOptions(use_status=True, in_place_pod_level=True)
+WHOLE_1_37 = PodResourcesOptions(use_status=True, in_place_pod_level=True, form=Form.V1_37)
 
 
 def report(name: str, allocated: Any = None, requests: Any = None, limits: Any = None) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_in_1_37_the_greatest_sum_counts() -> None:
 
 
 def test_in_1_37_claims_are_added_to_what_was_set_aside() -> None:
-    options = Options(use_status=True, form=Form.V1_37, count_claims=True)
+    options = PodResourcesOptions(use_status=True, form=Form.V1_37, count_claims=True)
     claims = (charge("x", "a", cpu="1"),)
     # set aside 1 + 3, and the claim; applied 1500m + 2, the claim is in it
     assert texts(pod_requests(growing("Infeasible"), options, claims)) == {"cpu": "5"}
@@ -160,7 +160,9 @@ def test_in_1_37_sums_for_the_whole_pod_stand_for_its_containers() -> None:
     assert texts(pod_limits(given_pod, WHOLE_1_37)) == {"cpu": "6"}
     assert texts(pod_requests(given_pod, STATUS_1_37)) == {"cpu": "9"}
     claims = (charge("x", "a", cpu="7"),)
-    options = Options(use_status=True, in_place_pod_level=True, form=Form.V1_37, count_claims=True)
+    options = PodResourcesOptions(
+        use_status=True, in_place_pod_level=True, form=Form.V1_37, count_claims=True
+    )
     assert texts(pod_requests(given_pod, options, claims)) == {"cpu": "8"}
 
 
@@ -177,6 +179,6 @@ def test_what_is_drawn_from_a_pool_stays_drawn_when_the_node_reports(form: Form)
     charges = {"nodeAllocatableResourceClaimStatuses": [entry]}
     running = {**charges, "containerStatuses": [report("a", {"cpu": "2"}, {"cpu": "2"})]}
     for status in (charges, running):
-        book = NodeLedger(profile=replace(Profile.default(), form=form))
+        book = NodeLedger(profile=replace(AccountingProfile.default(), form=form))
         book.add(pod(tree("a", {"cpu": "2"}), status=status))
         assert book.requested["cpu"] == 3000

@@ -12,11 +12,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form
-from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.judge import judge_requests
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.status import with_charges
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import check_requests
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.status import write_charges
 from tests.unit.ledger.books import World, claim, container, device, piece, pod, result, sidecar
 
 POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
@@ -76,7 +76,9 @@ class Books(RuleBasedStateMachine):
     def start(self, devices: list[dict[str, Any]], share: bool) -> None:
         made = [device(f"d{i}", **mappings) for i, mappings in enumerate(devices)]
         claims = [claim(name, result(f"d{i}")) for i, name in enumerate(CLAIMS)]
-        profile = Profile(name="sharing", share_per_claim=True) if share else Profile.default()
+        profile = (
+            AccountingProfile(name="sharing", share_per_claim=True) if share else AccountingProfile.default()
+        )
         self.world = World(piece(*made), claims=claims, profile=profile, cpu="9", memory="16Gi", pods="6")
         self.count = 0
 
@@ -84,41 +86,41 @@ class Books(RuleBasedStateMachine):
     def ledger(self) -> NodeLedger:
         return self.world.ledger
 
-    def fitting(self, one: Pod) -> tuple[Bill, ...] | None:
+    def fitting(self, one: Pod) -> tuple[ChargedClaim, ...] | None:
         """The bills of a pod if it may run here."""
         judged = self.world.judge_placement(one)
-        if not judged.verdict.fits or judged.bills is None:
+        if not judged.verdict.fits or judged.charged_claims is None:
             return None
-        return judged.bills if judge_requests(self.ledger, one, judged.bills).fits else None
+        return judged.charged_claims if check_requests(self.ledger, one, judged.charged_claims).fits else None
 
     @rule(target=running, body=bodies())
     def add(self, body: dict[str, Any]) -> Any:
         self.count += 1
         one = make_pod(f"pod-{self.count}", body)
-        bills = self.fitting(one)
-        if bills is None:
+        charged_claims = self.fitting(one)
+        if charged_claims is None:
             return multiple()
-        self.ledger.add(one, bills)
+        self.ledger.add(one, charged_claims)
         return one
 
     @rule(target=assumed, body=bodies())
     def assume(self, body: dict[str, Any]) -> Any:
         self.count += 1
         one = make_pod(f"pod-{self.count}", body)
-        bills = self.fitting(one)
-        if bills is None:
+        charged_claims = self.fitting(one)
+        if charged_claims is None:
             return multiple()
         before = dict(self.ledger.requested)
         demand = self.world.judge_placement(one).demand or {}
-        self.ledger.assume(one, bills)
+        self.ledger.assume(one, charged_claims)
         for name in {*before, *demand}:
             assert self.ledger.requested.get(name, 0) == before.get(name, 0) + demand.get(name, 0)
         return one
 
     @rule(target=running, one=consumes(assumed), form=st.sampled_from(("none", Form.V1_36, Form.V1_37)))
     def confirm(self, one: Pod, form: Any) -> Pod:
-        bills = self.ledger.entries[one.metadata.uid].bills
-        bound = one if form == "none" else with_charges(one, bills, form).whole(form)
+        charged_claims = self.ledger.entries[one.metadata.uid].charged_claims
+        bound = one if form == "none" else write_charges(one, charged_claims, form).whole(form)
         before = dict(self.ledger.requested)
         self.ledger.add(bound)
         assert self.ledger.requested == before
@@ -135,10 +137,10 @@ class Books(RuleBasedStateMachine):
     @rule(target=running, one=consumes(running), body=bodies())
     def update(self, one: Pod, body: dict[str, Any]) -> Pod:
         changed = make_pod(one.metadata.name, body)
-        bills = self.fitting(changed)
-        if bills is None:
+        charged_claims = self.fitting(changed)
+        if charged_claims is None:
             return one
-        self.ledger.update(changed, bills)
+        self.ledger.update(changed, charged_claims)
         return changed
 
     @rule()
@@ -161,7 +163,7 @@ class Books(RuleBasedStateMachine):
         assert all(left >= 0 for left in self.ledger.headroom().values()), self.ledger.headroom()
         for state in self.ledger.claims.values():
             assert state.consumers
-            for holding in state.holdings.values():
+            for holding in state.claim_level_charges.values():
                 assert holding.pool.rest.sign() >= 0
 
     @invariant()

@@ -11,11 +11,11 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import Form, Policy, read_class
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.status import with_charges
-from plimsoll.ledger.texts import render_all
-from plimsoll.ledger.verdict import Cause, Code
+from plimsoll.api.forms import AccountingPolicy, Form, read_class
+from plimsoll.ledger.messages import format_reasons
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.status import write_charges
+from plimsoll.ledger.verdict import Cause, VerdictCode
 from tests.unit.ledger.books import (
     DRIVER,
     World,
@@ -39,25 +39,25 @@ def under(policy: str, quantity: str = "4", *, names: tuple[str, ...] = ("c",), 
     return World(piece(*devices), claims=[claim(n, result(f"dev-{n}")) for n in names], **world)
 
 
-def refusal(world: World, one: Pod) -> tuple[Code, Cause]:
+def refusal(world: World, one: Pod) -> tuple[VerdictCode, Cause]:
     verdict = world.judge_placement(one).verdict
     return verdict.code, verdict.reasons[0].cause
 
 
 def test_p1_the_policy_of_a_mapping_or_class_is_kept_in_the_status() -> None:
     world = under("AddPerReference")
-    (bill,) = world.place(pod("p", container("a", "c", cpu="1")))
-    assert bill.policy("cpu") is Policy.ADD_PER_REFERENCE
+    (charged_claim,) = world.place(pod("p", container("a", "c", cpu="1")))
+    assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_REFERENCE
     for form in Form:
-        written = with_charges(pod("p"), [bill], form).whole(form)
+        written = write_charges(pod("p"), [charged_claim], form).whole(form)
         assert "AddPerReference" in codec.encode(written).decode()
 
 
 def test_p1_a_policy_nobody_named_is_not_written() -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
-    (bill,) = world.place(pod("p", container("a", "c")))
-    assert bill.policy("cpu") is Policy.ADD_PER_CLAIM
-    assert bill.charge.resources["cpu"].policy == ""
+    (charged_claim,) = world.place(pod("p", container("a", "c")))
+    assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_CLAIM
+    assert charged_claim.charge.resources["cpu"].policy == ""
 
 
 def test_p2_a_class_is_read_under_either_name() -> None:
@@ -83,8 +83,8 @@ def test_p3_without_a_policy_it_is_added_per_claim() -> None:
 def test_p3_a_class_that_manages_node_resources_must_name_a_policy() -> None:
     world = with_class(managesNodeAllocatableResources=True)
     verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
-    assert verdict.code is Code.UNRESOLVABLE
-    assert render_all(verdict) == ("claim c, device d: no accounting policy for cpu",)
+    assert verdict.code is VerdictCode.UNRESOLVABLE
+    assert format_reasons(verdict) == ("claim c, device d: no accounting policy for cpu",)
 
 
 def test_p3_the_device_goes_before_the_class() -> None:
@@ -101,7 +101,7 @@ def test_p3_the_device_goes_before_the_class() -> None:
 
 def test_p3_a_policy_nobody_knows_is_refused() -> None:
     assert refusal(under("AddTwice"), pod("p", container("a", "c"))) == (
-        Code.UNRESOLVABLE,
+        VerdictCode.UNRESOLVABLE,
         Cause.UNKNOWN_POLICY,
     )
 
@@ -135,8 +135,8 @@ def test_p5_one_claim_cannot_have_two_policies_for_a_resource() -> None:
     ]
     world = World(piece(*devices), claims=[claim("c", result("x"), result("y"))])
     verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
-    assert verdict.code is Code.UNRESOLVABLE
-    assert render_all(verdict) == (
+    assert verdict.code is VerdictCode.UNRESOLVABLE
+    assert format_reasons(verdict) == (
         "claim c: devices with different accounting policies for cpu: AddPerClaim, Max",
     )
 
@@ -153,14 +153,14 @@ def test_p5_none_and_add_per_claim_are_the_same_policy() -> None:
 def test_p6_pods_do_not_share_what_is_added_per_claim() -> None:
     world = under("AddPerClaim")
     world.place(pod("p", container("a", "c")))
-    assert refusal(world, pod("q", container("a", "c"))) == (Code.UNRESOLVABLE, Cause.USED_BY_ANOTHER)
+    assert refusal(world, pod("q", container("a", "c"))) == (VerdictCode.UNRESOLVABLE, Cause.USED_BY_ANOTHER)
 
 
 def test_p6_where_they_may_the_node_pays_once_while_anyone_uses_it() -> None:
     world = World(
         piece(device("d", cpu="4")),
         claims=[claim("c", result("d"))],
-        profile=Profile(name="sharing", share_per_claim=True),
+        profile=AccountingProfile(name="sharing", share_per_claim=True),
     )
     first, second = (pod(n, container("a", "c", cpu="1")) for n in ("p", "q"))
     world.place(first)
@@ -177,7 +177,7 @@ def test_p7_every_pod_level_request_covers_a_shared_claim_in_full() -> None:
     world = World(
         piece(device("d", cpu="4")),
         claims=[claim("c", result("d"))],
-        profile=Profile(name="sharing", share_per_claim=True),
+        profile=AccountingProfile(name="sharing", share_per_claim=True),
     )
     budget: dict[str, Any] = {"resources": {"requests": {"cpu": "5"}}}
     world.place(pod("p", container("a", "c", cpu="1"), **budget))
@@ -185,7 +185,7 @@ def test_p7_every_pod_level_request_covers_a_shared_claim_in_full() -> None:
     world.place(pod("q", container("a", "c", cpu="1"), **budget))
     assert world.cpu == 6000  # the claim's 4 are charged once
     small = pod("s", container("a", "c", cpu="1"), resources={"requests": {"cpu": "4"}})
-    assert refusal(world, small) == (Code.UNRESOLVABLE, Cause.POD_LEVEL_REQUEST)
+    assert refusal(world, small) == (VerdictCode.UNRESOLVABLE, Cause.POD_LEVEL_REQUEST)
     assert world.ledger.verify() == []
 
 
@@ -247,8 +247,8 @@ def test_p13_claims_of_one_container_must_come_from_one_driver(policy: str) -> N
         claims=[claim("c", result("d", "x.example.com")), claim("d", result("d", "y.example.com"))],
     )
     verdict = world.judge_placement(pod("p", container("a", "c", "d", cpu="1"))).verdict
-    assert verdict.code is Code.UNRESOLVABLE
-    assert render_all(verdict) == (
+    assert verdict.code is VerdictCode.UNRESOLVABLE
+    assert format_reasons(verdict) == (
         f"container a: claims with accounting policy {policy} for cpu from different drivers: "
         "x.example.com, y.example.com",
     )
@@ -265,7 +265,7 @@ def test_p14_max_and_consume_from_never_meet_in_a_container(driver: str) -> None
         claims=[claim("c", result("m")), claim("d", result("s", driver, cpu="8"))],
     )
     assert refusal(world, pod("p", container("a", "c", "d", cpu="1"))) == (
-        Code.UNRESOLVABLE,
+        VerdictCode.UNRESOLVABLE,
         Cause.MAX_WITH_POOL,
     )
 

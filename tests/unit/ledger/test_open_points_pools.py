@@ -13,18 +13,18 @@ from msgspec.structs import replace
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice
-from plimsoll.ledger.cgroups.shares import share_claims
-from plimsoll.ledger.claims import bills_in_status
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.judge import judge_admission, judge_requests
-from plimsoll.ledger.mapping import charges_of
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.api.resource import DeviceRequestAllocationResult
+from plimsoll.ledger.cgroups.shares import compute_claim_shares
+from plimsoll.ledger.claims import read_charged_claims
+from plimsoll.ledger.device_charges import compute_device_charges
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.messages import format_reasons
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import check_admission, check_requests
 from plimsoll.ledger.qos import qos_class
 from plimsoll.ledger.quota import usage_by_namespace
-from plimsoll.ledger.status import with_charges
-from plimsoll.ledger.texts import render_all
-from plimsoll.ledger.verdict import Cause, Code
+from plimsoll.ledger.status import write_charges
+from plimsoll.ledger.verdict import Cause, VerdictCode
 from tests.unit.ledger.books import (
     DRIVER,
     World,
@@ -93,7 +93,7 @@ def test_p19_a_pool_does_not_go_with_a_pod_level_request() -> None:
     verdict = world.judge_placement(
         pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"cpu": "3"}})
     ).verdict
-    assert (verdict.code, verdict.reasons[0].cause) == (Code.UNRESOLVABLE, Cause.POOL_UNDER_POD_LEVEL)
+    assert (verdict.code, verdict.reasons[0].cause) == (VerdictCode.UNRESOLVABLE, Cause.POOL_UNDER_POD_LEVEL)
     other = pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"memory": "1Gi"}})
     assert world.judge_placement(other).verdict.fits
 
@@ -105,17 +105,23 @@ def test_p20_several_pools_are_filled_in_the_order_of_the_pods_claims() -> None:
     world.place(one)
     assert (consumed(world, "pool-1"), consumed(world, "pool-0")) == ("10", "2")
     verdict = world.judge_placement(pod("q", container("a", "pool-0", "pool-1", cpu="9"))).verdict
-    assert verdict.code is Code.UNSCHEDULABLE
+    assert verdict.code is VerdictCode.UNSCHEDULABLE
     assert world.judge_placement(pod("q", container("a", "pool-0", "pool-1", cpu="8"))).verdict.fits
 
 
 def test_p21_a_pool_that_is_too_small() -> None:
     world = pools("10")
     verdict = world.judge_placement(pod("p", container("a", "pool-0", cpu="11"))).verdict
-    assert (verdict.code, render_all(verdict)) == (Code.UNRESOLVABLE, ("Insufficient cpu in claim pool-0",))
+    assert (verdict.code, format_reasons(verdict)) == (
+        VerdictCode.UNRESOLVABLE,
+        ("Insufficient cpu in claim pool-0",),
+    )
     world.place(pod("p", container("a", "pool-0", cpu="6")))
     verdict = world.judge_placement(pod("q", container("a", "pool-0", cpu="6"))).verdict
-    assert (verdict.code, render_all(verdict)) == (Code.UNSCHEDULABLE, ("Insufficient cpu in claim pool-0",))
+    assert (verdict.code, format_reasons(verdict)) == (
+        VerdictCode.UNSCHEDULABLE,
+        ("Insufficient cpu in claim pool-0",),
+    )
     reason = verdict.reasons[0]
     assert (reason.wanted, reason.had, reason.capacity) == (6000, 4000, 10_000)
 
@@ -125,7 +131,7 @@ def test_p22_the_first_consumer_needs_room_for_the_whole_pool_and_later_ones_for
     blocker = pod("b", container("a", cpu="3"))
     world.place(blocker)
     verdict = world.judge_placement(pod("p", container("a", "pool-0", cpu="1"))).verdict
-    assert (verdict.code, render_all(verdict)) == (Code.UNSCHEDULABLE, ("Insufficient cpu",))
+    assert (verdict.code, format_reasons(verdict)) == (VerdictCode.UNSCHEDULABLE, ("Insufficient cpu",))
     world.ledger.remove(blocker)
     world.place(pod("p", container("a", "pool-0", cpu="1")))
     world.place(pod("f", container("a", cpu="2")))  # the node is full now
@@ -148,16 +154,16 @@ def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec(
     world = pools("10", cpu="4")
     one = pod("p", container("a", "pool-0", cpu="8", memory="100Gi"))
     judged = world.judge_placement(one)
-    verdict = judge_requests(world.ledger, one, judged.bills or ())
-    assert render_all(verdict) == ("Insufficient memory",)
-    assert render_all(judge_requests(world.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
+    verdict = check_requests(world.ledger, one, judged.charged_claims or ())
+    assert format_reasons(verdict) == ("Insufficient memory",)
+    assert format_reasons(check_requests(world.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
     additive = World(
         piece(device("d", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"})),
         claims=[claim("c", result("d"))],
         cpu="4",
     )
     big = pod("p", container("a", "c", cpu="8"))
-    assert not judge_requests(additive.ledger, big, additive.judge_placement(big).bills or ()).fits
+    assert not check_requests(additive.ledger, big, additive.judge_placement(big).charged_claims or ()).fits
 
 
 def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> None:
@@ -166,14 +172,14 @@ def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> N
     sent = []
     for name, cpu in (("p", "4"), ("q", "5")):
         one = pod(name, container("a", "pool-0", cpu=cpu))
-        sent.append(with_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36))
+        sent.append(write_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36))
     for one in sent:
-        assert judge_admission(kubelet, one, bills_in_status(one)).admit
+        assert check_admission(kubelet, one, read_charged_claims(one)).admit
         kubelet.add(one)
     state = kubelet.claim_state("default", "pool-0")
     assert state is not None
     assert (kubelet.requested["cpu"], str(state.consumed["cpu"])) == (10_000, "9")
-    third = judge_admission(kubelet, pod("r", container("a", cpu="3")), ())
+    third = check_admission(kubelet, pod("r", container("a", cpu="3")), ())
     assert third.message == (
         "Node didn't have enough resource: cpu, requested: 3000, used: 10000, capacity: 12000"
     )
@@ -189,23 +195,28 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
     world = pools("10")
     kubelet = NodeLedger(node(cpu="12"))
     first = pod("p", container("a", "pool-0", cpu="7"))
-    first = with_charges(first, world.place(first), Form.V1_36).whole(Form.V1_36)
+    first = write_charges(first, world.place(first), Form.V1_36).whole(Form.V1_36)
     kubelet.add(first)
     late = pod("q", container("a", "pool-0", cpu="4"))
-    elsewhere = with_charges(late, pools("10").place(late), Form.V1_36).whole(Form.V1_36)
-    drawn_by_itself = pools("10").judge_placement(late).bills or ()
-    unsettled = [dataclasses.replace(bill, charge=_undrawn(bill.charge)) for bill in drawn_by_itself]
+    elsewhere = write_charges(late, pools("10").place(late), Form.V1_36).whole(Form.V1_36)
+    drawn_by_itself = pools("10").judge_placement(late).charged_claims or ()
+    unsettled = [
+        dataclasses.replace(charged_claim, charge=_undrawn(charged_claim.charge))
+        for charged_claim in drawn_by_itself
+    ]
     text = (
         "Node didn't have enough resource: cpu in claim pool-0, requested: 4000, used: 7000, capacity: 10000"
     )
-    for bills in (bills_in_status(elsewhere), unsettled):
-        answer = judge_admission(kubelet, elsewhere, bills)
+    for charged_claims in (read_charged_claims(elsewhere), unsettled):
+        answer = check_admission(kubelet, elsewhere, charged_claims)
         assert (answer.admit, answer.reason, answer.message) == (False, "OutOfcpu", text)
         assert [reason.resolvable for reason in answer.shortages] == [True]
     small = pod("r", container("a", "pool-0", cpu="3"))
-    fits = with_charges(small, pools("10").place(small), Form.V1_36).whole(Form.V1_36)
-    assert judge_admission(kubelet, fits, bills_in_status(fits)).admit
-    assert judge_admission(kubelet, first, bills_in_status(first)).admit, "its own draw does not count twice"
+    fits = write_charges(small, pools("10").place(small), Form.V1_36).whole(Form.V1_36)
+    assert check_admission(kubelet, fits, read_charged_claims(fits)).admit
+    assert check_admission(kubelet, first, read_charged_claims(first)).admit, (
+        "its own draw does not count twice"
+    )
 
 
 def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
@@ -218,8 +229,8 @@ def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
         "uid-pool-0": 1,
         "uid-new": 1,
     }
-    (entry,) = bills_in_status(
-        with_charges(pod("p"), world.place(pod("r", container("a", "pool-0"))), Form.V1_36).view
+    (entry,) = read_charged_claims(
+        write_charges(pod("p"), world.place(pod("r", container("a", "pool-0"))), Form.V1_36).view
     )
     assert (entry.claim, entry.uid) == ("pool-0", "")
 
@@ -232,13 +243,15 @@ def test_p27_devices_by_full_name_whole_capacity_and_no_finer_than_a_nano_unit()
             piece(device("d", cpu="3"), driver="y.example.com", nodeName="node-2"),
         ]
     )
-    found = index.find(AllocationDevice(driver="y.example.com", pool="pool", device="d"), node())
+    found = index.find(DeviceRequestAllocationResult(driver="y.example.com", pool="pool", device="d"), node())
     assert found is not None
     assert found.node_allocatable_resource_mappings["cpu"].allocation_multiplier == Quantity.parse("2")
     rule = {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "1u"}
     tiny = piece(device("d", capacity={f"{DRIVER}/cpu": "1500u"}, cpu=rule)).spec.devices
     assert tiny is not None
-    charges = charges_of(AllocationDevice(driver=DRIVER, pool="pool", device="d"), tiny[0])
+    charges = compute_device_charges(
+        DeviceRequestAllocationResult(driver=DRIVER, pool="pool", device="d"), tiny[0]
+    )
     assert isinstance(charges, tuple)
     assert charges[0].quantity == Quantity.parse("2n")  # 1.5n, rounded up
 
@@ -252,8 +265,8 @@ def test_p28_limits_follow_1_37_and_qos_and_quota_the_spec() -> None:
         claims=[claim("m", result("m")), claim("r", result("r"))],
     )
     one = pod("p", container("a", "m", "r", cpu="3"), container("b", "r", cpu="2"))
-    bills = world.place(one)
-    shares = share_claims(one, [bill.charge for bill in bills])
+    charged_claims = world.place(one)
+    shares = compute_claim_shares(one, [charged_claim.charge for charged_claim in charged_claims])
     assert shares.pod["cpu"] == Quantity.parse("3")  # 4 - 3 by Max, 1 for each of two references
     assert shares.of("a")["cpu"] == Quantity.parse("2")
     assert qos_class(one.spec) == "Burstable"
@@ -273,7 +286,7 @@ def test_p29_a_multiplier_counts_for_every_share_of_a_device() -> None:
 def test_p30_a_pod_keeps_the_charges_it_was_placed_with() -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
     one = pod("p", container("a", "c", cpu="1"))
-    stored = with_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36)
+    stored = write_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36)
     # The driver publishes another amount and the class another policy; the pod's status decides.
     world.ledger.update(stored)
     assert world.cpu == 5000

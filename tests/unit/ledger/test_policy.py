@@ -6,20 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.api.forms import ClaimCharge, Policy
+from plimsoll.api.forms import AccountingPolicy, ClaimCharge
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.ledger.policy import RULES, delegated, is_held, work_out
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.requests import Options, container_requests_sum, pod_requests
+from plimsoll.ledger.policy import (
+    POLICY_RULES,
+    find_policy_dependent_resources,
+    is_claim_level,
+    resolve_policies,
+)
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import PodResourcesOptions, aggregate_container_requests, pod_requests
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
-COUNTED = Options(count_claims=True)
+COUNTED = PodResourcesOptions(count_claims=True)
 
 
 def effective(one: Pod, *charges: ClaimCharge) -> str:
-    return str(pod_requests(one, COUNTED, work_out(one, charges, COUNTED)).get("cpu", ZERO))
+    return str(pod_requests(one, COUNTED, resolve_policies(one, charges, COUNTED)).get("cpu", ZERO))
 
 
 def test_the_example_of_several_claims_in_document_000() -> None:
@@ -47,33 +52,33 @@ def test_additive_claims_are_charged_to_the_node_beside_a_pool() -> None:
 def test_plain_charges_stay_as_they_are() -> None:
     one = pod(tree("c", {"cpu": "1"}))
     charges = (charge("a", "c", cpu="4"), charge("b", policy="AddPerClaim", memory="1Gi"))
-    assert work_out(one, charges, COUNTED) == charges
+    assert resolve_policies(one, charges, COUNTED) == charges
 
 
 def test_each_claim_gets_what_it_adds_to_those_before_it() -> None:
     one = pod(tree("c", {"cpu": "3"}))
     charges = [charge(n, "c", policy="Max", cpu="2") for n in ("a", "b", "d")]
-    parts = [str(found.resources["cpu"].quantity) for found in work_out(one, charges, COUNTED)]
+    parts = [str(found.resources["cpu"].quantity) for found in resolve_policies(one, charges, COUNTED)]
     assert parts == ["0", "1", "2"]  # 2 and 4 against 3, then 6
 
 
 def test_what_is_drawn_comes_out_negative() -> None:
     one = pod(tree("c", {"cpu": "3"}), init=(sidecar("s", {"cpu": "1"}),))
-    (found,) = work_out(one, [charge("a", "c", "s", policy="ConsumeFrom", cpu="9")], COUNTED)
+    (found,) = resolve_policies(one, [charge("a", "c", "s", policy="ConsumeFrom", cpu="9")], COUNTED)
     assert str(found.resources["cpu"].quantity) == "-4"
 
 
 def test_every_policy_has_a_rule() -> None:
-    assert set(RULES) == set(Policy)
+    assert set(POLICY_RULES) == set(AccountingPolicy)
 
 
 def test_what_is_charged_for_a_claim_as_a_whole() -> None:
     pool, plain = charge("a", policy="ConsumeFrom", cpu="1"), charge("a", cpu="1")
-    sharing = Profile(share_per_claim=True)
-    assert is_held(pool.resources["cpu"], Profile.default())
-    assert not is_held(plain.resources["cpu"], Profile.default())
-    assert is_held(plain.resources["cpu"], sharing)
-    assert not is_held(charge("a", policy="Max", cpu="1").resources["cpu"], sharing)
+    sharing = AccountingProfile(share_per_claim=True)
+    assert is_claim_level(pool.resources["cpu"], AccountingProfile.default())
+    assert not is_claim_level(plain.resources["cpu"], AccountingProfile.default())
+    assert is_claim_level(plain.resources["cpu"], sharing)
+    assert not is_claim_level(charge("a", policy="Max", cpu="1").resources["cpu"], sharing)
 
 
 def test_resources_that_cannot_be_judged_from_the_spec() -> None:
@@ -82,7 +87,7 @@ def test_resources_that_cannot_be_judged_from_the_spec() -> None:
         charge("b", policy="AddPerReference", memory="1"),
         charge("c", policy="ConsumeFrom", hugepages_2Mi="2Mi"),
     ]
-    assert delegated(charges) == {"cpu", "hugepages-2Mi"}
+    assert find_policy_dependent_resources(charges) == {"cpu", "hugepages-2Mi"}
 
 
 # -- the twin
@@ -111,16 +116,18 @@ def by_definition(one: Pod, charges: tuple[ClaimCharge, ...], resource: str) -> 
         need = {c.name: c.resources.requests.get(resource, ZERO).nano for c in running}
         total = 0
         for container in running:
-            drawn = any(p is Policy.CONSUME_FROM and container.name in who for p, _, who in shares)
+            drawn = any(p is AccountingPolicy.CONSUME_FROM and container.name in who for p, _, who in shares)
             total += 0 if drawn else need[container.name]
         for policy, amount, who in shares:
-            if policy is Policy.ADD_PER_CLAIM:
+            if policy is AccountingPolicy.ADD_PER_CLAIM:
                 total += amount
-            if policy is Policy.ADD_PER_REFERENCE:
+            if policy is AccountingPolicy.ADD_PER_REFERENCE:
                 total += amount * len(who & names) if who else amount
-            if policy is Policy.MAX and not who:
+            if policy is AccountingPolicy.MAX and not who:
                 total += amount
-        total += excess(need, [(amount, who & names) for p, amount, who in shares if p is Policy.MAX])
+        total += excess(
+            need, [(amount, who & names) for p, amount, who in shares if p is AccountingPolicy.MAX]
+        )
         worst = max(worst, total)
     return worst
 
@@ -146,7 +153,7 @@ def test_plain_charges_come_to_what_the_policies_say(
     drawn: tuple[Pod, tuple[ClaimCharge, ...]], resource: str
 ) -> None:
     one, charges = drawn
-    plain = work_out(one, charges, COUNTED)
+    plain = resolve_policies(one, charges, COUNTED)
     overhead = Quantity(
         sum(
             part.nano * times
@@ -159,5 +166,5 @@ def test_plain_charges_come_to_what_the_policies_say(
             if part is not None
         )
     )
-    got = container_requests_sum(one, COUNTED, plain).get(resource, ZERO)
+    got = aggregate_container_requests(one, COUNTED, plain).get(resource, ZERO)
     assert got.nano == by_definition(one, charges, resource) + overhead.nano

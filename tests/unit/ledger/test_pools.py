@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.policy import needs_of as needs
-from plimsoll.ledger.policy import phases_of
-from plimsoll.ledger.pools import Pool, draw
-from plimsoll.ledger.requests import Options
-from plimsoll.ledger.verdict import Code, Reason
+from plimsoll.ledger.policy import list_spec_requests as needs
+from plimsoll.ledger.policy import split_phases
+from plimsoll.ledger.pools import ClaimPool, draw_from_pools
+from plimsoll.ledger.requests import PodResourcesOptions
+from plimsoll.ledger.verdict import Reason, VerdictCode
 from tests.unit.ledger.samples import charge, pod, sidecar, tree
 
-COUNTED = Options(count_claims=True)
+COUNTED = PodResourcesOptions(count_claims=True)
 
 
 def drawn_from(found: dict[tuple[str, str], Quantity] | Reason) -> dict[str, str]:
@@ -36,11 +36,11 @@ def referring(*names: str, **spec: Any) -> list[dict[str, str]]:
 
 def test_a_pool_in_use_has_what_others_left() -> None:
     one = pod(tree("a", {"cpu": "4"}))
-    pools = {("p", "cpu"): Pool(Quantity.parse("10"), Quantity.parse("7"))}
-    refused = draw(one, [pool("p", "a", cpu="10")], COUNTED, pools)
+    pools = {("p", "cpu"): ClaimPool(Quantity.parse("10"), Quantity.parse("7"))}
+    refused = draw_from_pools(one, [pool("p", "a", cpu="10")], COUNTED, pools)
     assert isinstance(refused, Reason)
-    assert (refused.code, refused.wanted, refused.had) == (Code.UNSCHEDULABLE, 4000, 3000)
-    over = draw(one, [pool("p", "a", cpu="10")], COUNTED, pools, overdraw=True)
+    assert (refused.code, refused.wanted, refused.had) == (VerdictCode.UNSCHEDULABLE, 4000, 3000)
+    over = draw_from_pools(one, [pool("p", "a", cpu="10")], COUNTED, pools, overdraw=True)
     assert drawn_from(over) == {"p": "4"}
 
 
@@ -48,7 +48,7 @@ def test_containers_with_one_pool_come_first() -> None:
     """`a` could take everything from `p`, but `b` has nothing else."""
     one = pod(tree("a", {"cpu": "4"}), tree("b", {"cpu": "4"}), resourceClaims=referring("p", "q"))
     charges = [pool("p", "a", "b", cpu="4"), pool("q", "a", cpu="4")]
-    assert drawn_from(draw(one, charges, COUNTED, {})) == {"p": "4", "q": "4"}
+    assert drawn_from(draw_from_pools(one, charges, COUNTED, {})) == {"p": "4", "q": "4"}
 
 
 def test_what_runs_one_after_the_other_draws_the_same() -> None:
@@ -57,32 +57,40 @@ def test_what_runs_one_after_the_other_draws_the_same() -> None:
         init=(tree("i", {"cpu": "4"}), sidecar("s", {"cpu": "1"}), tree("j", {"cpu": "2"})),
     )
     charges = [pool("p", "a", "i", "s", "j", cpu="4")]
-    assert drawn_from(draw(one, charges, COUNTED, {})) == {"p": "4"}
+    assert drawn_from(draw_from_pools(one, charges, COUNTED, {})) == {"p": "4"}
 
 
 def test_resources_have_pools_of_their_own() -> None:
     one = pod(tree("a", {"cpu": "1", "memory": "2Gi"}))
     both = charge("p", "a", policy="ConsumeFrom", cpu="4", memory="4Gi")
-    found = draw(one, [both], COUNTED, {})
+    found = draw_from_pools(one, [both], COUNTED, {})
     assert isinstance(found, dict)
     assert {name: str(amount) for (_, name), amount in found.items()} == {"cpu": "1", "memory": "2Gi"}
-    refused = draw(one, [charge("p", "a", policy="ConsumeFrom", cpu="4", memory="1Gi")], COUNTED, {})
+    refused = draw_from_pools(
+        one, [charge("p", "a", policy="ConsumeFrom", cpu="4", memory="1Gi")], COUNTED, {}
+    )
     assert isinstance(refused, Reason)
-    assert (refused.resource, refused.code) == ("memory", Code.UNRESOLVABLE)
+    assert (refused.resource, refused.code) == ("memory", VerdictCode.UNRESOLVABLE)
 
 
 @st.composite
-def drawing_pods(draw: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
+def drawing_pods(draw_from_pools: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
     sizes = st.integers(0, 6).map(str)
-    regular = [tree(f"c{i}", {"cpu": draw(sizes)}) for i in range(draw(st.integers(1, 3)))]
+    regular = [
+        tree(f"c{i}", {"cpu": draw_from_pools(sizes)}) for i in range(draw_from_pools(st.integers(1, 3)))
+    ]
     init = []
-    for place in range(draw(st.integers(0, 3))):
-        make = draw(st.sampled_from((tree, sidecar)))
-        init.append(make(f"i{place}", {"cpu": draw(sizes)}))
+    for place in range(draw_from_pools(st.integers(0, 3))):
+        make = draw_from_pools(st.sampled_from((tree, sidecar)))
+        init.append(make(f"i{place}", {"cpu": draw_from_pools(sizes)}))
     names = [c["name"] for c in (*init, *regular)]
-    claims = [f"p{i}" for i in range(draw(st.integers(1, 3)))]
+    claims = [f"p{i}" for i in range(draw_from_pools(st.integers(1, 3)))]
     charges = [
-        pool(name, *draw(st.lists(st.sampled_from(names), unique=True)), cpu=str(draw(st.integers(0, 10))))
+        pool(
+            name,
+            *draw_from_pools(st.lists(st.sampled_from(names), unique=True)),
+            cpu=str(draw_from_pools(st.integers(0, 10))),
+        )
         for name in claims
     ]
     return pod(*regular, init=tuple(init), resourceClaims=referring(*claims)), charges
@@ -92,14 +100,14 @@ def drawing_pods(draw: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
 @given(drawing_pods())
 def test_a_draw_never_takes_what_is_not_there(case: tuple[Pod, list[ClaimCharge]]) -> None:
     one, charges = case
-    found = draw(one, charges, COUNTED, {})
+    found = draw_from_pools(one, charges, COUNTED, {})
     wholes = {c.claim: (c.resources["cpu"].quantity or ZERO).nano for c in charges}
     pools_of = {
         name: frozenset(c.claim for c in charges if name in c.containers)
         for c in charges
         for name in c.containers
     }
-    phases = phases_of(needs(one, COUNTED), "cpu")
+    phases = split_phases(needs(one, COUNTED), "cpu")
 
     def needed(phase: Any, some: set[str]) -> int:
         """What can only come from these pools."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.api.forms import Form
-from plimsoll.ledger.judge import Judgement
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.status import with_charges
-from plimsoll.ledger.texts import render_all
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.messages import format_reasons
+from plimsoll.ledger.placement import PlacementCheck
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.status import write_charges
+from plimsoll.ledger.verdict import VerdictCode
 from tests.unit.ledger.books import (
     DRIVER,
     World,
@@ -21,18 +21,18 @@ from tests.unit.ledger.books import (
     result,
 )
 
-UPSTREAM = Profile.upstream_1_36()
-OURS = Profile.default()
+UPSTREAM = AccountingProfile.upstream_1_36()
+OURS = AccountingProfile.default()
 ONE = pod("p", container("a", "c", cpu="1"))
 
 
-def charged(judged: Judgement) -> str:
-    assert judged.bills is not None
-    return str(judged.bills[0].charge.resources["cpu"].quantity)
+def charged(judged: PlacementCheck) -> str:
+    assert judged.charged_claims is not None
+    return str(judged.charged_claims[0].charge.resources["cpu"].quantity)
 
 
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "2")])
-def test_a_device_is_found_by_driver_pool_and_name(profile: Profile, amount: str) -> None:
+def test_a_device_is_found_by_driver_pool_and_name(profile: AccountingProfile, amount: str) -> None:
     world = World(
         piece(device("d", cpu="1"), driver="x.example.com"),
         piece(device("d", cpu="2"), driver="y.example.com"),
@@ -43,7 +43,7 @@ def test_a_device_is_found_by_driver_pool_and_name(profile: Profile, amount: str
 
 
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "3")])
-def test_the_newest_generation_on_the_node_counts(profile: Profile, amount: str) -> None:
+def test_the_newest_generation_on_the_node_counts(profile: AccountingProfile, amount: str) -> None:
     world = World(
         piece(device("d", cpu="1"), generation=1),
         piece(device("d", cpu="2"), generation=9, nodeName="another"),
@@ -58,7 +58,7 @@ def test_an_exclusive_device_charges_its_whole_capacity() -> None:
     key = f"{DRIVER}/cpu"
     part = device("l3-0", capacity={key: "8"}, cpu={"capacityKey": key})
 
-    def judged(profile: Profile, shared: bool = False) -> Judgement:
+    def judged(profile: AccountingProfile, shared: bool = False) -> PlacementCheck:
         one = {**part, "allowMultipleAllocations": shared}
         return World(piece(one), claims=[claim("c", result("l3-0"))], profile=profile).judge_placement(
             ONE, "c"
@@ -70,47 +70,47 @@ def test_an_exclusive_device_charges_its_whole_capacity() -> None:
         "is set in NodeAllocatableResourceMappings for resource cpu"
     )
     for refused in (judged(UPSTREAM), judged(OURS, shared=True)):
-        assert (refused.verdict.code, render_all(refused.verdict)) == (Code.ERROR, (text,))
-        assert refused.bills is None
+        assert (refused.verdict.code, format_reasons(refused.verdict)) == (VerdictCode.ERROR, (text,))
+        assert refused.charged_claims is None
 
 
 def test_an_unreferenced_claim_is_charged_once() -> None:
     aside = pod("p", container("a", cpu="1"), claims=["c"])
 
-    def judged(profile: Profile) -> Judgement:
+    def judged(profile: AccountingProfile) -> PlacementCheck:
         world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile)
         return world.judge_placement(aside, "c")
 
     assert judged(OURS).demand == {"cpu": 5000}
     refused = judged(UPSTREAM).verdict
-    assert refused.code is Code.UNRESOLVABLE
-    assert render_all(refused) == (
+    assert refused.code is VerdictCode.UNRESOLVABLE
+    assert format_reasons(refused) == (
         "claim c: node-allocatable resource claim not referenced by any container within the pod",
     )
 
 
 @pytest.mark.parametrize(("profile", "fits"), [(UPSTREAM, True), (OURS, False)])
-def test_a_claim_allocated_before_is_charged(profile: Profile, fits: bool) -> None:
+def test_a_claim_allocated_before_is_charged(profile: AccountingProfile, fits: bool) -> None:
     world = World(piece(device("d", cpu="6")), claims=[claim("c", result("d"))], profile=profile, cpu="8")
     judged = world.judge_placement(pod("p", container("a", "c", cpu="3")))
     assert judged.verdict.fits is fits
-    assert len(judged.bills or ()) == (0 if fits else 1)
+    assert len(judged.charged_claims or ()) == (0 if fits else 1)
 
 
 @pytest.mark.parametrize(("profile", "listed"), [(UPSTREAM, ("a", "a", "b")), (OURS, ("a", "b"))])
-def test_a_container_is_listed_once(profile: Profile, listed: tuple[str, ...]) -> None:
+def test_a_container_is_listed_once(profile: AccountingProfile, listed: tuple[str, ...]) -> None:
     twice = container("a")
     twice["resources"]["claims"] = [{"name": "c", "request": "x"}, {"name": "c", "request": "y"}]
     world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"))], profile=profile)
     judged = world.judge_placement(pod("p", twice, container("b", "c")), "c")
-    assert judged.bills is not None
-    assert judged.bills[0].charge.containers == listed
+    assert judged.charged_claims is not None
+    assert judged.charged_claims[0].charge.containers == listed
 
 
 @pytest.mark.parametrize(
-    ("profile", "cost"), [(UPSTREAM, 5000), (Profile.upstream_1_37(), 5000), (OURS, 9000)]
+    ("profile", "cost"), [(UPSTREAM, 5000), (AccountingProfile.upstream_1_37(), 5000), (OURS, 9000)]
 )
-def test_policies_need_the_default_profile(profile: Profile, cost: int) -> None:
+def test_policies_need_the_default_profile(profile: AccountingProfile, cost: int) -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": "AddPerReference"}
     world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))], profile=profile)
     judged = world.judge_placement(pod("p", container("a", "c", cpu="1"), container("b", "c")), "c")
@@ -118,22 +118,22 @@ def test_policies_need_the_default_profile(profile: Profile, cost: int) -> None:
 
 
 @pytest.mark.parametrize(("profile", "left"), [(UPSTREAM, 1000), (OURS, 5000)])
-def test_charges_survive_a_server_that_drops_them(profile: Profile, left: int) -> None:
+def test_charges_survive_a_server_that_drops_them(profile: AccountingProfile, left: int) -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile)
     judged = world.judge_placement(ONE, "c")
-    world.ledger.assume(ONE, judged.bills or ())
+    world.ledger.assume(ONE, judged.charged_claims or ())
     world.ledger.add(ONE)  # the bound pod comes back without a word about claims
     assert world.cpu == left
-    stored = with_charges(ONE, judged.bills or (), Form.V1_36).whole(Form.V1_36)
+    stored = write_charges(ONE, judged.charged_claims or (), Form.V1_36).whole(Form.V1_36)
     world.ledger.update(stored)
     assert world.cpu == 5000
     assert world.ledger.verify() == []
 
 
 def test_profiles_by_name() -> None:
-    assert Profile.named("default") == OURS
-    assert Profile.named("upstream-1.36") == UPSTREAM
-    assert Profile.named("upstream-1.35") is None
+    assert AccountingProfile.named("default") == OURS
+    assert AccountingProfile.named("upstream-1.36") == UPSTREAM
+    assert AccountingProfile.named("upstream-1.35") is None
 
 
 # -- 1.37
@@ -146,11 +146,11 @@ def test_1_37_refuses_a_mapped_device_that_is_reserved_for_another_pod() -> None
             device("o", fields={"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "1"}}}}),
         ),
         claims=[claim("c", result("d"), reserved=["uid-q"]), claim("o", result("o"), reserved=["uid-q"])],
-        profile=Profile.upstream_1_37(),
+        profile=AccountingProfile.upstream_1_37(),
     )
     refused = world.judge_placement(ONE).verdict
-    assert refused.code is Code.UNRESOLVABLE
-    assert render_all(refused) == (
+    assert refused.code is VerdictCode.UNRESOLVABLE
+    assert format_reasons(refused) == (
         "node allocatable resource claim c has a mapped device and cannot be shared across pods",
     )
     overhead_only = world.judge_placement(pod("p", container("a", "o", cpu="1")))
@@ -164,7 +164,7 @@ def test_1_37_holds_limits_against_the_pod_level_too() -> None:
     world = World(
         piece(device("d", cpu="4", hugepages_1Gi="2Gi")),
         claims=[claim("c", result("d"))],
-        profile=Profile.upstream_1_37(),
+        profile=AccountingProfile.upstream_1_37(),
         hugepages_1Gi="8Gi",
     )
 
@@ -172,7 +172,7 @@ def test_1_37_holds_limits_against_the_pod_level_too() -> None:
         one = container("a", "c")
         one["resources"]["limits"] = {"cpu": own}
         level = {key.replace("_", "-"): text for key, text in limits.items()}
-        return render_all(world.judge_placement(pod("p", one, resources={"limits": level})).verdict)
+        return format_reasons(world.judge_placement(pod("p", one, resources={"limits": level})).verdict)
 
     assert texts("2", cpu="5") == (
         "pod level limit for cpu is insufficient to cover the limit and DRA overhead for container a",

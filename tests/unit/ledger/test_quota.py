@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.api.core import ResourceList
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.quota import exceeded, usage_by_namespace
+from plimsoll.ledger.quota import find_exceeded, usage_by_namespace
 from plimsoll.ledger.quota_usage import claim_usage
 from tests.unit.ledger.books import World, claim, container, device, piece, pod, pool_device, result
 
@@ -95,4 +95,4 @@ def test_what_goes_beyond_a_quota() -> None:
         "pods": Quantity.parse("1"),
         "limits.cpu": Quantity.parse("1"),
     }
-    assert texts(exceeded(used, hard)) == {"requests.cpu": "1"}
+    assert texts(find_exceeded(used, hard)) == {"requests.cpu": "1"}

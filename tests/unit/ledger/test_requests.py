@@ -11,24 +11,24 @@ from hypothesis import given
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form, ResourceCharge
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.amounts import is_huge_page, sum_of
-from plimsoll.ledger.charges import container_charge, pod_charge
+from plimsoll.ledger.amounts import is_huge_page, sum_amounts
+from plimsoll.ledger.charges import sum_container_charges, sum_pod_charges
 from plimsoll.ledger.requests import (
-    Options,
-    container_limits_sum,
-    container_requests_sum,
-    limit_uses,
-    pod_level_limits_set,
-    pod_level_requests_set,
-    pod_level_resources_set,
+    PodResourcesOptions,
+    aggregate_container_limits,
+    aggregate_container_requests,
+    has_pod_level_limits,
+    has_pod_level_requests,
+    has_pod_level_resources,
+    list_limit_uses,
+    list_request_uses,
     pod_limits,
     pod_requests,
-    request_uses,
 )
 from tests.unit.ledger.samples import amounts, charge, charged_pods, pod, pods, sidecar, texts, tree
 
-V1_37 = Options(form=Form.V1_37)
-CLAIMS = Options(count_claims=True)
+V1_37 = PodResourcesOptions(form=Form.V1_37)
+CLAIMS = PodResourcesOptions(count_claims=True)
 
 WIRE_FORMS: list[dict[str, Any]] = [
     {
@@ -73,7 +73,7 @@ def test_the_options_are_off_unless_told() -> None:
 @pytest.mark.parametrize("form", Form)
 def test_claims_count_in_every_wire_form(status: dict[str, Any], form: Form) -> None:
     charged = pod(tree("c", {"cpu": "1"}), status=status)
-    options = Options(form=form, count_claims=True)
+    options = PodResourcesOptions(form=form, count_claims=True)
     assert texts(pod_requests(charged, options)) == {"cpu": "4", "memory": "1Gi"}
 
 
@@ -81,16 +81,16 @@ def test_claims_come_on_top_of_the_init_maximum() -> None:
     charged = pod(tree("c", {"cpu": "1"}), init=(tree("i", {"cpu": "5"}),))
     charges = (charge("x", "i", cpu="2"), charge("y", cpu="3"))
     assert texts(pod_requests(charged, CLAIMS, charges)) == {"cpu": "10"}
-    assert texts(pod_requests(charged, Options(), charges)) == {"cpu": "5"}
+    assert texts(pod_requests(charged, PodResourcesOptions(), charges)) == {"cpu": "5"}
 
 
 def test_overhead_of_claims_counts_per_pod_and_per_container() -> None:
     one, small, large = (Quantity.parse(text) for text in ("1", "10m", "100m"))
     resource = ResourceCharge(one, small, large)
     charges = [ClaimCharge("x", ("a", "b"), {"cpu": resource}), ClaimCharge("y", (), {"cpu": resource})]
-    assert texts(pod_charge(charges)) == {"cpu": "2220m"}
-    assert texts(container_charge(charges, "a")) == {"cpu": "1110m"}
-    assert container_charge(charges, "other") == {}
+    assert texts(sum_pod_charges(charges)) == {"cpu": "2220m"}
+    assert texts(sum_container_charges(charges, "a")) == {"cpu": "1110m"}
+    assert sum_container_charges(charges, "other") == {}
 
 
 def test_pod_level_requests_replace_the_sum_and_claims() -> None:
@@ -110,7 +110,7 @@ def test_pod_level_requests_replace_the_sum_and_claims() -> None:
 
 def test_missing_requests_are_filled_and_zeros_are_not() -> None:
     given_pod = pod(tree("a", {"cpu": "0"}), tree("b"), init=(sidecar("s", {"memory": "1Mi"}),))
-    options = Options(non_missing=amounts(cpu="100m"))
+    options = PodResourcesOptions(non_missing=amounts(cpu="100m"))
     assert texts(pod_requests(given_pod, options)) == {"cpu": "200m", "memory": "1Mi"}
     assert texts(pod_requests(given_pod, replace(options, form=Form.V1_37))) == {
         "cpu": "200m",
@@ -133,7 +133,7 @@ def test_reading_changes_nothing() -> None:
 def test_claims_raise_limits_since_1_37_where_there_is_one() -> None:
     charges = (charge("x", "a", cpu="1", memory="1Gi", hugepages_2Mi="4Mi"),)
     given_pod = pod(tree("a", {}, {"cpu": "2"}), tree("b"))
-    options = Options(form=Form.V1_37, count_claims=True)
+    options = PodResourcesOptions(form=Form.V1_37, count_claims=True)
     assert texts(pod_limits(given_pod, options, charges)) == {"cpu": "3", "hugepages-2Mi": "4Mi"}
     assert texts(pod_limits(given_pod, CLAIMS, charges)) == {"cpu": "2"}
 
@@ -143,14 +143,20 @@ def test_overhead_is_added_to_limits_that_are_not_zero() -> None:
         tree("a", {}, {"cpu": "2", "memory": "0"}), overhead={"cpu": "1", "memory": "1Gi", "x": "1"}
     )
     assert texts(pod_limits(given_pod)) == {"cpu": "3", "memory": "0"}
-    assert texts(pod_limits(given_pod, Options(exclude_overhead=True))) == {"cpu": "2", "memory": "0"}
+    assert texts(pod_limits(given_pod, PodResourcesOptions(exclude_overhead=True))) == {
+        "cpu": "2",
+        "memory": "0",
+    }
 
 
 def test_pod_level_limits_replace_the_sum() -> None:
     whole = {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
     given_pod = pod(tree("a", {}, {"cpu": "2", "memory": "1Gi"}), resources=whole)
     assert texts(pod_limits(given_pod)) == {"cpu": "2", "memory": "4Gi"}
-    assert texts(pod_limits(given_pod, Options(skip_pod_level=True))) == {"cpu": "2", "memory": "1Gi"}
+    assert texts(pod_limits(given_pod, PodResourcesOptions(skip_pod_level=True))) == {
+        "cpu": "2",
+        "memory": "1Gi",
+    }
 
 
 # -- predicates
@@ -169,9 +175,9 @@ def test_pod_level_limits_replace_the_sum() -> None:
 )
 def test_pod_level_predicates(resources: Any, requests: bool, limits: bool) -> None:
     given_pod = pod(tree("a"), **({} if resources is None else {"resources": resources}))
-    assert pod_level_requests_set(given_pod) is requests
-    assert pod_level_limits_set(given_pod) is limits
-    assert pod_level_resources_set(given_pod) is (requests or limits)
+    assert has_pod_level_requests(given_pod) is requests
+    assert has_pod_level_limits(given_pod) is limits
+    assert has_pod_level_resources(given_pod) is (requests or limits)
 
 
 # -- properties
@@ -181,31 +187,31 @@ def test_pod_level_predicates(resources: Any, requests: bool, limits: bool) -> N
 def test_claims_are_added_to_requests_and_nothing_else(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
     given_pod, charges = case
     for form in (Form.V1_36, Form.V1_37):
-        options = Options(form=form, count_claims=True, skip_pod_level=True)
+        options = PodResourcesOptions(form=form, count_claims=True, skip_pod_level=True)
         plain = pod_requests(given_pod, replace(options, count_claims=False))
-        assert pod_requests(given_pod, options, charges) == sum_of([plain, pod_charge(charges)])
+        assert pod_requests(given_pod, options, charges) == sum_amounts([plain, sum_pod_charges(charges)])
 
 
 @given(charged_pods(policies=("",)))
 def test_claims_change_limits_only_of_what_is_limited(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
     given_pod, charges = case
-    options = Options(form=Form.V1_37, count_claims=True)
-    plain, extra = container_limits_sum(given_pod, V1_37), pod_charge(charges)
-    found = container_limits_sum(given_pod, options, charges)
+    options = PodResourcesOptions(form=Form.V1_37, count_claims=True)
+    plain, extra = aggregate_container_limits(given_pod, V1_37), sum_pod_charges(charges)
+    found = aggregate_container_limits(given_pod, options, charges)
     for name in plain.keys() | extra.keys():
         counted = extra.get(name, ZERO) if name in plain or is_huge_page(name) else ZERO
         assert found.get(name, ZERO) == plain.get(name, ZERO) + counted
-    assert container_limits_sum(given_pod, CLAIMS, charges) == plain
+    assert aggregate_container_limits(given_pod, CLAIMS, charges) == plain
 
 
 @given(pods())
 def test_both_forms_agree_without_claims_and_status(given_pod: Pod) -> None:
-    for total in (pod_requests, pod_limits, container_requests_sum, container_limits_sum):
+    for total in (pod_requests, pod_limits, aggregate_container_requests, aggregate_container_limits):
         assert total(given_pod) == total(given_pod, V1_37)
 
 
 @given(pods())
 def test_uses_name_every_container(given_pod: Pod) -> None:
     names = [c.name for c in (*given_pod.spec.containers, *given_pod.spec.init_containers)]
-    assert [use.container.name for use in request_uses(given_pod)] == names
-    assert [use.container.name for use in limit_uses(given_pod)] == names
+    assert [use.container.name for use in list_request_uses(given_pod)] == names
+    assert [use.container.name for use in list_limit_uses(given_pod)] == names

@@ -9,8 +9,8 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import POD_KEY, Form, charges_annotation, read_pod
-from plimsoll.ledger.cgroups import Settings, plan_tiers
+from plimsoll.api.forms import POD_KEY, Form, format_charges_annotation, read_pod
+from plimsoll.ledger.cgroups import CgroupSettings, plan_qos_cgroups
 from plimsoll.node.cgroup_planner import CgroupPlanner
 from tests.unit.ledger.samples import amounts, charge, pod, sidecar, tree
 
@@ -21,7 +21,7 @@ OWN = tree("a", {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"})
 
 
 def enforcement(form: Form = Form.V1_37, **more: Any) -> CgroupPlanner:
-    return CgroupPlanner(Settings(memory_capacity=8 * GI, form=form, **more))
+    return CgroupPlanner(CgroupSettings(memory_capacity=8 * GI, form=form, **more))
 
 
 def test_claims_count_since_1_37_only() -> None:
@@ -35,7 +35,7 @@ def test_claims_count_since_1_37_only() -> None:
 
 def test_charges_in_an_annotation_count_alike() -> None:
     """Stock clusters have no field for them."""
-    text = charges_annotation([charge("x", "a", cpu="2")])
+    text = format_charges_annotation([charge("x", "a", cpu="2")])
     claims = [{"name": "x", "resourceClaimName": "x"}]
     stock = pod(OWN, annotations={POD_KEY: text}, resourceClaims=claims)
     assert read_pod(stock)
@@ -70,7 +70,7 @@ def test_policies_decide_what_is_added() -> None:
 
 def test_containers_with_cpus_to_themselves_have_no_quota() -> None:
     two = pod(tree("a", both={"cpu": "1", "memory": "1Gi"}), tree("b", both={"cpu": "1", "memory": "1Gi"}))
-    settings = Settings(memory_capacity=8 * GI)
+    settings = CgroupSettings(memory_capacity=8 * GI)
     plan = CgroupPlanner(settings, exclusive=lambda pod: {"a"}).plan(two)
     assert (plan.containers["a"].cpu_quota, plan.containers["b"].cpu_quota) == (-1, 100_000)
     assert (plan.pod.cpu_quota, plan.sandbox.resources.cpu_quota) == (-1, -1)
@@ -87,7 +87,7 @@ def test_every_container_has_a_plan_in_the_order_they_start() -> None:
 def test_tiers_are_those_of_the_ledger() -> None:
     pods = [pod(OWN, status=CLAIMED), pod(tree("b"))]
     one = enforcement()
-    assert one.tiers(pods) == plan_tiers(pods, one.settings)
+    assert one.tiers(pods) == plan_qos_cgroups(pods, one.settings)
     assert one.tiers(pods).burstable_shares == 3072
 
 

@@ -12,8 +12,8 @@ from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.allocator.build import CLASS, DRIVER, device, device_class, exactly, first_available
@@ -184,7 +184,9 @@ def resource_slice(
     return convert({"metadata": meta, "spec": spec}, ResourceSlice)
 
 
-def snapshot_of(*objects: Any, gates: Gates | None = None, profile: Profile | None = None) -> Snapshot:
+def snapshot_of(
+    *objects: Any, gates: Gates | None = None, profile: AccountingProfile | None = None
+) -> Snapshot:
     """A snapshot that has heard of these objects, in this order."""
     made = Snapshot(gates, profile)
     for each in objects:
@@ -194,6 +196,6 @@ def snapshot_of(*objects: Any, gates: Gates | None = None, profile: Profile | No
 
 def pod_info_of(pod: Pod, snapshot: Snapshot) -> PodInfo:
     """The task of a pod whose claims the snapshot knows."""
-    names = dict.fromkeys(claim_names(pod).values())
+    names = dict.fromkeys(resolve_claim_names(pod).values())
     found = (snapshot.claim(pod.metadata.namespace, each) for each in names)
     return PodInfo(pod, tuple(each for each in found if each is not None), snapshot.options)

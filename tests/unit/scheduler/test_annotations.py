@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from plimsoll.api.forms import CLASS_KEY, POD_KEY, charges_annotation
+from plimsoll.api.forms import CLASS_KEY, POD_KEY, format_charges_annotation
 from plimsoll.api.resource import DeviceClass
-from plimsoll.ledger.status import status_entries
+from plimsoll.ledger.status import build_status_entries
 from plimsoll.scheduler.devices import NodeFit, try_node
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
@@ -67,10 +67,10 @@ def test_devices_of_an_annotated_class_are_charged_and_booked() -> None:
     )  # fmt: skip
     pod_info, found = fit("p", snapshot)
     assert isinstance(found, NodeFit), found
-    assert {name: str(each.quantity) for name, each in found.bills[0].charge.resources.items()} == {
+    assert {name: str(each.quantity) for name, each in found.charged_claims[0].charge.resources.items()} == {
         "cpu": "5"
     }
-    snapshot.assume(Placement(pod_info, 0, "n", found.allocations, found.bills))
+    snapshot.assume(Placement(pod_info, 0, "n", found.allocations, found.charged_claims))
     assert snapshot.ledger(0).requested["cpu"] == 6000
     _, refused = fit("q", snapshot, claims=("more",))
     assert isinstance(refused, tuple)  # a device is free, 5 CPUs are not
@@ -83,7 +83,7 @@ def test_a_bound_pod_is_read_back_from_its_annotation() -> None:
     objects = (node("n", cpu="8"), resource_slice("n", [device("d")]), by_class)
     snapshot = snapshot_of(*objects, claim("c", exactly(device_class="k")))
     _, found = fit("p", snapshot)
-    text = charges_annotation(status_entries(found.bills))
+    text = format_charges_annotation(build_status_entries(found.charged_claims))
     bound = pod("p", cpu="1", claims=["c"], node="n", metadata={"annotations": {POD_KEY: text}})
     again = snapshot_of(*objects[:1], bound)  # neither class nor slice nor claim is needed
     assert again.ledger(0).requested["cpu"] == 6000
@@ -113,7 +113,7 @@ def test_a_list_of_alternatives_takes_what_fits_below_the_line() -> None:
         _, found = fit("p", snapshot)
         assert isinstance(found, NodeFit), found
         assert [r.device for a in found.allocations.values() for r in a.devices.results] == [expected]
-        assert len(found.bills) == (1 if expected == "cores" else 0)
+        assert len(found.charged_claims) == (1 if expected == "cores" else 0)
 
 
 def test_a_class_that_loses_its_annotation_charges_no_more() -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Condition
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler import cycle
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import NodeFit
@@ -167,7 +167,9 @@ class Promise:
         if snapshot.node(row).metadata.name != self.node:
             return ()
         return (
-            NodeReason(Rule.RESOURCES, ReasonMessage.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": "cpu"}),
+            NodeReason(
+                Rule.RESOURCES, ReasonMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": "cpu"}
+            ),
         )
 
 
@@ -222,7 +224,7 @@ def test_without_the_gate_claims_charge_nothing() -> None:
     assert told(place_pod(wish, snapshot_of(*objects))) == {"Insufficient cpu": 1}
     found = place_pod(wish, snapshot_of(*objects, gates=off))
     assert isinstance(found, Placement)
-    assert found.bills == ()
+    assert found.charged_claims == ()
 
 
 @given(st.permutations(range(len(FILTERS))), st.integers(0, 5))
@@ -249,7 +251,7 @@ def test_the_order_of_the_rules_does_not_change_where_pods_go(order: list[int], 
     for one, two in zip(usual, other, strict=True):
         assert type(one) is type(two)
         if isinstance(one, Placement) and isinstance(two, Placement):
-            assert (one.node, one.bills) == (two.node, two.bills)
+            assert (one.node, one.charged_claims) == (two.node, two.charged_claims)
 
 
 def test_verify_finds_what_does_not_add_up() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, SearchCache, try_node
 from plimsoll.scheduler.devices import filter as devices_filter
 from plimsoll.scheduler.filters.filter import Filter
@@ -72,7 +72,9 @@ def test_a_device_and_what_it_charges() -> None:
     found = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert picked(found) == ["d"]
     assert isinstance(found, NodeFit)
-    assert {name: str(c.quantity) for name, c in found.bills[0].charge.resources.items()} == {"cpu": "6"}
+    assert {name: str(c.quantity) for name, c in found.charged_claims[0].charge.resources.items()} == {
+        "cpu": "6"
+    }
 
 
 def test_devices_first_refuses_what_joint_allocation_finds() -> None:
@@ -143,7 +145,7 @@ def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
     )  # fmt: skip
     fits = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert isinstance(fits, NodeFit)
-    assert [bill.claim for bill in fits.bills] == ["c"]
+    assert [charged_claim.claim for charged_claim in fits.charged_claims] == ["c"]
     assert told(try_node(task_for(pod("q", cpu="3", claims=["c"]), snapshot), 0, snapshot, ids())) == [
         "Insufficient cpu"
     ]
@@ -154,7 +156,7 @@ def test_a_shortage_of_devices_can_be_mended_by_preemption() -> None:
     found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
     assert told(found) == ["cannot allocate all claims"]
     assert isinstance(found, tuple)
-    assert found[0].code is Code.UNSCHEDULABLE
+    assert found[0].code is VerdictCode.UNSCHEDULABLE
 
 
 def test_a_broken_selector_is_an_error() -> None:
@@ -162,7 +164,7 @@ def test_a_broken_selector_is_an_error() -> None:
     snapshot = snapshot_of(node("n"), resource_slice("n", [device("d")]), device_class(), broken)
     found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
     assert isinstance(found, tuple)
-    assert found[0].code is Code.ERROR
+    assert found[0].code is VerdictCode.ERROR
 
 
 def test_refusals_are_remembered_until_something_is_given_back() -> None:
@@ -173,7 +175,7 @@ def test_refusals_are_remembered_until_something_is_given_back() -> None:
     first = task_for(pod("a", claims={"r": "a"}), snapshot)
     fit = try_node(first, 0, snapshot, ids())
     assert isinstance(fit, NodeFit)
-    snapshot.assume(Placement(first, 0, "n", fit.allocations, fit.bills))
+    snapshot.assume(Placement(first, 0, "n", fit.allocations, fit.charged_claims))
     second = DynamicResourcesFilter(task_for(pod("b", claims={"r": "b"}), snapshot), snapshot, ids())
     assert second.candidates()[0]
     assert not isinstance(second.search(0), NodeFit)
@@ -236,7 +238,7 @@ def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
         if fits:
             fit = rule.search(fits[0])
             assert isinstance(fit, NodeFit)
-            snapshot.assume(Placement(pod_info, fits[0], "", fit.allocations, fit.bills))
+            snapshot.assume(Placement(pod_info, fits[0], "", fit.allocations, fit.charged_claims))
 
 
 def _counts(tally: object) -> dict[str, int]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.gates import Gates
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import try_node
@@ -43,7 +43,7 @@ STOCK = SchedulerProfile(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, 
 
 
 def world(*objects: Any) -> Snapshot:
-    return snapshot_of(*objects, gates=Gates.all_on(), profile=Profile.upstream_1_36())
+    return snapshot_of(*objects, gates=Gates.all_on(), profile=AccountingProfile.upstream_1_36())
 
 
 def decide(wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = STOCK) -> str:

@@ -59,30 +59,30 @@ def consume(
     amounts: dict[str, Quantity] = {}
     # Faults come before refusals, so that the outcome does not hang on the order of the names.
     for name, entry in capacity.items():
-        amount = consumed_amount(requests.get(name), entry)
+        amount = compute_consumed_amount(requests.get(name), entry)
         if amount is None or amount.nano < 0:
             wanted = requests.get(name, ZERO) if amount is None else amount
             return CapacityFault(name, wanted, negative=amount is not None)
         amounts[name] = amount
     for name, entry in capacity.items():
         amount = amounts[name]
-        refusal = policy_refusal(name, amount, entry.request_policy)
+        refusal = check_policy(name, amount, entry.request_policy)
         if refusal is not None:
             return refusal
-        if amount.nano > value_of(entry).nano:
-            return CapacityRefusal(SHORT, name, amount, value_of(entry))
+        if amount.nano > capacity_value(entry).nano:
+            return CapacityRefusal(SHORT, name, amount, capacity_value(entry))
     return Consumption(amounts, tuple(amount.nano for amount in amounts.values()))
 
 
-def value_of(entry: DeviceCapacity) -> Quantity:
+def capacity_value(entry: DeviceCapacity) -> Quantity:
     return ZERO if entry.value is None else entry.value
 
 
-def consumed_amount(requested: Quantity | None, entry: DeviceCapacity) -> Quantity | None:
+def compute_consumed_amount(requested: Quantity | None, entry: DeviceCapacity) -> Quantity | None:
     """The amount consumed of one capacity, rounded up by its policy; None if 64 bits cannot hold it."""
     policy = entry.request_policy
     if requested is None:
-        return policy.default if policy is not None and policy.default is not None else value_of(entry)
+        return policy.default if policy is not None and policy.default is not None else capacity_value(entry)
     if policy is None:
         return requested
     if policy.valid_range is not None and policy.valid_range.min is not None:
@@ -112,9 +112,7 @@ def _round_to_range(
     return Quantity.of(rounded, step.format)
 
 
-def policy_refusal(
-    name: str, amount: Quantity, policy: CapacityRequestPolicy | None
-) -> CapacityRefusal | None:
+def check_policy(name: str, amount: Quantity, policy: CapacityRequestPolicy | None) -> CapacityRefusal | None:
     """Why a policy does not allow an amount; the default is always allowed."""
     if policy is None or _is_default(amount, policy):
         return None

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.pools import gather_pools, whole_pool
-from plimsoll.allocator.devices.slices import SliceView, tainted_view
+from plimsoll.allocator.devices.pools import build_cluster_pool, gather_pools
+from plimsoll.allocator.devices.slices import SliceView, apply_taint_rules
 from plimsoll.allocator.features import Features
-from plimsoll.allocator.input_errors import Fault
+from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
-from plimsoll.cel import Programs
+from plimsoll.cel import ProgramCache
 
 #: How many devices of nodes are remembered, all nodes together: a pool for all nodes counts for each.
-DEVICES_KEPT = 1_000_000
+MAX_CACHED_DEVICES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedNode:
     """A node's devices, and everything they were made from."""
 
     labels: dict[str, str]
@@ -63,10 +63,10 @@ class Inventory:
         slices: Iterable[ResourceSlice],
         features: Features | None = None,
         taint_rules: Iterable[DeviceTaintRule] = (),
-        programs: Programs | None = None,
+        programs: ProgramCache | None = None,
     ) -> None:
         self.features = features or Features()
-        self._programs = Programs() if programs is None else programs
+        self._programs = ProgramCache() if programs is None else programs
         self._rules = tuple(taint_rules) if self.features.device_taints else ()
         self._slices = tuple(slices)
         self._known: dict[int, SliceView] = {}
@@ -92,7 +92,7 @@ class Inventory:
         _forget_oldest(new._previous, sum(len(known.devices.entries) for known in new._previous.values()))
         return new
 
-    def devices_for(self, node: Node) -> NodeDevices | Fault:
+    def devices_for(self, node: Node) -> NodeDevices | AllocationFault:
         """The devices that a node may use."""
         name, labels = node.metadata.name, node.metadata.labels
         known = self._nodes.get(name)
@@ -105,45 +105,45 @@ class Inventory:
         known = self._previous.get(name)
         if known is None or not known.holds(labels, candidates, pools):
             gathered = gather_pools(candidates, node, self.features, self._by_pool)
-            if isinstance(gathered, Fault):
+            if isinstance(gathered, AllocationFault):
                 return gathered
             devices = NodeDevices(node, gathered, self.features, self._programs)
-            known = _Known(dict(labels), candidates, pools, devices)
+            known = _CachedNode(dict(labels), candidates, pools, devices)
         self._keep(name, known)
         return known.devices
 
-    def whole_pools(self) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
+    def cluster_pools(self) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
         """Every pool as a whole, by name: its devices wherever they are, and all slices there are of it.
 
         The devices are of no node: `Usage` tells what is left of them, selectors say nothing of them.
         """
         for pool in sorted(self._by_pool):
-            yield self.whole_pool(pool), self.slices_of(pool)
+            yield self.cluster_pool(pool), self.slices_of(pool)
 
     def slices_of(self, pool: PoolId) -> Sequence[SliceView]:
         """All slices there are of a pool, of whichever generation."""
         return self._by_pool.get(pool, ())
 
-    def whole_pool(self, pool: PoolId) -> NodeDevices:
+    def cluster_pool(self, pool: PoolId) -> NodeDevices:
         """One pool as a whole, which must be known."""
-        whole = whole_pool(self._by_pool[pool], self.features)
+        whole = build_cluster_pool(self._by_pool[pool], self.features)
         return NodeDevices(Node(), [whole], self.features, self._programs)
 
-    def _keep(self, name: str, known: _Known) -> None:
+    def _keep(self, name: str, known: _CachedNode) -> None:
         """Remember a node's devices."""
         self._nodes[name] = known
         self._kept = _forget_oldest(self._nodes, self._kept + len(known.devices.entries))
 
     def _index(self, known: dict[int, SliceView]) -> None:
-        self._nodes: dict[str, _Known] = {}
+        self._nodes: dict[str, _CachedNode] = {}
         self._kept = 0
-        self._previous: dict[str, _Known] = {}
+        self._previous: dict[str, _CachedNode] = {}
         self._on_node: dict[str, list[SliceView]] = {}
         self._shared: list[SliceView] = []
         self._by_pool: dict[PoolId, list[SliceView]] = {}
         for slice in self._slices:
             # The views keep their slices alive, so an identity is never that of another slice.
-            view = known.get(id(slice)) or tainted_view(slice, self._rules)
+            view = known.get(id(slice)) or apply_taint_rules(slice, self._rules)
             self._known[id(slice)] = view
             self._by_pool.setdefault(view.pool, []).append(view)
             if slice.spec.node_name:
@@ -152,8 +152,8 @@ class Inventory:
                 self._shared.append(view)
 
 
-def _forget_oldest(nodes: dict[str, _Known], kept: int) -> int:
+def _forget_oldest(nodes: dict[str, _CachedNode], kept: int) -> int:
     """Forget the nodes that came first while there are too many devices; how many are left."""
-    while kept > DEVICES_KEPT and len(nodes) > 1:
+    while kept > MAX_CACHED_DEVICES and len(nodes) > 1:
         kept -= len(nodes.pop(next(iter(nodes))).devices.entries)
     return kept

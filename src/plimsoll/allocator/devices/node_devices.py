@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
-from plimsoll.allocator.devices.pools import Pool, Standing
+from plimsoll.allocator.devices.pools import DevicePool, PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.features import Features
 from plimsoll.api.core import Node
@@ -22,24 +22,24 @@ from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint
-from plimsoll.cel import Environment, Programs
+from plimsoll.cel import Environment, ProgramCache
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 K = TypeVar("K")
 T = TypeVar("T")
-KEPT = 1024  #: how many selections, consumptions and attribute tables a node remembers, each
+MAX_CACHED = 1024  #: how many selections, consumptions and attribute tables a node remembers, each
 
 #: (set of counters, amount) pairs: counter number -> billionths.
-Draw = tuple[tuple[int, int], ...]
+CounterDraw = tuple[tuple[int, int], ...]
 
 
-class Entry:
+class DeviceEntry:
     """One device of a node."""
 
     __slots__ = ("capacity", "device", "draw", "id", "shareable", "view")
 
     def __init__(
-        self, id: DeviceId, device: Device, view: SliceView, shareable: bool, capacity: int, draw: Draw
+        self, id: DeviceId, device: Device, view: SliceView, shareable: bool, capacity: int, draw: CounterDraw
     ) -> None:
         self.id = id
         self.device = device
@@ -59,7 +59,7 @@ class SelectorFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectorResult:
     """What class and request selectors make of a node's devices."""
 
     mask: int
@@ -74,7 +74,7 @@ class CounterPool:
     pool: PoolId
     first: int
     names: tuple[tuple[str, str], ...]
-    consumers: Mapping[str, Draw]  #: device name -> what it takes, devices of other nodes included
+    consumers: Mapping[str, CounterDraw]  #: device name -> what it takes, devices of other nodes included
     mask: int  #: the devices of this node that draw on them
 
 
@@ -84,9 +84,9 @@ class NodeDevices:
     __slots__ = (
         "_consumptions",
         "_environment",
-        "_likeness",
         "_programs",
         "_selections",
+        "_signature",
         "_source",
         "_tables",
         "all",
@@ -106,12 +106,14 @@ class NodeDevices:
         "taint_masks",
     )
 
-    def __init__(self, node: Node, pools: Sequence[Pool], features: Features, programs: Programs) -> None:
+    def __init__(
+        self, node: Node, pools: Sequence[DevicePool], features: Features, programs: ProgramCache
+    ) -> None:
         self.node = node
         self.features = features
         self._source: tuple[NodeDevices, tuple[int, ...]] | None = None
         self.pools = tuple(pools)
-        self.entries: list[Entry] = []
+        self.entries: list[DeviceEntry] = []
         self.index: dict[PoolId, dict[str, int]] = {}
         self.capacities: list[Mapping[str, DeviceCapacity]] = []  #: shape number -> capacities
         self.base_counters: list[int] = []
@@ -122,45 +124,45 @@ class NodeDevices:
         self.all = self.shareable = self.counting = self.elsewhere = self.binding = 0
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
         self._programs = programs
-        self._likeness: tuple[object, ...] | None = None
+        self._signature: tuple[object, ...] | None = None
         # Selectors are compiled as stored ones, for which list values are always there.
         # DIFF: Kubernetes 1.36 fails on any list value while the gate is off; 1.37 and this do not.
         # Test: test_list_values_never_break_a_selector
         self._environment = Environment("stored", features.consumable_capacity, list_attributes=True)
-        self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], Selection] = {}
+        self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], SelectorResult] = {}
         self._tables: dict[str, AttributeTable] = {}
         self._consumptions: dict[tuple[object, ...], list[Consumption | CapacityRefusal | CapacityFault]] = {}
         shapes: dict[object, int] = {}
         for pool in pools:
-            if pool.standing is Standing.COMPLETE:
+            if pool.status is PoolStatus.COMPLETE:
                 self._add_pool(pool, shapes)
         self.all = (1 << len(self.entries)) - 1
 
     @property
-    def likeness(self) -> tuple[object, ...] | None:
+    def signature(self) -> tuple[object, ...] | None:
         """Equal for nodes whose devices a search cannot tell apart but for the names of their pools.
 
         None where devices are not the node's own: what others take of them counts, too.
         """
-        if self._likeness is None:
+        if self._signature is None:
             views = [view for pool in self.pools for view in pool.slices]
             own = all(view.slice.spec.node_name for view in views)
             if not own or any(pool.elsewhere for pool in self.pools):
                 return None
-            self._likeness = tuple(
+            self._signature = tuple(
                 (
                     pool.id.driver,
-                    pool.standing,
-                    tuple(view.likeness for view in pool.slices),
+                    pool.status,
+                    tuple(view.signature for view in pool.slices),
                     *pool.counters.items(),
                 )
                 for pool in self.pools
             )
-        return self._likeness
+        return self._signature
 
     # -- what is computed once per question
 
-    def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> Selection:
+    def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> SelectorResult:
         """The devices that pass all selectors and are meant for this node."""
         key = (class_selectors, request_selectors)
         known = self._selections.get(key)
@@ -214,11 +216,11 @@ class NodeDevices:
 
     # -- making
 
-    def _add_pool(self, pool: Pool, shapes: dict[object, int]) -> None:
+    def _add_pool(self, pool: DevicePool, shapes: dict[object, int]) -> None:
         names: dict[str, int] = {}
         self.index[pool.id] = names
         numbers = {key: len(self.base_counters) + i for i, key in enumerate(pool.counters)}
-        consumers: dict[str, Draw] = {}
+        consumers: dict[str, CounterDraw] = {}
         pool_mask = 0
         for view in pool.slices:
             per_device = bool(view.slice.spec.per_device_node_selection)
@@ -233,7 +235,7 @@ class NodeDevices:
                     shapes[shape] = len(shapes)
                     self.capacities.append(device.capacity)
                 id = DeviceId(pool.id.driver, pool.id.pool, device.name)
-                self.entries.append(Entry(id, device, view, shareable, shapes[shape], draw))
+                self.entries.append(DeviceEntry(id, device, view, shareable, shapes[shape], draw))
                 if shareable:
                     self.shareable |= flag
                 if device.consumes_counters:
@@ -263,7 +265,7 @@ class NodeDevices:
         elif not matches:
             self.elsewhere |= 1 << number
 
-    def _select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> Selection:
+    def _select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> SelectorResult:
         if self._source is not None:
             return self._select_moved(class_selectors, request_selectors)
         alive = self.all
@@ -279,16 +281,16 @@ class NodeDevices:
             if alive >> number & 1:
                 failures[number] = SelectorFailure(False, 0, problem)
                 alive ^= 1 << number
-        return Selection(alive & ~self.elsewhere, failures, tuple(survivors))
+        return SelectorResult(alive & ~self.elsewhere, failures, tuple(survivors))
 
     def _select_moved(
         self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]
-    ) -> Selection:
+    ) -> SelectorResult:
         assert self._source is not None
         source, order = self._source
         places = {old: new for new, old in enumerate(order)}
         found = source.select(class_selectors, request_selectors)
-        return Selection(
+        return SelectorResult(
             _moved(found.mask, places),
             {places[number]: failure for number, failure in found.failures.items()},
             tuple(_moved(mask, places) for mask in found.survivors),
@@ -302,12 +304,12 @@ class NodeDevices:
         try:
             selector = self._programs.compile(expression, self._environment)
         except CelCompileError as error:
-            for number in bits_of(alive):
+            for number in bit_numbers(alive):
                 failures[number] = SelectorFailure(of_class, index, error)
             return 0
         passed, offset = 0, 0
         for pool in self.pools:
-            if pool.standing is not Standing.COMPLETE:
+            if pool.status is not PoolStatus.COMPLETE:
                 continue
             for view in pool.slices:
                 count = len(view.devices)
@@ -321,7 +323,7 @@ class NodeDevices:
         return alive & passed
 
 
-def bits_of(mask: int) -> list[int]:
+def bit_numbers(mask: int) -> list[int]:
     """The numbers of the devices in a mask, ascending."""
     numbers = []
     while mask:
@@ -333,10 +335,10 @@ def bits_of(mask: int) -> list[int]:
 
 def _moved(mask: int, places: Mapping[int, int]) -> int:
     """A mask after the devices have changed places."""
-    return sum(1 << places[number] for number in bits_of(mask))
+    return sum(1 << places[number] for number in bit_numbers(mask))
 
 
-def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> Draw:
+def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> CounterDraw:
     """What a device takes from the counters of its pool; twice from one counter is taken twice."""
     amounts: dict[int, int] = {}
     for consumption in device.consumes_counters:
@@ -370,7 +372,7 @@ def _policy_key(policy: CapacityRequestPolicy | None) -> object:
 
 
 def _remember(cache: dict[K, T], key: K, value: T) -> T:
-    if len(cache) >= KEPT:
+    if len(cache) >= MAX_CACHED:
         cache.pop(next(iter(cache)))
     cache[key] = value
     return value

@@ -14,14 +14,14 @@ from enum import Enum
 
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.features import Features
-from plimsoll.allocator.input_errors import NODE_SELECTION, Fault
+from plimsoll.allocator.input_errors import NODE_SELECTION, AllocationFault
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO
 
 
-class Standing(Enum):
+class PoolStatus(Enum):
     """Whether a pool's devices can be handed out."""
 
     COMPLETE = "complete"
@@ -30,11 +30,11 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class DevicePool:
     """One pool as seen from one node."""
 
     id: PoolId
-    standing: Standing = Standing.COMPLETE
+    status: PoolStatus = PoolStatus.COMPLETE
     reason: str = ""  #: what makes it invalid or incomplete
     slices: tuple[SliceView, ...] = ()  #: device slices for this node, by name
     elsewhere: tuple[SliceView, ...] = ()  #: device slices of other nodes, which draw on the same counters
@@ -46,7 +46,7 @@ def gather_pools(
     node: Node,
     features: Features,
     by_pool: dict[PoolId, list[SliceView]],
-) -> list[Pool] | Fault:
+) -> list[DevicePool] | AllocationFault:
     """The pools of a node; `candidates` are the slices that may be for it, `by_pool` all slices there are."""
     relevant: dict[PoolId, list[SliceView]] = {}
     for view in candidates:
@@ -57,11 +57,11 @@ def gather_pools(
             continue
         matches = _is_relevant(view, node)
         if isinstance(matches, SelectorProblem):
-            return Fault(NODE_SELECTION, {"slice": view.name, "problem": matches})
+            return AllocationFault(NODE_SELECTION, {"slice": view.name, "problem": matches})
         if matches:
             _keep_newest(relevant.setdefault(view.pool, []), view)
-    plain: list[Pool] = []
-    binding: list[Pool] = []
+    plain: list[DevicePool] = []
+    binding: list[DevicePool] = []
     for pool_id, views in relevant.items():
         pool = _build(pool_id, views, features, by_pool[pool_id])
         if pool is not None:
@@ -71,7 +71,7 @@ def gather_pools(
     return plain + binding
 
 
-def whole_pool(views: Sequence[SliceView], features: Features) -> Pool:
+def build_cluster_pool(views: Sequence[SliceView], features: Features) -> DevicePool:
     """A pool as a whole, seen from no node: the newest generation of all slices there are of it."""
     newest: list[SliceView] = []
     for view in views:
@@ -107,7 +107,7 @@ def _keep_newest(views: list[SliceView], view: SliceView) -> None:
 
 def _build(
     pool_id: PoolId, views: list[SliceView], features: Features, known: list[SliceView]
-) -> Pool | None:
+) -> DevicePool | None:
     """A pool from its relevant slices; None if a newer generation is on its way."""
     expected = views[0].slice.spec.pool.resource_slice_count
     generation = views[0].slice.spec.pool.generation
@@ -119,19 +119,19 @@ def _build(
         whole = [view for view in known if view.slice.spec.pool.generation == generation]
         if len(whole) != expected:
             reason = f"has {len(whole)} of {expected} slices of generation {generation}"
-            return Pool(pool_id, Standing.INCOMPLETE, reason)
+            return DevicePool(pool_id, PoolStatus.INCOMPLETE, reason)
         if len(views) < len(whole):
             names = {view.name for view in views}
             others = [view for view in whole if view.name not in names]
     views = sorted(views, key=lambda view: view.name)
     if not features.partitionable_devices:
-        return _checked(Pool(pool_id, slices=tuple(views)))
+        return _checked(DevicePool(pool_id, slices=tuple(views)))
     counters = _read_counters([view for view in (*views, *others) if view.is_counters])
     if isinstance(counters, str):
         devices = tuple(view for view in views if not view.is_counters)
-        return _checked(Pool(pool_id, slices=devices), counters)
+        return _checked(DevicePool(pool_id, slices=devices), counters)
     return _checked(
-        Pool(
+        DevicePool(
             pool_id,
             slices=tuple(view for view in views if not view.is_counters),
             elsewhere=tuple(view for view in others if not view.is_counters),
@@ -154,15 +154,15 @@ def _read_counters(views: Iterable[SliceView]) -> dict[tuple[str, str], int] | s
     return counters
 
 
-def _checked(pool: Pool, problem: str = "", counting: bool = False) -> Pool:
+def _checked(pool: DevicePool, problem: str = "", counting: bool = False) -> DevicePool:
     """The pool, or its marker if it is invalid."""
     problem = _name_problem(pool.slices) or problem
     if not problem and counting:
         problem = _consumption_problem((*pool.slices, *pool.elsewhere), pool.counters)
     if problem:
-        return Pool(pool.id, Standing.INVALID, problem)
+        return DevicePool(pool.id, PoolStatus.INVALID, problem)
     # The names of the sets have served their purpose.
-    return Pool(
+    return DevicePool(
         pool.id,
         slices=pool.slices,
         elsewhere=pool.elsewhere,
@@ -193,5 +193,5 @@ def _consumption_problem(views: Iterable[SliceView], counters: dict[tuple[str, s
     return ""
 
 
-def _has_binding_conditions(pool: Pool) -> bool:
+def _has_binding_conditions(pool: DevicePool) -> bool:
     return any(device.binding_conditions for view in pool.slices for device in view.devices)

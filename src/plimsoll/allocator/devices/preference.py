@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.devices.usage import DeviceUsage
 
 
 class Preference(Enum):
@@ -21,14 +21,14 @@ class Preference(Enum):
     LEAST_WASTE = "least-waste"
 
 
-def least_waste_first(devices: NodeDevices, usage: Usage) -> NodeDevices:
+def least_waste_first(devices: NodeDevices, usage: DeviceUsage) -> NodeDevices:
     """The devices with the smallest, in what is left of them, first."""
     ranks = _size_ranks(devices, usage)
     order = sorted(range(len(devices.entries)), key=lambda number: (ranks[number], number))
     return devices.reordered(order)
 
 
-def _size_ranks(devices: NodeDevices, usage: Usage) -> list[tuple[int, int]]:
+def _size_ranks(devices: NodeDevices, usage: DeviceUsage) -> list[tuple[int, int]]:
     """How large each device is, in what is left of it: ranks, because unlike amounts do not add up."""
     left: list[dict[tuple[str, ...], int]] = []
     for number, entry in enumerate(devices.entries):

@@ -15,40 +15,40 @@ import msgspec
 from plimsoll.api.codec import encode
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
-from plimsoll.cel import Matches, Selector, flatten, match_all
+from plimsoll.cel import Selector, SelectorMatches, flatten, match_all
 from plimsoll.cel.static.environment import Environment
 
 #: How many selectors' matches a slice keeps.
-MATCHES_KEPT = 256
+MAX_CACHED_MATCHES = 256
 
 
-class Content:
+class SliceContent:
     """Devices as selectors see them, and what the selectors said of them."""
 
     __slots__ = ("__weakref__", "_flat", "_matches")
 
     def __init__(self, devices: Iterable[Device], driver: str) -> None:
         self._flat = tuple(flatten(device, driver) for device in devices)
-        self._matches: dict[tuple[str, Environment], Matches] = {}
+        self._matches: dict[tuple[str, Environment], SelectorMatches] = {}
 
-    def matches(self, selector: Selector) -> Matches:
+    def matches(self, selector: Selector) -> SelectorMatches:
         key = (selector.expression, selector.environment)
         found = self._matches.get(key)
         if found is None:
-            if len(self._matches) >= MATCHES_KEPT:
+            if len(self._matches) >= MAX_CACHED_MATCHES:
                 self._matches.pop(next(iter(self._matches)))
             found = self._matches[key] = match_all(selector, self._flat)
         return found
 
 
 #: By likeness: nodes of one make list the same devices, and are asked about together.
-_contents: WeakValueDictionary[bytes, Content] = WeakValueDictionary()
+_contents: WeakValueDictionary[bytes, SliceContent] = WeakValueDictionary()
 
 
 class SliceView:
     """One version of a slice, with everything computed from it. Immutable but for what it remembers."""
 
-    __slots__ = ("_content", "_likeness", "devices", "is_counters", "pool", "slice")
+    __slots__ = ("_content", "_signature", "devices", "is_counters", "pool", "slice")
 
     def __init__(self, slice: ResourceSlice, devices: tuple[Device, ...] | None = None) -> None:
         self.slice = slice
@@ -56,33 +56,33 @@ class SliceView:
         self.pool = PoolId(slice.spec.driver, slice.spec.pool.name)
         #: Whether it lists counters instead of devices.
         self.is_counters = bool(slice.spec.shared_counters)
-        self._content: Content | None = None
-        self._likeness: bytes | None = None
+        self._content: SliceContent | None = None
+        self._signature: bytes | None = None
 
     @property
-    def likeness(self) -> bytes:
+    def signature(self) -> bytes:
         """Equal for slices that a search cannot tell apart but for the name of their pool."""
-        if self._likeness is None:
+        if self._signature is None:
             spec = self.slice.spec
             whole = encode((spec.driver, self.devices, spec.shared_counters))
-            self._likeness = blake2b(whole, digest_size=16).digest()
-        return self._likeness
+            self._signature = blake2b(whole, digest_size=16).digest()
+        return self._signature
 
     @property
     def name(self) -> str:
         return self.slice.metadata.name
 
-    def matches(self, selector: Selector) -> Matches:
+    def matches(self, selector: Selector) -> SelectorMatches:
         """Which devices a selector matches, and on which it fails; evaluated at the first call."""
         if self._content is None:
-            known = _contents.get(self.likeness)
+            known = _contents.get(self.signature)
             if known is None:
-                known = _contents[self.likeness] = Content(self.devices, self.slice.spec.driver)
+                known = _contents[self.signature] = SliceContent(self.devices, self.slice.spec.driver)
             self._content = known
         return self._content.matches(selector)
 
 
-def tainted_view(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceView:
+def apply_taint_rules(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceView:
     """The slice with the taints that the rules add to its devices."""
     devices = slice.spec.devices or ()
     changed = False

@@ -13,12 +13,14 @@ from plimsoll.api.resource import DeviceTaint, DeviceToleration
 _PREVENTING = ("NoSchedule", "NoExecute")
 
 
-def tolerated(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> bool:
+def is_tolerated(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> bool:
     """Whether a device with these taints may be allocated."""
-    return untolerated(taints, tolerations) is None
+    return find_untolerated_taint(taints, tolerations) is None
 
 
-def untolerated(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> DeviceTaint | None:
+def find_untolerated_taint(
+    taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]
+) -> DeviceTaint | None:
     """The first taint that prevents allocation."""
     known = tuple(tolerations)
     for taint in taints:

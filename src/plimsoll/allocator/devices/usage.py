@@ -1,8 +1,8 @@
 """What the allocations of other claims take away from a node's devices.
 
-Owns `Usage`: the allocation state of a cluster as masks and numbers over the devices of one node, computed
-once per search. Implements the allocated part of sections 7 and 8 of the allocator semantics: counters are
-drawn once per device however many share it, also by devices of the pool on other nodes.
+Owns `DeviceUsage`: the allocation state of a cluster as masks and numbers over the devices of one node,
+computed once per search. Implements the allocated part of sections 7 and 8 of the allocator semantics:
+counters are drawn once per device however many share it, also by devices of the pool on other nodes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import gt
 
-from plimsoll.allocator.devices.capacity import value_of
+from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.state import AllocationState, Holding
+from plimsoll.allocator.state import AllocatedDevice, AllocationState
 
 
-class Usage:
+class DeviceUsage:
     """One node's devices as the allocations leave them."""
 
     __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "shared", "taken")
@@ -35,17 +35,17 @@ class Usage:
                 for name, holding in holdings.items():
                     number = numbers.get(name)
                     if number is not None:
-                        self._note(number, holding)
+                        self._record_usage(number, holding)
             else:
                 for name, number in numbers.items():
                     held = holdings.get(name)
                     if held is not None:
-                        self._note(number, held)
+                        self._record_usage(number, held)
         if devices.counting:
             self._draw_counters(devices, state)
 
     @property
-    def likeness(self) -> tuple[object, ...]:
+    def signature(self) -> tuple[object, ...]:
         """Equal for devices that are alike and of which the same is taken."""
         consumed = tuple((number, tuple(sorted(used.items()))) for number, used in self.consumed.items())
         return (self.taken, self.shared, consumed, tuple(self.available))
@@ -60,11 +60,13 @@ class Usage:
         if known is None:
             used = self.consumed.get(number, {})
             capacity = self._devices.entries[number].device.capacity
-            known = tuple([value_of(entry).nano - used.get(name, 0) for name, entry in capacity.items()])
+            known = tuple(
+                [capacity_value(entry).nano - used.get(name, 0) for name, entry in capacity.items()]
+            )
             self._free[number] = known
         return known
 
-    def _note(self, number: int, holding: Holding) -> None:
+    def _record_usage(self, number: int, holding: AllocatedDevice) -> None:
         flag = 1 << number
         shareable = self._devices.shareable & flag
         if holding.exclusive:

@@ -11,72 +11,72 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from plimsoll.allocator.devices.attributes import AttributeTable
-from plimsoll.allocator.devices.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, value_of
-from plimsoll.allocator.devices.node_devices import NodeDevices, bits_of
-from plimsoll.allocator.devices.pools import Standing
-from plimsoll.allocator.devices.taints import untolerated
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.devices.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, capacity_value
+from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
+from plimsoll.allocator.devices.pools import PoolStatus
+from plimsoll.allocator.devices.taints import find_untolerated_taint
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
-    Detail,
     GroupShortage,
     Refusal,
+    RefusalRule,
     Removal,
+    RemovalDetail,
     RequestRefusal,
-    Rule,
+    SearchDeadEnd,
     SelectorRefusal,
-    Stuck,
     TaintRefusal,
     UnusablePool,
 )
-from plimsoll.allocator.request_matching import Order, Plan
-from plimsoll.allocator.search.usage import NOTHING, Pick, Tally
+from plimsoll.allocator.request_matching import RequestPlan, RequestSet
+from plimsoll.allocator.search.search_state import NO_VALUES, Pick, SearchState
 from plimsoll.api.identity import DeviceId, claim_name
 from plimsoll.api.quantity import Quantity
 
 
 def diagnose(
-    order: Order,
+    order: RequestSet,
     devices: NodeDevices,
-    usage: Usage,
-    tally: Tally,
+    usage: DeviceUsage,
+    search_state: SearchState,
     deepest: tuple[int, int, tuple[Pick, ...]],
 ) -> Refusal:
     """Why the order cannot be served; the tally is a fresh one, `deepest` is how far the search came."""
-    reader = _Reader(order, devices, usage, tally)
+    reader = _Diagnoser(order, devices, usage, search_state)
     alone = [[reader.read(plan) for plan in step.plans] for step in order.steps]
     together = all(any(request.served for request in requests) for requests in alone)
-    stuck = _find_sticking_point(order, devices, tally, reader, deepest) if together else None
+    dead_end = _find_sticking_point(order, devices, search_state, reader, deepest) if together else None
     return Refusal(
         devices.node.metadata.name,
         requests=tuple(request for requests in alone for request in requests),
         together=together,
-        groups=tuple(_find_group_shortages(order, devices, tally.tables)),
-        stuck=stuck,
+        groups=tuple(_find_group_shortages(order, devices, search_state.tables)),
+        dead_end=dead_end,
         pools=tuple(
-            UnusablePool(pool.id, pool.standing.value, pool.reason)
+            UnusablePool(pool.id, pool.status.value, pool.reason)
             for pool in devices.pools
-            if pool.standing is not Standing.COMPLETE
+            if pool.status is not PoolStatus.COMPLETE
         ),
     )
 
 
 def _find_sticking_point(
-    order: Order,
+    order: RequestSet,
     devices: NodeDevices,
-    tally: Tally,
-    reader: _Reader,
+    search_state: SearchState,
+    reader: _Diagnoser,
     deepest: tuple[int, int, tuple[Pick, ...]],
-) -> Stuck | None:
+) -> SearchDeadEnd | None:
     """The request that cannot be served once the earlier ones have their devices."""
     position, alternative, picks = deepest
-    failed: Plan | None = None
+    failed: RequestPlan | None = None
     if picks:
         for plan, device in picks:
-            tally.take(plan, device)
+            search_state.take(plan, device)
         failed = order.steps[position].plans[alternative]
     else:
         # The bounds told before the search took anything: give everybody the first that fits.
@@ -88,13 +88,13 @@ def _find_sticking_point(
         return None
     held = tuple(
         (claim_name(order.claims[plan.claim]), plan.name, devices.entries[device].id)
-        for plan, device in tally.picks
+        for plan, device in search_state.picks
     )
-    return Stuck(held, reader.read(failed))
+    return SearchDeadEnd(held, reader.read(failed))
 
 
 def _find_group_shortages(
-    order: Order, devices: NodeDevices, tables: Sequence[AttributeTable]
+    order: RequestSet, devices: NodeDevices, tables: Sequence[AttributeTable]
 ) -> Iterator[GroupShortage]:
     """Constraints over several requests that too few devices can satisfy, whichever are chosen."""
     for number, constraint in enumerate(order.constraints):
@@ -119,23 +119,25 @@ def _find_group_shortages(
             yield GroupShortage(claim, constraint.attribute, constraint.distinct, names, wanted, had)
 
 
-class _Reader:
+class _Diagnoser:
     """Asks every rule about every device, in the state that the tally is in."""
 
-    def __init__(self, order: Order, devices: NodeDevices, usage: Usage, tally: Tally) -> None:
+    def __init__(
+        self, order: RequestSet, devices: NodeDevices, usage: DeviceUsage, search_state: SearchState
+    ) -> None:
         self._order = order
         self._devices = devices
         self._usage = usage
-        self._tally = tally
+        self._search_state = search_state
         self._counters = {
             pool.first + index: name
             for pool in devices.counter_pools
             for index, name in enumerate(pool.names)
         }
 
-    def read(self, plan: Plan) -> RequestRefusal:
+    def read(self, plan: RequestPlan) -> RequestRefusal:
         """What is left for a plan, and what each rule took away."""
-        found: dict[Rule, list[tuple[tuple[int, ...], int, Detail]]] = {}
+        found: dict[RefusalRule, list[tuple[tuple[int, ...], int, RemovalDetail]]] = {}
         left = 0
         for number in range(len(self._devices.entries)):
             reason = self._reason(plan, number)
@@ -145,7 +147,7 @@ class _Reader:
                 rule, distance, detail = reason
                 found.setdefault(rule, []).append((distance, number, detail))
         removals = []
-        for rule in Rule:
+        for rule in RefusalRule:
             if rule in found:
                 _, number, detail = min(found[rule], key=lambda entry: entry[:2])
                 removals.append(Removal(rule, len(found[rule]), self._devices.entries[number].id, detail))
@@ -163,52 +165,60 @@ class _Reader:
             conflict=self._pair(plan, left) if short else None,
         )
 
-    def serve(self, plan: Plan) -> bool:
+    def serve(self, plan: RequestPlan) -> bool:
         """Give a plan the first devices that fit; whether they suffice."""
         missing = max(plan.count, 1)
         for number in range(len(self._devices.entries)):
-            if missing and self._reason(plan, number) is None and self._tally.take(plan, number) is not None:
+            if (
+                missing
+                and self._reason(plan, number) is None
+                and self._search_state.take(plan, number) is not None
+            ):
                 missing -= 1
         return not missing
 
-    def _reason(self, plan: Plan, number: int) -> tuple[Rule, tuple[int, ...], Detail] | None:
+    def _reason(
+        self, plan: RequestPlan, number: int
+    ) -> tuple[RefusalRule, tuple[int, ...], RemovalDetail] | None:
         """The first rule that keeps a device from a plan, how far it is from passing, and the numbers."""
         flag = 1 << number
         entry = self._devices.entries[number]
         if number in plan.failures:
-            return Rule.FAILED, (), None
+            return RefusalRule.FAILED, (), None
         if not plan.selection.mask & flag:
             return self._unselected(plan, number)
         if plan.consumptions:
             shortage = self._capacity(plan, number)
             if shortage is not None:
                 distance = shortage.wanted.nano - shortage.had.nano
-                return Rule.CAPACITY, (int(shortage.rule == UNDEFINED), distance), shortage
+                return RefusalRule.CAPACITY, (int(shortage.rule == UNDEFINED), distance), shortage
         if not plan.admin and self._usage.taken & flag:
-            return Rule.TAKEN, (), None
-        if self._tally.in_use(plan) & flag:
-            return Rule.PICKED, (), None
+            return RefusalRule.TAKEN, (), None
+        if self._search_state.unavailable(plan) & flag:
+            return RefusalRule.PICKED, (), None
         if plan.tainted & flag:
-            taint = untolerated(entry.device.taints, plan.tolerations)
+            taint = find_untolerated_taint(entry.device.taints, plan.tolerations)
             assert taint is not None
-            return Rule.TAINT, (), TaintRefusal(taint)
-        if self._tally.needs_counters(number) or (self._usage.blocked & flag):
+            return RefusalRule.TAINT, (), TaintRefusal(taint)
+        if self._search_state.needs_counters(number) or (self._usage.blocked & flag):
             short = self._counter(number)
             if short is not None:
-                return Rule.COUNTER, (short.wanted - short.had,), short
+                return RefusalRule.COUNTER, (short.wanted - short.had,), short
         for constraint in plan.constraints:
-            if not self._tally.agreeing(constraint) & flag:
-                return Rule.CONSTRAINT, (), self._conflict(constraint, number)
+            if not self._search_state.compatible_devices(constraint) & flag:
+                return RefusalRule.CONSTRAINT, (), self._conflict(constraint, number)
         lack = self._budget(plan, number)
         if lack is not None:
-            return Rule.BUDGET, (lack.wanted - lack.had,), lack
+            return RefusalRule.BUDGET, (lack.wanted - lack.had,), lack
         return None
 
-    def _unselected(self, plan: Plan, number: int) -> tuple[Rule, tuple[int, ...], Detail]:
+    def _unselected(
+        self, plan: RequestPlan, number: int
+    ) -> tuple[RefusalRule, tuple[int, ...], RemovalDetail]:
         flag = 1 << number
         entry = self._devices.entries[number]
         if entry.device.binding_conditions and not self._devices.features.binding_conditions:
-            return Rule.BINDING, (), None
+            return RefusalRule.BINDING, (), None
         of_class = len(plan.device_class.spec.selectors)
         for index, survivors in enumerate(plan.selection.survivors):
             if not survivors & flag:
@@ -216,25 +226,29 @@ class _Reader:
                 if index < of_class:
                     selector = plan.device_class.spec.selectors[index]
                     text = selector.cel.expression if selector.cel else ""
-                    return Rule.CLASS_SELECTOR, (-index,), SelectorRefusal(index, text)
+                    return RefusalRule.CLASS_SELECTOR, (-index,), SelectorRefusal(index, text)
                 index -= of_class
-                return Rule.REQUEST_SELECTOR, (-index,), SelectorRefusal(index, plan.expressions[index])
-        return Rule.NODE, (), None
+                return (
+                    RefusalRule.REQUEST_SELECTOR,
+                    (-index,),
+                    SelectorRefusal(index, plan.expressions[index]),
+                )
+        return RefusalRule.NODE, (), None
 
-    def _capacity(self, plan: Plan, number: int) -> CapacityShortage | None:
+    def _capacity(self, plan: RequestPlan, number: int) -> CapacityShortage | None:
         entry = self._devices.entries[number]
         wanted = plan.consumptions[entry.capacity]
         if isinstance(wanted, CapacityRefusal):
             return CapacityShortage(wanted.rule, wanted.name, wanted.wanted, wanted.had)
         assert isinstance(wanted, Consumption)
-        share = self._tally.shares.get(number, ())
+        share = self._search_state.shares.get(number, ())
         taken = share[1:] or (0,) * len(wanted.nano)
         worst: CapacityShortage | None = None
         for (name, amount), free, mine in zip(
             wanted.amounts.items(), self._usage.free(number), taken, strict=True
         ):
             if amount.nano > free - mine:
-                had = Quantity(free - mine, value_of(entry.device.capacity[name]).format, None)
+                had = Quantity(free - mine, capacity_value(entry.device.capacity[name]).format, None)
                 if worst is None or amount.nano - had.nano > worst.wanted.nano - worst.had.nano:
                     worst = CapacityShortage(SHORT, name, amount, had)
         return worst
@@ -248,7 +262,7 @@ class _Reader:
             if pool.pool != entry.id.pool_id:
                 continue
             for counter in range(pool.first, pool.first + len(pool.names)):
-                had = self._usage.available[counter] - self._tally.drawn[counter]
+                had = self._usage.available[counter] - self._search_state.drawn[counter]
                 amount = wanted.get(counter, 0)
                 if amount > had and (worst is None or amount - had > worst.wanted - worst.had):
                     worst = CounterShortage(*self._counters[counter], amount, had)
@@ -258,11 +272,11 @@ class _Reader:
 
     def _conflict(self, constraint: int, number: int) -> ConstraintConflict:
         asked = self._order.constraints[constraint]
-        table = self._tally.tables[constraint]
+        table = self._search_state.tables[constraint]
         mine = table.sets[number]
         if mine is None:
             return ConstraintConflict(asked.attribute, asked.distinct, (), None)
-        for plan, other in self._tally.picks:
+        for plan, other in self._search_state.picks:
             theirs = table.sets[other]
             if constraint not in plan.constraints or theirs is None:
                 continue
@@ -272,11 +286,11 @@ class _Reader:
                 return ConstraintConflict(asked.attribute, asked.distinct, mine_text, id, other_text)
         return ConstraintConflict(asked.attribute, asked.distinct, _texts(table, mine), None)
 
-    def _pair(self, plan: Plan, left: int) -> tuple[DeviceId, ConstraintConflict] | None:
+    def _pair(self, plan: RequestPlan, left: int) -> tuple[DeviceId, ConstraintConflict] | None:
         """Two of the devices left that a constraint does not let in together."""
-        numbers = bits_of(left)
+        numbers = bit_numbers(left)
         for constraint in plan.constraints:
-            asked, table = self._order.constraints[constraint], self._tally.tables[constraint]
+            asked, table = self._order.constraints[constraint], self._search_state.tables[constraint]
             for one, two in itertools.combinations(numbers, 2):
                 mine, theirs = table.sets[two] or 0, table.sets[one] or 0
                 if bool(mine & theirs) == asked.distinct:
@@ -286,27 +300,30 @@ class _Reader:
                     return self._devices.entries[two].id, conflict
         return None
 
-    def _budget(self, plan: Plan, number: int) -> BudgetShortage | None:
-        purse = self._tally.purse
-        if purse is None:
+    def _budget(self, plan: RequestPlan, number: int) -> BudgetShortage | None:
+        remaining_budget = self._search_state.remaining_budget
+        if remaining_budget is None:
             return None
         for (line, resource), charge, had in zip(
-            purse.bounds, purse.charges(plan, number), purse.left, strict=True
+            remaining_budget.bounds,
+            remaining_budget.charges(plan, number),
+            remaining_budget.left,
+            strict=True,
         ):
             if charge and charge > had:
                 return BudgetShortage(line, resource, charge, had)
         return None
 
-    def _largest_group(self, plan: Plan, left: int) -> int | None:
+    def _largest_group(self, plan: RequestPlan, left: int) -> int | None:
         """Of the devices left, how many at most satisfy the constraints of the plan together."""
         largest: int | None = None
         for constraint in plan.constraints:
-            table, state = self._tally.tables[constraint], self._tally.constraints[constraint]
+            table, state = self._search_state.tables[constraint], self._search_state.constraints[constraint]
             if self._order.constraints[constraint].distinct:
                 count = sum(1 for having in table.by_bit if having & left)
             else:
                 count = max(((having & left).bit_count() for having in table.by_bit), default=0)
-            if state == NOTHING and table.opaque & left:
+            if state == NO_VALUES and table.opaque & left:
                 count = max(count, 1)
             largest = count if largest is None else min(largest, count)
         return largest

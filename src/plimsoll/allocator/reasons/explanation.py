@@ -14,22 +14,22 @@ from plimsoll.allocator.reasons.refusal import (
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
-    Detail,
     Refusal,
+    RemovalDetail,
     RequestRefusal,
     SelectorRefusal,
     TaintRefusal,
 )
 from plimsoll.api.quantity import Format, Quantity
 
-MAX_HELD = 4  #: how many devices a story of the search names
+MAX_LISTED_DEVICES = 4  #: how many devices a story of the search names
 
 
 def explain_lines(refusal: Refusal) -> Sequence[str]:
     """The tree as lines of text."""
     if refusal.allocated_elsewhere is not None:
         return [f"claim {refusal.allocated_elsewhere.claim} is allocated on other nodes"]
-    lines = [f"pool {pool.pool} is {pool.standing}: {pool.reason}" for pool in refusal.pools]
+    lines = [f"pool {pool.pool} is {pool.status}: {pool.reason}" for pool in refusal.pools]
     for request in refusal.requests:
         # A request that could be served is told in one line only if it is part of the story.
         if refusal.together or not request.served:
@@ -55,11 +55,13 @@ def explain_lines(refusal: Refusal) -> Sequence[str]:
                 f"claim {group.claim}, requests {names}: need {group.wanted} devices with one value of "
                 f"{group.attribute}, at most {group.had} have it"
             )
-    if refusal.stuck is not None:
-        held = ", ".join(f"{request} had {device}" for _, request, device in refusal.stuck.held[:MAX_HELD])
-        more = len(refusal.stuck.held) - MAX_HELD
+    if refusal.dead_end is not None:
+        held = ", ".join(
+            f"{request} had {device}" for _, request, device in refusal.dead_end.held[:MAX_LISTED_DEVICES]
+        )
+        more = len(refusal.dead_end.held) - MAX_LISTED_DEVICES
         lines.append(f"once {held}" + (f" and {more} more" if more > 0 else "") + ":")
-        lines += [f"  {line}" for line in _request_lines(refusal.stuck.request)]
+        lines += [f"  {line}" for line in _request_lines(refusal.dead_end.request)]
     return lines
 
 
@@ -80,7 +82,7 @@ def _request_lines(request: RequestRefusal) -> list[str]:
     return lines
 
 
-def _detail_text(detail: Detail) -> str:
+def _detail_text(detail: RemovalDetail) -> str:
     match detail:
         case CapacityShortage(rule, name, wanted, had):
             return " " + _CAPACITY_TEXTS[rule].format(name=name, wanted=wanted, had=had)

@@ -16,7 +16,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
 
 
-class Rule(Enum):
+class RefusalRule(Enum):
     """What can keep a device from a request, in the order in which it is looked at."""
 
     BINDING = "binding conditions are switched off"
@@ -92,7 +92,7 @@ class SelectorRefusal:
     expression: str
 
 
-Detail = (
+RemovalDetail = (
     CapacityShortage
     | CounterShortage
     | ConstraintConflict
@@ -107,10 +107,10 @@ Detail = (
 class Removal:
     """How many devices a rule took away, and the one that came closest."""
 
-    rule: Rule
+    rule: RefusalRule
     count: int
     device: DeviceId
-    detail: Detail = None
+    detail: RemovalDetail = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,14 @@ class RequestRefusal:
 
 
 #: Rules that a request for all matching devices cannot do without.
-_AFTER_MATCHING = (Rule.TAKEN, Rule.PICKED, Rule.TAINT, Rule.COUNTER, Rule.CONSTRAINT, Rule.BUDGET)
+_AFTER_MATCHING = (
+    RefusalRule.TAKEN,
+    RefusalRule.PICKED,
+    RefusalRule.TAINT,
+    RefusalRule.COUNTER,
+    RefusalRule.CONSTRAINT,
+    RefusalRule.BUDGET,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +165,7 @@ class UnusablePool:
     """A pool whose devices are not handed out, and why."""
 
     pool: PoolId
-    standing: str
+    status: str
     reason: str
 
 
@@ -175,7 +182,7 @@ class GroupShortage:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class SearchDeadEnd:
     """Where the search came furthest: the request that failed, with what the earlier ones had taken."""
 
     held: tuple[tuple[str, str, DeviceId], ...]  #: (claim, request, device)
@@ -187,13 +194,13 @@ class Refusal:
     """This node cannot serve the claims.
 
     `requests` looks at every request alone; where each could be served alone, `together` is set, and the
-    reason is in `groups` or `stuck`.
+    reason is in `groups` or `dead_end`.
     """
 
     node: str
     requests: tuple[RequestRefusal, ...] = ()
     together: bool = False
     groups: tuple[GroupShortage, ...] = ()
-    stuck: Stuck | None = None
+    dead_end: SearchDeadEnd | None = None
     pools: tuple[UnusablePool, ...] = ()
     allocated_elsewhere: AllocatedElsewhere | None = None

@@ -1,6 +1,6 @@
 """What cannot work, told without trying: bounds on the devices that the rest of the requests need.
 
-Owns `Outlook`. Every answer is safe: it says "hopeless" only where no choice of devices could serve the
+Owns `SearchBounds`. Every answer is safe: it says "hopeless" only where no choice of devices could serve the
 remaining requests. A prioritized list counts with the least that any alternative takes, or not at all.
 """
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.request_matching import Constraint, Plan, Step
-from plimsoll.allocator.search.supply import Supply
-from plimsoll.allocator.search.usage import NOTHING, Tally
-from plimsoll.api.resource import RESULTS_MAX
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.request_matching import AttributeConstraint, RequestPlan, RequestStep
+from plimsoll.allocator.search.search_state import NO_VALUES, SearchState
+from plimsoll.allocator.search.supply import SupplyBound
+from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 
 
-class Ahead(NamedTuple):
+class RemainingSteps(NamedTuple):
     """What the steps from a position on look at."""
 
     devices: int  #: mask
@@ -26,7 +26,7 @@ class Ahead(NamedTuple):
     constraints: tuple[int, ...]
 
 
-class Outlook:
+class SearchBounds:
     """Bounds for the steps of one search, from every position on."""
 
     __slots__ = (
@@ -40,16 +40,16 @@ class Outlook:
         "_steps",
         "_supply",
         "_tables",
-        "weakest",
+        "failed_step",
     )
 
     def __init__(
         self,
-        steps: Sequence[Step],
-        constraints: Sequence[Constraint],
+        steps: Sequence[RequestStep],
+        constraints: Sequence[AttributeConstraint],
         tables: Sequence[AttributeTable],
         devices: NodeDevices,
-        usage: Usage,
+        usage: DeviceUsage,
         priced: bool,
     ) -> None:
         self._steps = steps
@@ -58,51 +58,51 @@ class Outlook:
         self._shareable = devices.shareable
         self._counting = devices.counting
         self._priced = priced  #: whether devices have a price, which any choice takes from the rest
-        self._supply = Supply(steps, devices, usage)
-        self.weakest = 0  #: the step that `hopeless` found wanting
+        self._supply = SupplyBound(steps, devices, usage)
+        self.failed_step = 0  #: the step that `is_infeasible` found wanting
         self._demands: dict[int, list[tuple[int, int]]] = {}
-        self._later: dict[tuple[int, int], list[Plan]] = {}
-        self._ahead: list[Ahead] = []
+        self._later: dict[tuple[int, int], list[RequestPlan]] = {}
+        self._ahead: list[RemainingSteps] = []
 
-    def ahead(self, position: int) -> Ahead:
+    def ahead(self, position: int) -> RemainingSteps:
         """What matters from a position on; worked out for all of them when first asked for."""
         if not self._ahead:
             devices, claims, constraints = 0, set[int](), set[int]()
-            found = [Ahead(0, (), ())]
+            found = [RemainingSteps(0, (), ())]
             for step in reversed(self._steps):
                 claims.add(step.claim)
                 for plan in step.plans:
                     devices |= plan.candidates | plan.fault_mask
                     constraints.update(plan.constraints)
-                found.append(Ahead(devices, tuple(sorted(claims)), tuple(sorted(constraints))))
+                found.append(RemainingSteps(devices, tuple(sorted(claims)), tuple(sorted(constraints))))
             self._ahead = found[::-1]
         return self._ahead[position]
 
-    def hopeless(self, tally: Tally) -> bool:
+    def is_infeasible(self, search_state: SearchState) -> bool:
         """Whether some request cannot be served even alone, or all of them not from the devices there are."""
         for position, step in enumerate(self._steps):
             if all(_is_short(plan) for plan in step.plans):
-                self.weakest = position
+                self.failed_step = position
                 return True
-        self.weakest = len(self._steps) - 1
-        return len(self._steps) > 1 and self.overdrawn(0, tally)
+        self.failed_step = len(self._steps) - 1
+        return len(self._steps) > 1 and self.is_overdrawn(0, search_state)
 
-    def overdrawn(self, position: int, tally: Tally) -> bool:
+    def is_overdrawn(self, position: int, search_state: SearchState) -> bool:
         """Whether the requests from a position on need more devices, counters or capacity than are left."""
-        return self.starved(position, tally.picked) or self._supply.lacks(position, tally)
+        return self.lacks_devices(position, search_state.picked) or self._supply.lacks(position, search_state)
 
-    def too_dear(self, mask: int, missing: int, position: int, tally: Tally) -> bool:
+    def exceeds_supply(self, mask: int, missing: int, position: int, search_state: SearchState) -> bool:
         """Whether the devices that a plan still needs, the cheapest of a mask, draw more than is left."""
-        return bool(self._counting) and self._supply.too_dear(mask, missing, position, tally)
+        return bool(self._counting) and self._supply.exceeds_supply(mask, missing, position, search_state)
 
-    def independent(self, plan: Plan, position: int) -> bool:
+    def is_independent(self, plan: RequestPlan, position: int) -> bool:
         """Whether the requests from a position on cannot notice which devices a plan gets."""
         ahead = self.ahead(position)
         if plan.candidates & (ahead.devices | self._counting) or self._priced:
             return False
         return not any(constraint in plan.constraints for constraint in ahead.constraints)
 
-    def starved(self, position: int, picked: int) -> bool:
+    def lacks_devices(self, position: int, picked: int) -> bool:
         """Whether the requests from a position on need more devices than are left."""
         demands = self._demands.get(position)
         if demands is None:
@@ -126,8 +126,15 @@ class Outlook:
             demands.append((wide, count))
         return demands
 
-    def promising(
-        self, constraint: int, state: int, position: int, plan: Plan, number: int, mask: int, picked: int
+    def filter_viable(
+        self,
+        constraint: int,
+        state: int,
+        position: int,
+        plan: RequestPlan,
+        number: int,
+        mask: int,
+        picked: int,
     ) -> int:
         """What remains of a plan's candidates if the constraint is to hold to the end.
 
@@ -139,7 +146,7 @@ class Outlook:
         missing = plan.count - number
         if self._constraints[constraint].distinct:
             return mask if self._varied_enough(table, state, missing, later, mask, picked) else 0
-        viable, rest = 0, _all_bits(table) if state == NOTHING else state
+        viable, rest = 0, _all_bits(table) if state == NO_VALUES else state
         while rest:
             low = rest & -rest
             rest ^= low
@@ -151,7 +158,9 @@ class Outlook:
             kept |= table.opaque
         return mask & kept
 
-    def _enough(self, having: int, missing: int, later: Sequence[Plan], mask: int, picked: int) -> bool:
+    def _enough(
+        self, having: int, missing: int, later: Sequence[RequestPlan], mask: int, picked: int
+    ) -> bool:
         """Whether the devices with one value suffice for all requests under a constraint."""
         mine = mask & having
         if mine.bit_count() < missing:
@@ -169,12 +178,18 @@ class Outlook:
         return not exclusive or union.bit_count() >= total
 
     def _varied_enough(
-        self, table: AttributeTable, state: int, missing: int, later: Sequence[Plan], mask: int, picked: int
+        self,
+        table: AttributeTable,
+        state: int,
+        missing: int,
+        later: Sequence[RequestPlan],
+        mask: int,
+        picked: int,
     ) -> bool:
         """Whether there are as many values as devices that must differ in them."""
         if table.opaque or not table.scalar:
             return True
-        used = 0 if state == NOTHING else state
+        used = 0 if state == NO_VALUES else state
         if _count_values(table, used, mask) < missing:
             return False
         total = missing
@@ -183,7 +198,7 @@ class Outlook:
             total += plan.count
         return not later or _count_values(table, used, mask) >= total
 
-    def _later_plans(self, constraint: int, position: int) -> list[Plan]:
+    def _later_plans(self, constraint: int, position: int) -> list[RequestPlan]:
         """The plans under a constraint that certainly come after a position."""
         known = self._later.get((constraint, position))
         if known is None:
@@ -195,7 +210,7 @@ class Outlook:
         return known
 
 
-def _least_need(step: Step) -> tuple[int, int]:
+def _least_need(step: RequestStep) -> tuple[int, int]:
     """The devices that a step chooses among, and how many of them it takes at least."""
     if any(plan.admin for plan in step.plans):
         return 0, 0
@@ -210,10 +225,10 @@ def _all_bits(table: AttributeTable) -> int:
     return (1 << len(table.by_bit)) - 1
 
 
-def _is_short(plan: Plan) -> bool:
+def _is_short(plan: RequestPlan) -> bool:
     if plan.all:
         return not plan.devices
-    return plan.candidates.bit_count() < plan.count or plan.count > RESULTS_MAX
+    return plan.candidates.bit_count() < plan.count or plan.count > MAX_ALLOCATION_RESULTS
 
 
 def _count_values(table: AttributeTable, used: int, mask: int) -> int:

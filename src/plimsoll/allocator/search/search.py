@@ -20,25 +20,25 @@ from collections.abc import Sequence
 from enum import Enum
 
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.input_errors import Fault
-from plimsoll.allocator.limits import Clock, Stretch
-from plimsoll.allocator.request_matching import Order, Plan, Step
-from plimsoll.allocator.search.bounds import Outlook
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.input_errors import AllocationFault
+from plimsoll.allocator.limits import StepBudget, StepCounter
+from plimsoll.allocator.request_matching import RequestPlan, RequestSet, RequestStep
+from plimsoll.allocator.search.bounds import SearchBounds
+from plimsoll.allocator.search.search_state import Pick, SearchState, UndoRecord
 from plimsoll.allocator.search.symmetry import group_devices
-from plimsoll.allocator.search.usage import Pick, Tally, Undo
-from plimsoll.api.resource import RESULTS_MAX
+from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 
 #: How often a device may turn out to be too dear before the rest of its request is added up.
-STUMBLES = 64
+SUPPLY_CHECK_AFTER_REJECTIONS = 64
 
 
-class End(Enum):
+class SearchEnd(Enum):
     """How a search ends, other than with a fault."""
 
     FOUND = "found"
     NONE = "none"
-    GAVE_UP = "gave up"
+    ABORTED = "gave up"
 
 
 class _Signal(Enum):
@@ -46,7 +46,7 @@ class _Signal(Enum):
     EXCEEDED = 1  #: too many devices for the claim, whichever are chosen: only fewer will do
 
 
-class _Choice:
+class _AlternativeFrame:
     """A prioritized list on the stack: which alternative is being tried."""
 
     __slots__ = ("alternative", "exceeded", "position")
@@ -57,24 +57,27 @@ class _Choice:
         self.exceeded = True
 
 
-class _Taking:
+class _DeviceFrame:
     """Devices being taken for one plan: one of a count, or all of them at once."""
 
     __slots__ = ("alternative", "candidates", "number", "plan", "position", "undo")
 
-    def __init__(self, position: int, alternative: int, plan: Plan, number: int, candidates: int) -> None:
+    def __init__(
+        self, position: int, alternative: int, plan: RequestPlan, number: int, candidates: int
+    ) -> None:
         self.position = position
         self.alternative = alternative
         self.plan = plan
         self.number = number  #: how many devices of the plan came before
         self.candidates = candidates  #: mask of devices not tried yet
-        self.undo: list[Undo] = []
+        self.undo: list[UndoRecord] = []
 
 
 class Search:
     """One search over the steps of an order; the same input walks the same way."""
 
     __slots__ = (
+        "_bounds",
         "_chosen",
         "_classes",
         "_clock",
@@ -84,29 +87,28 @@ class Search:
         "_has_admin",
         "_order",
         "_ordered",
-        "_outlook",
+        "_rejections",
+        "_search_state",
         "_stack",
         "_steps",
-        "_stumbles",
-        "_tally",
         "_usage",
         "deepest",
     )
 
     def __init__(
         self,
-        order: Order,
+        order: RequestSet,
         devices: NodeDevices,
-        usage: Usage,
-        tally: Tally,
-        clock: Clock | Stretch,
-        steps: Sequence[Step] | None = None,
+        usage: DeviceUsage,
+        search_state: SearchState,
+        clock: StepCounter | StepBudget,
+        steps: Sequence[RequestStep] | None = None,
     ) -> None:
         self._order = order
         self._steps = order.steps if steps is None else tuple(steps)
         self._devices = devices
         self._usage = usage
-        self._tally = tally
+        self._search_state = search_state
         self._clock = clock
         plans = [plan for step in self._steps for plan in step.plans]
         #: Whether some candidate could end the search with a fault.
@@ -114,31 +116,33 @@ class Search:
         self._has_admin = any(plan.admin for plan in plans)
         #: Whether it matters in which order devices meet a constraint: a value that equals nothing is let
         #: in as the first only.
-        self._ordered = any(table.opaque for table in tally.tables)
-        self._stack: list[_Choice | _Taking] = []
+        self._ordered = any(table.opaque for table in search_state.tables)
+        self._stack: list[_AlternativeFrame | _DeviceFrame] = []
         self._chosen = [0] * len(self._steps)
         # -- what has been learnt
         self._classes: list[int] | None = None
         self._failed: dict[object, _Signal] = {}
-        self._stumbles = 0  #: how often counters, capacity or budget were too short for a device
-        priced = tally.purse is not None
-        self._outlook = Outlook(self._steps, order.constraints, tally.tables, devices, usage, priced)
+        self._rejections = 0  #: how often counters, capacity or budget were too short for a device
+        priced = search_state.remaining_budget is not None
+        self._bounds = SearchBounds(
+            self._steps, order.constraints, search_state.tables, devices, usage, priced
+        )
         #: How far the search came: the step that failed, which of its plans, and the picks before it.
         self.deepest: tuple[int, int, tuple[Pick, ...]] = (-1, 0, ())
 
-    def run(self) -> End | Fault:
+    def run(self) -> SearchEnd | AllocationFault:
         """Search until there is a solution, none can be, a fault, or no steps left."""
-        if not self._exact and self._outlook.hopeless(self._tally):
-            self.deepest = (self._outlook.weakest, 0, ())
-            return End.NONE
+        if not self._exact and self._bounds.is_infeasible(self._search_state):
+            self.deepest = (self._bounds.failed_step, 0, ())
+            return SearchEnd.NONE
         position = 0
         while True:
             if position == len(self._steps):
-                return End.FOUND
+                return SearchEnd.FOUND
             outcome = self._enter(position)
             while isinstance(outcome, _Signal):
                 if not self._stack:
-                    return End.NONE
+                    return SearchEnd.NONE
                 outcome = self._resume(outcome)
             if not isinstance(outcome, int):
                 return outcome
@@ -152,7 +156,7 @@ class Search:
     @property
     def picks(self) -> Sequence[Pick]:
         """After FOUND: the devices, in the order they were taken."""
-        return self._tally.picks
+        return self._search_state.picks
 
     @property
     def may_reorder(self) -> bool:
@@ -165,19 +169,19 @@ class Search:
 
     # -- walking; each returns the next position, a signal to backtrack, or an end
 
-    def _enter(self, position: int) -> int | _Signal | End | Fault:
+    def _enter(self, position: int) -> int | _Signal | SearchEnd | AllocationFault:
         """Start with a request."""
         if self._steps[position].optional:
-            self._stack.append(_Choice(position))
+            self._stack.append(_AlternativeFrame(position))
         return self._start(position, 0)
 
-    def _start(self, position: int, alternative: int) -> int | _Signal | End | Fault:
+    def _start(self, position: int, alternative: int) -> int | _Signal | SearchEnd | AllocationFault:
         """Start with one plan of a request."""
         self._chosen[position] = alternative
         plan = self._steps[position].plans[alternative]
         if plan.all and not plan.devices:
             return self._fail(position, alternative)
-        if self._tally.counts[plan.claim] + plan.count > RESULTS_MAX:
+        if self._search_state.counts[plan.claim] + plan.count > MAX_ALLOCATION_RESULTS:
             return self._crossing(position, _Signal.EXCEEDED)
         if plan.count <= 0:
             return position + 1
@@ -185,41 +189,41 @@ class Search:
             known = self._failed.get(self._key(position, alternative))
             if known is not None:
                 return self._crossing(position, known)
-            if not self._exact and self._outlook.overdrawn(position, self._tally):
+            if not self._exact and self._bounds.is_overdrawn(position, self._search_state):
                 return self._fail(position, alternative)
         if plan.all:
             return self._take_all(position, alternative, plan)
         candidates = self._filter(plan, position, plan.candidates | plan.fault_mask, 0)
-        frame = _Taking(position, alternative, plan, 0, candidates)
+        frame = _DeviceFrame(position, alternative, plan, 0, candidates)
         self._stack.append(frame)
         return self._advance(frame)
 
-    def _advance(self, frame: _Taking) -> int | _Signal | End | Fault:
+    def _advance(self, frame: _DeviceFrame) -> int | _Signal | SearchEnd | AllocationFault:
         """Take the next candidate of a frame, and go on with the rest of its plan."""
         plan, position = frame.plan, frame.position
         while frame.candidates:
             low = frame.candidates & -frame.candidates
             frame.candidates ^= low
             if self._clock.tick():
-                return End.GAVE_UP
+                return SearchEnd.ABORTED
             device = low.bit_length() - 1
             if low & plan.fault_mask:
                 return self._order.fault_of(plan, device, self._devices)
-            undo = self._tally.take(plan, device)
+            undo = self._search_state.take(plan, device)
             if undo is None:
-                self._stumbles += 1
+                self._rejections += 1
                 continue
             frame.undo = [undo]
             number = frame.number + 1
             missing = plan.count - number
             following = self._filter(plan, position, frame.candidates, number) if missing else 0
             if not self._exact and self._falls_short(position, following, missing):
-                self._tally.give_back(frame.plan, frame.undo)
+                self._search_state.undo_picks(frame.plan, frame.undo)
                 self._skip_equals(frame, device)
                 continue
             if not missing:
                 return position + 1
-            frame = _Taking(position, frame.alternative, plan, number, following)
+            frame = _DeviceFrame(position, frame.alternative, plan, number, following)
             self._stack.append(frame)
         self._stack.pop()
         return self._fail(position, frame.alternative) if frame.number == 0 else _Signal.FAILED
@@ -231,39 +235,41 @@ class Search:
         """
         if following.bit_count() < missing:
             return True
-        if self._failed and self._outlook.starved(position + 1, self._tally.picked):
+        if self._failed and self._bounds.lacks_devices(position + 1, self._search_state.picked):
             return True
-        return self._stumbles > STUMBLES and self._outlook.too_dear(
-            following, missing, position + 1, self._tally
+        return self._rejections > SUPPLY_CHECK_AFTER_REJECTIONS and self._bounds.exceeds_supply(
+            following, missing, position + 1, self._search_state
         )
 
-    def _take_all(self, position: int, alternative: int, plan: Plan) -> int | _Signal | End | Fault:
+    def _take_all(
+        self, position: int, alternative: int, plan: RequestPlan
+    ) -> int | _Signal | SearchEnd | AllocationFault:
         """Take every device of a plan, or fail: there are no alternatives to try."""
-        frame = _Taking(position, alternative, plan, 0, 0)
+        frame = _DeviceFrame(position, alternative, plan, 0, 0)
         for device in plan.devices:
             if self._clock.tick():
-                return End.GAVE_UP
-            undo = self._tally.take_required(plan, device)
-            if isinstance(undo, Fault):
+                return SearchEnd.ABORTED
+            undo = self._search_state.take_required(plan, device)
+            if isinstance(undo, AllocationFault):
                 return undo
             if undo is None:
-                self._tally.give_back(frame.plan, frame.undo)
+                self._search_state.undo_picks(frame.plan, frame.undo)
                 return self._fail(position, alternative)
             frame.undo.append(undo)
         self._stack.append(frame)
         return position + 1
 
-    def _resume(self, signal: _Signal) -> int | _Signal | End | Fault:
+    def _resume(self, signal: _Signal) -> int | _Signal | SearchEnd | AllocationFault:
         """Go back to the last decision and decide otherwise."""
         frame = self._stack[-1]
-        if isinstance(frame, _Choice):
+        if isinstance(frame, _AlternativeFrame):
             return self._next_alternative(frame, signal)
         device = frame.undo[0][0]
-        self._tally.give_back(frame.plan, frame.undo)
+        self._search_state.undo_picks(frame.plan, frame.undo)
         if not frame.plan.all and signal is _Signal.FAILED:
-            if self._is_blameless(frame):
+            if self._is_unrelated_failure(frame):
                 frame = self._unwind(frame)
-            elif self._exact or not self._outlook.starved(frame.position + 1, self._tally.picked):
+            elif self._exact or not self._bounds.lacks_devices(frame.position + 1, self._search_state.picked):
                 self._skip_equals(frame, device)
                 return self._advance(frame)
         self._stack.pop()
@@ -271,7 +277,9 @@ class Search:
             self._failed[self._key(frame.position, frame.alternative)] = signal
         return self._crossing(frame.position, signal)
 
-    def _next_alternative(self, frame: _Choice, signal: _Signal) -> int | _Signal | End | Fault:
+    def _next_alternative(
+        self, frame: _AlternativeFrame, signal: _Signal
+    ) -> int | _Signal | SearchEnd | AllocationFault:
         frame.exceeded = frame.exceeded and signal is _Signal.EXCEEDED
         frame.alternative += 1
         if frame.alternative < len(self._steps[frame.position].plans):
@@ -289,71 +297,75 @@ class Search:
         """Remember that a plan cannot be served in this state."""
         self._failed[self._key(position, alternative)] = _Signal.FAILED
         if position > self.deepest[0]:
-            self.deepest = (position, alternative, tuple(self._tally.picks))
+            self.deepest = (position, alternative, tuple(self._search_state.picks))
         return _Signal.FAILED
 
     def _key(self, position: int, alternative: int) -> object:
         """Everything in the state that the steps from a position on depend on."""
-        tally = self._tally
-        devices, claims, constraints = self._outlook.ahead(position)
+        search_state = self._search_state
+        devices, claims, constraints = self._bounds.ahead(position)
         return (
             position,
             alternative,
-            tally.picked & devices,
-            tuple([tally.constraints[number] for number in constraints]),
-            tuple([tally.counts[claim] for claim in claims]),
-            tuple([tally.picked_by[claim] for claim in claims]) if self._has_admin else None,
-            tuple(sorted(tally.shares.items())) if tally.shares else None,
-            tuple(tally.drawn),
-            tuple(tally.purse.left) if tally.purse is not None else None,
+            search_state.picked & devices,
+            tuple([search_state.constraints[number] for number in constraints]),
+            tuple([search_state.counts[claim] for claim in claims]),
+            tuple([search_state.picked_by[claim] for claim in claims]) if self._has_admin else None,
+            tuple(sorted(search_state.shares.items())) if search_state.shares else None,
+            tuple(search_state.drawn),
+            tuple(search_state.remaining_budget.left) if search_state.remaining_budget is not None else None,
         )
 
-    def _is_blameless(self, frame: _Taking) -> bool:
+    def _is_unrelated_failure(self, frame: _DeviceFrame) -> bool:
         """Whether the failure is one of later requests, which cannot notice what this plan takes."""
         if self._exact or frame.number + 1 < frame.plan.count:
             return False
-        return self._outlook.independent(frame.plan, frame.position + 1)
+        return self._bounds.is_independent(frame.plan, frame.position + 1)
 
-    def _unwind(self, frame: _Taking) -> _Taking:
+    def _unwind(self, frame: _DeviceFrame) -> _DeviceFrame:
         """Give back everything that the plan of the top frame has; its first frame is on top then."""
         while frame.number:
             self._stack.pop()
             below = self._stack[-1]
-            assert isinstance(below, _Taking)
+            assert isinstance(below, _DeviceFrame)
             frame = below
-            self._tally.give_back(frame.plan, frame.undo)
+            self._search_state.undo_picks(frame.plan, frame.undo)
         return frame
 
     # -- candidates
 
-    def _filter(self, plan: Plan, position: int, mask: int, number: int) -> int:
+    def _filter(self, plan: RequestPlan, position: int, mask: int, number: int) -> int:
         """What is left of a mask: not taken, and in agreement with the constraints so far."""
-        tally = self._tally
-        mask &= ~tally.in_use(plan)
+        search_state = self._search_state
+        mask &= ~search_state.unavailable(plan)
         if not plan.constraints:
             return mask
         # A device that ends the search is met before anybody looks at constraints.
         faulty = mask & plan.fault_mask
         for constraint in plan.constraints:
-            mask &= tally.agreeing(constraint)
+            mask &= search_state.compatible_devices(constraint)
             if mask and not self._exact:
-                state = tally.constraints[constraint]
-                mask = self._outlook.promising(constraint, state, position, plan, number, mask, tally.picked)
+                state = search_state.constraints[constraint]
+                mask = self._bounds.filter_viable(
+                    constraint, state, position, plan, number, mask, search_state.picked
+                )
         return mask | faulty
 
-    def _skip_equals(self, frame: _Taking, device: int) -> None:
+    def _skip_equals(self, frame: _DeviceFrame, device: int) -> None:
         """Leave out the candidates that fail as this device did."""
         if self._exact or self._ordered or frame.plan.admin or not frame.candidates:
             return
-        tally = self._tally
+        search_state = self._search_state
         if self._classes is None:
             plans = [plan for step in self._steps for plan in step.plans]
-            self._classes = group_devices(plans, tally.tables, self._devices, self._usage, tally.purse)
+            self._classes = group_devices(
+                plans, search_state.tables, self._devices, self._usage, search_state.remaining_budget
+            )
         equals = self._classes[device]
-        if self._devices.shareable >> device & 1 and tally.shares:
+        if self._devices.shareable >> device & 1 and search_state.shares:
             # Devices that have shares in this search are as different as their shares.
-            if device in tally.shares:
+            if device in search_state.shares:
                 return
-            for shared in tally.shares:
+            for shared in search_state.shares:
                 equals &= ~(1 << shared)
         frame.candidates &= ~equals

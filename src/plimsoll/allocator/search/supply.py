@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plimsoll.allocator.devices.capacity import Consumption
-from plimsoll.allocator.devices.node_devices import NodeDevices, bits_of
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.request_matching import Plan, Step
-from plimsoll.allocator.search.usage import Tally
+from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.request_matching import RequestPlan, RequestStep
+from plimsoll.allocator.search.search_state import SearchState
 
 
-class Supply:
+class SupplyBound:
     """Demands by position, worked out when first asked for."""
 
     __slots__ = ("_cheapest", "_counter_needs", "_counters", "_devices", "_sharing", "_steps", "_usage")
 
-    def __init__(self, steps: Sequence[Step], devices: NodeDevices, usage: Usage) -> None:
+    def __init__(self, steps: Sequence[RequestStep], devices: NodeDevices, usage: DeviceUsage) -> None:
         self._steps = steps
         self._devices = devices
         self._usage = usage
@@ -34,13 +34,13 @@ class Supply:
         self._cheapest: list[tuple[Sequence[int], list[tuple[int, int]]]] | None = None
         self._sharing: dict[int, tuple[int, Mapping[str, int]]] = {}
 
-    def lacks(self, position: int, tally: Tally) -> bool:
+    def lacks(self, position: int, search_state: SearchState) -> bool:
         """Whether the steps from a position on take more than there is left."""
-        if self._counters and self._lacks_counters(position, tally):
+        if self._counters and self._lacks_counters(position, search_state):
             return True
-        return bool(self._devices.shareable) and self._lacks_capacity(position, tally)
+        return bool(self._devices.shareable) and self._lacks_capacity(position, search_state)
 
-    def too_dear(self, mask: int, missing: int, position: int, tally: Tally) -> bool:
+    def exceeds_supply(self, mask: int, missing: int, position: int, search_state: SearchState) -> bool:
         """Whether even the devices of a mask that draw least would draw more than there is.
 
         So many of them are missing for a plan, and the plans from the position on need theirs, too.
@@ -48,13 +48,13 @@ class Supply:
         if not mask & self._devices.shareable:
             for plan in self._certain(position):
                 if not plan.admin and not plan.candidates & self._devices.shareable:
-                    mask |= plan.candidates & ~tally.picked
+                    mask |= plan.candidates & ~search_state.picked
                     missing += plan.count
         if not mask & self._devices.counting:
             return False
         if self._cheapest is None:
             self._cheapest = self._rank_by_draw()
-        available, drawn = self._usage.available, tally.drawn
+        available, drawn = self._usage.available, search_state.drawn
         for numbers, ranked in self._cheapest:
             left = sum([max(available[number] - drawn[number], 0) for number in numbers])
             count = missing
@@ -84,11 +84,11 @@ class Supply:
             ranking.append((numbers, sorted(ranked)))
         return ranking
 
-    def _lacks_counters(self, position: int, tally: Tally) -> bool:
+    def _lacks_counters(self, position: int, search_state: SearchState) -> bool:
         needs = self._counter_needs.get(position)
         if needs is None:
             needs = self._counter_needs[position] = self._sum_counters(position)
-        available, drawn = self._usage.available, tally.drawn
+        available, drawn = self._usage.available, search_state.drawn
         return any(
             need > sum(max(available[number] - drawn[number], 0) for number in self._counters[name])
             for name, need in needs.items()
@@ -103,7 +103,7 @@ class Supply:
             if plan.candidates & self._devices.shareable or not plan.candidates:
                 continue
             least: dict[str, int] | None = None
-            for device in bits_of(plan.candidates):
+            for device in bit_numbers(plan.candidates):
                 draws: dict[str, int] = {}
                 for number, amount in self._devices.entries[device].draw:
                     draws[names[number]] = draws.get(names[number], 0) + amount
@@ -112,7 +112,7 @@ class Supply:
                 needs[name] = needs.get(name, 0) + amount * plan.count
         return needs
 
-    def _lacks_capacity(self, position: int, tally: Tally) -> bool:
+    def _lacks_capacity(self, position: int, search_state: SearchState) -> bool:
         known = self._sharing.get(position)
         if known is None:
             known = self._sharing[position] = self._sum_capacity(position)
@@ -120,9 +120,9 @@ class Supply:
         if not needs:
             return False
         left: dict[str, int] = {}
-        for device in bits_of(union):
+        for device in bit_numbers(union):
             names = self._devices.entries[device].device.capacity
-            share = tally.shares.get(device)
+            share = search_state.shares.get(device)
             taken = share[1:] if share is not None else (0,) * len(names)
             for name, free, used in zip(names, self._usage.free(device), taken, strict=True):
                 left[name] = left.get(name, 0) + max(free - used, 0)
@@ -136,7 +136,7 @@ class Supply:
                 continue
             union |= plan.candidates
             least: dict[str, int] | None = None
-            for shape in {self._devices.entries[device].capacity for device in bits_of(plan.candidates)}:
+            for shape in {self._devices.entries[device].capacity for device in bit_numbers(plan.candidates)}:
                 wanted = plan.consumptions[shape]
                 assert isinstance(wanted, Consumption)
                 takes = dict(zip(wanted.amounts, wanted.nano, strict=True))
@@ -145,7 +145,7 @@ class Supply:
                 needs[name] = needs.get(name, 0) + amount * plan.count
         return union, needs
 
-    def _certain(self, position: int) -> list[Plan]:
+    def _certain(self, position: int) -> list[RequestPlan]:
         """The plans that certainly have to be served; prioritized lists are left out."""
         return [step.plans[0] for step in self._steps[position:] if not step.optional]
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.allocator.devices.attributes import AttributeTable
-from plimsoll.allocator.devices.node_devices import NodeDevices, bits_of
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.node_budget import Purse
-from plimsoll.allocator.request_matching import Plan
+from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.node_budget import RemainingBudget
+from plimsoll.allocator.request_matching import RequestPlan
 
 
 def group_devices(
-    plans: Sequence[Plan],
+    plans: Sequence[RequestPlan],
     tables: Sequence[AttributeTable],
     devices: NodeDevices,
-    usage: Usage,
-    purse: Purse | None,
+    usage: DeviceUsage,
+    remaining_budget: RemainingBudget | None,
 ) -> list[int]:
     """Device number -> mask of its group; devices that no plan can get are each alone."""
     groups: dict[tuple[object, ...], int] = {}
@@ -29,7 +29,7 @@ def group_devices(
     wanted = 0
     for plan in plans:
         wanted |= plan.candidates
-    for number in bits_of(wanted):
+    for number in bit_numbers(wanted):
         entry = devices.entries[number]
         key = (
             tuple((plan.candidates >> number & 1, plan.tainted >> number & 1) for plan in plans),
@@ -41,9 +41,10 @@ def group_devices(
             usage.shared >> number & 1,
             usage.taken >> number & 1,
             None
-            if purse is None
+            if remaining_budget is None
             else tuple(
-                purse.charges(plan, number) if plan.candidates >> number & 1 else None for plan in plans
+                remaining_budget.charges(plan, number) if plan.candidates >> number & 1 else None
+                for plan in plans
             ),
         )
         keys[number] = key

@@ -8,7 +8,7 @@ Three generations of the same idea live in clusters:
     draft  nativeResourceMappings              nativeResourceClaimStatus[].resources
 
 Owns reading each into `DeviceRule`, `ClaimCharge` and `ClassPolicy`, writing each back, and saying what a
-change of form would lose (`Written.losses`; `write_*` never drops anything silently). Implements document
+change of form would lose (`WriteResult.losses`; `write_*` never drops anything silently). Implements document
 000 (API changes, accounting policies), document 002 (draft names) and section 6 of the accounting semantics.
 
 Accounting policies have no field in stock 1.36 and 1.37; here they are `accountingPolicy` on a mapping,
@@ -21,8 +21,8 @@ from plimsoll.api.forms.annotations import (
     CLASS_KEY,
     POD_KEY,
     AnnotationProblem,
-    charges_annotation,
-    pod_problem,
+    find_pod_problem,
+    format_charges_annotation,
     read_charges_annotation,
     read_class_annotation,
     read_device_class,
@@ -32,13 +32,13 @@ from plimsoll.api.forms.classes import read_class, write_class
 from plimsoll.api.forms.devices import device_forms, read_device, write_device
 from plimsoll.api.forms.internal import (
     POLICIES,
+    AccountingPolicy,
     ClaimCharge,
     ClassPolicy,
     DeviceRule,
     Form,
-    Policy,
     ResourceCharge,
-    Written,
+    WriteResult,
 )
 from plimsoll.api.forms.statuses import read_status, status_form, write_status
 
@@ -46,17 +46,17 @@ __all__ = [
     "CLASS_KEY",
     "POD_KEY",
     "POLICIES",
+    "AccountingPolicy",
     "AnnotationProblem",
     "ClaimCharge",
     "ClassPolicy",
     "DeviceRule",
     "Form",
-    "Policy",
     "ResourceCharge",
-    "Written",
-    "charges_annotation",
+    "WriteResult",
     "device_forms",
-    "pod_problem",
+    "find_pod_problem",
+    "format_charges_annotation",
     "read_charges_annotation",
     "read_class",
     "read_class_annotation",

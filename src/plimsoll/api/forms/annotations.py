@@ -35,8 +35,8 @@ from plimsoll.api.resource import (
     DeviceClass,
     DeviceClassSpec,
     NativeResourceMapping,
-    NodeAllocatableMapping,
     NodeAllocatableResource,
+    NodeAllocatableResourceMapping,
     QuantitySource,
     ResourceMapping,
     ResourceOverhead,
@@ -65,10 +65,10 @@ def _undecodable(error: DecodeError) -> AnnotationProblem:
 # -- classes
 
 
-class ClassWords(Wire, frozen=True):
+class ClassAnnotation(Wire, frozen=True):
     """What the annotation of a class may say."""
 
-    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
     node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
     native_resource_mappings: dict[str, NativeResourceMapping] = {}
     manages_node_allocatable_resources: bool | None = None
@@ -97,10 +97,10 @@ def read_class_annotation(text: str) -> ClassPolicy | AnnotationProblem:
     """What the annotation of a class says."""
     try:
         tree = decode_tree(text)
-        words = convert(tree, ClassWords)
+        words = convert(tree, ClassAnnotation)
     except DecodeError as error:
         return _undecodable(error)
-    problem = next(_strange_words(tree, "", ClassWords), None)
+    problem = next(_unknown_fields(tree, "", ClassAnnotation), None)
     if problem is None:
         problem = next(_class_problems(words), None)
     if problem is not None:
@@ -116,7 +116,7 @@ def read_class_annotation(text: str) -> ClassPolicy | AnnotationProblem:
     return replace(policy, rules=read_device(_as_device(words)))
 
 
-def _as_device(words: ClassWords) -> Device:
+def _as_device(words: ClassAnnotation) -> Device:
     """A device that says what a class says about all of its devices."""
     return Device(
         node_allocatable_resource_mappings=words.node_allocatable_resource_mappings,
@@ -127,16 +127,16 @@ def _as_device(words: ClassWords) -> Device:
 
 #: What stands below a field: an object, or (True) objects by name.
 _BELOW: Mapping[tuple[type[Wire], str], tuple[type[Wire], bool]] = {
-    (ClassWords, "nodeAllocatableResourceMappings"): (NodeAllocatableMapping, True),
-    (ClassWords, "nodeAllocatableResources"): (NodeAllocatableResource, True),
-    (ClassWords, "nativeResourceMappings"): (NativeResourceMapping, True),
+    (ClassAnnotation, "nodeAllocatableResourceMappings"): (NodeAllocatableResourceMapping, True),
+    (ClassAnnotation, "nodeAllocatableResources"): (NodeAllocatableResource, True),
+    (ClassAnnotation, "nativeResourceMappings"): (NativeResourceMapping, True),
     (NodeAllocatableResource, "mapping"): (ResourceMapping, False),
     (NodeAllocatableResource, "overhead"): (ResourceOverhead, False),
     (NativeResourceMapping, "quantityFrom"): (QuantitySource, False),
 }
 
 
-def _strange_words(tree: Any, path: str, view: type[Wire]) -> Iterator[AnnotationProblem]:
+def _unknown_fields(tree: Any, path: str, view: type[Wire]) -> Iterator[AnnotationProblem]:
     """The fields that mean nothing here; the tree is known to have the shape of the view."""
     for key, value in (tree or {}).items():
         at = f"{path}.{key}" if path else key
@@ -148,10 +148,10 @@ def _strange_words(tree: Any, path: str, view: type[Wire]) -> Iterator[Annotatio
             continue
         parts = {f"{at}[{name}]": part for name, part in (value or {}).items()} if by_name else {at: value}
         for place, part in parts.items():
-            yield from _strange_words(part, place, below)
+            yield from _unknown_fields(part, place, below)
 
 
-def _class_problems(words: ClassWords) -> Iterator[AnnotationProblem]:
+def _class_problems(words: ClassAnnotation) -> Iterator[AnnotationProblem]:
     device = _as_device(words)
     if len(device_forms(device)) > 1:
         message = (
@@ -214,7 +214,7 @@ def _one_of_policies(policy: str) -> str:
 def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
     """The claim charges of a pod: those in its status, else those in its annotation.
 
-    An annotation that cannot be used counts as absent, so that the claims are priced anew; `pod_problem`
+    An annotation that cannot be used counts as absent, so that the claims are priced anew; `find_pod_problem`
     says what is wrong with it. It is looked at only where the pod has claims.
     """
     told = read_status(pod.status)
@@ -225,7 +225,7 @@ def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
     return found if isinstance(found, tuple) else ()
 
 
-def pod_problem(pod: Pod) -> AnnotationProblem | None:
+def find_pod_problem(pod: Pod) -> AnnotationProblem | None:
     """What is wrong with the annotation of a pod."""
     text = pod.metadata.annotations.get(POD_KEY)
     found = None if text is None else read_charges_annotation(text)
@@ -264,7 +264,7 @@ def _charge_problems(charges: Iterable[ClaimCharge]) -> Iterator[AnnotationProbl
                 yield AnnotationProblem(f"[{place}], claim {charge.claim}", f"{name} must not be negative")
 
 
-def charges_annotation(entries: Iterable[ClaimCharge]) -> str:
+def format_charges_annotation(entries: Iterable[ClaimCharge]) -> str:
     """The text of the annotation that says what claims charge; nothing of it is lost."""
     return encode([_write_entry(charge) for charge in entries]).decode()
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from plimsoll.api.forms.internal import DeviceRule, Form, Written, lose, lose_overhead
+from plimsoll.api.forms.internal import DeviceRule, Form, WriteResult, record_loss, record_overhead_loss
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
     Device,
     NativeResourceMapping,
-    NodeAllocatableMapping,
     NodeAllocatableResource,
+    NodeAllocatableResourceMapping,
     QuantitySource,
     ResourceMapping,
     ResourceOverhead,
@@ -65,7 +65,7 @@ def _read_draft(mapping: NativeResourceMapping) -> DeviceRule:
     return DeviceRule(source.capacity, source.per_instance_quantity, policy=mapping.accounting_policy)
 
 
-def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) -> Written[Device]:
+def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) -> WriteResult[Device]:
     """The device with its rules in this form and in no other."""
     losses: list[str] = []
     write = _DEVICE_WRITERS[form]
@@ -76,15 +76,17 @@ def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) ->
         "native_resource_mappings": {},
     }
     fields[_DEVICE_FIELDS[form]] = {name: entry for name, entry in entries.items() if entry is not None}
-    return Written(replace(device, **fields), tuple(losses))
+    return WriteResult(replace(device, **fields), tuple(losses))
 
 
-def _write_device_1_36(rule: DeviceRule, where: str, losses: list[str]) -> NodeAllocatableMapping | None:
-    lose_overhead(rule.per_pod, rule.per_container, where, losses)
+def _write_device_1_36(
+    rule: DeviceRule, where: str, losses: list[str]
+) -> NodeAllocatableResourceMapping | None:
+    record_overhead_loss(rule.per_pod, rule.per_container, where, losses)
     if not rule.mapped:
-        lose(rule.policy, f"{where}: accountingPolicy {rule.policy} without a mapping", losses)
+        record_loss(rule.policy, f"{where}: accountingPolicy {rule.policy} without a mapping", losses)
         return None
-    return NodeAllocatableMapping(
+    return NodeAllocatableResourceMapping(
         capacity_key=rule.capacity_key,
         allocation_multiplier=rule.multiplier,
         accounting_policy=rule.policy,
@@ -107,7 +109,7 @@ def _write_device_1_37(rule: DeviceRule, where: str, losses: list[str]) -> NodeA
 
 
 def _write_device_draft(rule: DeviceRule, where: str, losses: list[str]) -> NativeResourceMapping:
-    lose_overhead(rule.per_pod, rule.per_container, where, losses)
+    record_overhead_loss(rule.per_pod, rule.per_container, where, losses)
     if not rule.mapped:
         return NativeResourceMapping(accounting_policy=rule.policy)
     if rule.capacity_key is None:

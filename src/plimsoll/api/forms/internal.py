@@ -26,7 +26,7 @@ class Form(Enum):
     DRAFT = "draft"
 
 
-class Policy(Enum):
+class AccountingPolicy(Enum):
     """How a claim's amount is put together with the requests in the pod spec (document 000)."""
 
     ADD_PER_CLAIM = "AddPerClaim"
@@ -35,7 +35,7 @@ class Policy(Enum):
     CONSUME_FROM = "ConsumeFrom"
 
 
-POLICIES = tuple(policy.value for policy in Policy)
+POLICIES = tuple(policy.value for policy in AccountingPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ClassPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Generic[T]):
+class WriteResult(Generic[T]):
     """A view in the form asked for, and what that form has no room for (empty: nothing is lost)."""
 
     view: T
@@ -112,12 +112,12 @@ class Written(Generic[T]):
 # -- for the writers of the forms
 
 
-def lose(what: object, text: str, losses: list[str]) -> None:
+def record_loss(what: object, text: str, losses: list[str]) -> None:
     if what:
         losses.append(text)
 
 
-def lose_overhead(
+def record_overhead_loss(
     per_pod: Quantity | None, per_container: Quantity | None, where: str, losses: list[str]
 ) -> None:
     if per_pod is not None:
@@ -126,5 +126,5 @@ def lose_overhead(
         losses.append(f"{where}: overhead of {per_container} per container")
 
 
-def add(a: Quantity | None, b: Quantity | None) -> Quantity | None:
+def add_optional(a: Quantity | None, b: Quantity | None) -> Quantity | None:
     return b if a is None else a if b is None else a + b

@@ -15,7 +15,15 @@ from plimsoll.api.core import (
     OverheadQuantity,
     PodStatus,
 )
-from plimsoll.api.forms.internal import ClaimCharge, Form, ResourceCharge, Written, add, lose, lose_overhead
+from plimsoll.api.forms.internal import (
+    ClaimCharge,
+    Form,
+    ResourceCharge,
+    WriteResult,
+    add_optional,
+    record_loss,
+    record_overhead_loss,
+)
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.quantity import Quantity
 
@@ -46,7 +54,7 @@ def read_entry(entry: NodeAllocatableClaimStatus) -> ClaimCharge:
     for item in entry.mapping:
         before = resources.get(item.name, ResourceCharge())
         resources[item.name] = ResourceCharge(
-            add(before.quantity, item.quantity),
+            add_optional(before.quantity, item.quantity),
             policy=item.accounting_policy or before.policy,
             drawn=_first(item.drawn, before.drawn),
         )
@@ -54,8 +62,8 @@ def read_entry(entry: NodeAllocatableClaimStatus) -> ClaimCharge:
         before = resources.get(cost.name, ResourceCharge())
         resources[cost.name] = ResourceCharge(
             before.quantity,
-            add(before.per_pod, cost.per_pod),
-            add(before.per_container, cost.per_container),
+            add_optional(before.per_pod, cost.per_pod),
+            add_optional(before.per_container, cost.per_container),
             before.policy,
             before.drawn,
         )
@@ -67,7 +75,7 @@ def _read_native(entry: NativeResourceClaimStatus) -> ClaimCharge:
     for item in entry.resources:
         before = resources.get(item.resource_name, ResourceCharge())
         resources[item.resource_name] = ResourceCharge(
-            add(before.quantity, item.quantity),
+            add_optional(before.quantity, item.quantity),
             policy=item.accounting_policy or before.policy,
             drawn=_first(item.drawn, before.drawn),
         )
@@ -76,7 +84,7 @@ def _read_native(entry: NativeResourceClaimStatus) -> ClaimCharge:
     return ClaimCharge(info.name, entry.containers, resources, None if plain else info)
 
 
-def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) -> Written[PodStatus]:
+def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) -> WriteResult[PodStatus]:
     """The pod status with its claim charges in this form and in no other, in the order given."""
     losses: list[str] = []
     entries: list[Any] = [_STATUS_WRITERS[form](charge, losses) for charge in charges]
@@ -86,17 +94,19 @@ def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) 
         node_allocatable_resource_claim_statuses=() if draft else tuple(entries),
         native_resource_claim_status=tuple(entries) if draft else (),
     )
-    return Written(written, tuple(losses))
+    return WriteResult(written, tuple(losses))
 
 
 def _write_status_1_36(charge: ClaimCharge, losses: list[str]) -> NodeAllocatableClaimStatus:
-    _lose_reference(charge, losses)
+    _record_reference_loss(charge, losses)
     for name, amount in charge.resources.items():
-        lose_overhead(amount.per_pod, amount.per_container, f"claim {charge.claim}: {name}", losses)
+        record_overhead_loss(amount.per_pod, amount.per_container, f"claim {charge.claim}: {name}", losses)
     kept = {n: r for n, r in charge.resources.items() if r.quantity is not None}
     for name, amount in charge.resources.items():
         if name not in kept:
-            lose(amount.policy, f"claim {charge.claim}: {name}: accountingPolicy {amount.policy}", losses)
+            record_loss(
+                amount.policy, f"claim {charge.claim}: {name}: accountingPolicy {amount.policy}", losses
+            )
     return NodeAllocatableClaimStatus(
         resource_claim_name=charge.claim,
         containers=charge.containers,
@@ -107,7 +117,7 @@ def _write_status_1_36(charge: ClaimCharge, losses: list[str]) -> NodeAllocatabl
 
 
 def _write_status_1_37(charge: ClaimCharge, losses: list[str]) -> NodeAllocatableClaimStatus:
-    _lose_reference(charge, losses)
+    _record_reference_loss(charge, losses)
     mapping = tuple(
         MappedQuantity(name=n, quantity=r.quantity, accounting_policy=r.policy, drawn=r.drawn)
         for n, r in charge.resources.items()
@@ -125,7 +135,7 @@ def _write_status_1_37(charge: ClaimCharge, losses: list[str]) -> NodeAllocatabl
 
 def _write_status_draft(charge: ClaimCharge, losses: list[str]) -> NativeResourceClaimStatus:
     for name, amount in charge.resources.items():
-        lose_overhead(amount.per_pod, amount.per_container, f"claim {charge.claim}: {name}", losses)
+        record_overhead_loss(amount.per_pod, amount.per_container, f"claim {charge.claim}: {name}", losses)
     return NativeResourceClaimStatus(
         claim_info=charge.reference or ObjectReference(name=charge.claim),
         containers=charge.containers,
@@ -145,8 +155,8 @@ _STATUS_WRITERS: dict[Form, Callable[[ClaimCharge, list[str]], Any]] = {
 }
 
 
-def _lose_reference(charge: ClaimCharge, losses: list[str]) -> None:
-    lose(charge.reference is not None, f"claim {charge.claim}: claimInfo beyond the name", losses)
+def _record_reference_loss(charge: ClaimCharge, losses: list[str]) -> None:
+    record_loss(charge.reference is not None, f"claim {charge.claim}: claimInfo beyond the name", losses)
 
 
 def _first(a: Quantity | None, b: Quantity | None) -> Quantity | None:

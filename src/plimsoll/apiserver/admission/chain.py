@@ -24,7 +24,7 @@ from plimsoll.apiserver.status import forbidden, not_found
 from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
 from plimsoll.errors import ApiError
-from plimsoll.ledger.quota_usage import CLAIMS, PODS, ExtendedNames, Surroundings, asking_pod
+from plimsoll.ledger.quota_usage import CLAIMS, PODS, ExtendedResourceNames, QuotaContext, find_requesting_pod
 
 Tree = dict[str, Any]
 
@@ -108,11 +108,11 @@ class AdmissionChain:
             raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
         return admitted.tree
 
-    def _surroundings(self, info: RequestInfo) -> Surroundings:
+    def _surroundings(self, info: RequestInfo) -> QuotaContext:
         """What the usage of an object depends on beside itself; only that of claims on other objects."""
         now, gates = self._context.now(), self._context.gates
         if info.resource.key != CLAIMS:
-            return Surroundings(now, gates)
+            return QuotaContext(now, gates)
 
         def find_pod(name: str) -> Pod | None:
             stored = self._store.get(ObjectKey(PODS, info.namespace, name))
@@ -121,12 +121,12 @@ class AdmissionChain:
         def find_claims(uid: str) -> Iterator[ResourceClaim]:
             for stored in self._store.list(CLAIMS, info.namespace).items:
                 claim = codec.decode(stored.raw, ResourceClaim)
-                owner = asking_pod(claim)
+                owner = find_requesting_pod(claim)
                 if owner is not None and owner.uid == uid:
                     yield claim
 
-        classes = (codec.look(tree, DeviceClass) for tree in self._list(_DEVICE_CLASSES))
-        return Surroundings(now, gates, ExtendedNames.of(classes), find_pod, find_claims)
+        classes = (codec.convert_fast(tree, DeviceClass) for tree in self._list(_DEVICE_CLASSES))
+        return QuotaContext(now, gates, ExtendedResourceNames.of(classes), find_pod, find_claims)
 
     def _find(self, resource: str, namespace: str, name: str) -> Tree | None:
         stored = self._store.get(ObjectKey(resource, namespace, name))

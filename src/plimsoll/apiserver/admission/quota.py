@@ -16,17 +16,17 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.quota import CountedPod, ResourceQuota
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.write_context import decode_view
-from plimsoll.ledger.amounts import add_to
+from plimsoll.ledger.amounts import add_amounts
 from plimsoll.ledger.quota_scopes import (
     UNCOUNTED,
-    booked,
-    concerned,
-    in_scopes,
+    filter_usage,
     is_terminating,
-    requirements_of,
+    matches_scopes,
+    matching_resources,
+    scope_requirements,
 )
-from plimsoll.ledger.quota_usage import MEASURED, PODS, VOLUME_CLAIMS, Surroundings, usage_of
-from plimsoll.ledger.requests import pod_level_resources_set
+from plimsoll.ledger.quota_usage import PODS, VIEW_TYPES, VOLUME_CLAIMS, QuotaContext, compute_usage
+from plimsoll.ledger.requests import has_pod_level_resources
 
 _REQUIRED_RESOURCES = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
@@ -44,7 +44,7 @@ def charge_quotas(
     resource: str,
     tree: Tree,
     old: Tree | None,
-    surroundings: Surroundings,
+    surroundings: QuotaContext,
     *,
     subresource: str = "",
 ) -> QuotaCharge:
@@ -63,17 +63,17 @@ def charge_quotas(
         refusal = _check_chargeable(quota, resource, item, surroundings)
         if refusal:
             return QuotaCharge((), refusal)
-    usage = usage_of(resource, item, surroundings)
+    usage = compute_usage(resource, item, surroundings)
     negative = sorted(name for name, amount in usage.items() if amount.sign() < 0)
     if negative:
         return QuotaCharge((), f"quota usage is negative for resource(s): {','.join(negative)}")
-    last = {} if before is None else usage_of(resource, before, surroundings)
+    last = {} if before is None else compute_usage(resource, before, surroundings)
     growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
     charged = []
     for stored, quota in found:
         is_known = before is not None and _applies(quota, resource, before, surroundings)
         hard, used = quota.status.hard or {}, quota.status.used or {}
-        amounts = booked(growth if is_known else usage, hard)
+        amounts = filter_usage(growth if is_known else usage, hard)
         requested = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
         over = [name for name in requested if used.get(name, ZERO) + requested[name] > hard[name]]
         if over and subresource != "status":  # which tells what is so, and cannot be refused
@@ -84,7 +84,7 @@ def charge_quotas(
             return QuotaCharge((), text)
         if requested:
             total = dict(used)
-            add_to(total, requested)
+            add_amounts(total, requested)
             texts = {name: str(amount) for name, amount in total.items()}
             charged.append({**stored, "status": {**subtree(stored, "status"), "used": texts}})
     return QuotaCharge(tuple(charged))
@@ -92,7 +92,7 @@ def charge_quotas(
 
 def _measured_view(resource: str, tree: Tree) -> Wire:
     """What counts of an object; of most kinds, that it is there."""
-    view = MEASURED.get(resource)
+    view = VIEW_TYPES.get(resource)
     return Object() if view is None else decode_view(tree, view)
 
 
@@ -104,18 +104,18 @@ def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str
         return True
     if isinstance(item, CountedPod) and isinstance(before, CountedPod):
         return is_terminating(item) != is_terminating(before)
-    return resource in MEASURED
+    return resource in VIEW_TYPES
 
 
-def _applies(quota: ResourceQuota, resource: str, item: Wire, surroundings: Surroundings) -> bool:
-    if not concerned(resource, quota.status.hard or (), surroundings):
+def _applies(quota: ResourceQuota, resource: str, item: Wire, surroundings: QuotaContext) -> bool:
+    if not matching_resources(resource, quota.status.hard or (), surroundings):
         return False
-    return in_scopes(item, requirements_of(quota.spec), surroundings.gates)
+    return matches_scopes(item, scope_requirements(quota.spec), surroundings.gates)
 
 
-def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, surroundings: Surroundings) -> str:
+def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, surroundings: QuotaContext) -> str:
     """Why a quota cannot be charged: the object, or the quota, does not say enough."""
-    names = concerned(resource, quota.status.hard or (), surroundings)
+    names = matching_resources(resource, quota.status.hard or (), surroundings)
     missing = _find_unspecified(names, item, surroundings.gates)
     if missing:
         return f"failed quota: {quota.metadata.name}: must specify {missing}"
@@ -128,7 +128,7 @@ def _find_unspecified(names: Iterable[str], pod: Wire, gates: Gates) -> str:
     """What a quota limits every container must say, or the pod as a whole."""
     if not isinstance(pod, CountedPod):
         return ""
-    if gates.enabled("PodLevelResources") and pod_level_resources_set(pod):
+    if gates.enabled("PodLevelResources") and has_pod_level_resources(pod):
         return ""
     wanted = sorted(set(names) & set(_REQUIRED_RESOURCES))
     missing: dict[str, set[str]] = {}

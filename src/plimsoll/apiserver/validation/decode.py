@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, cast, get_args, get_origin
 import msgspec
 
 from plimsoll.api import codec
+from plimsoll.api.coercion import strip_optional, wire_types
 from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.shape import strip_optional, wire_types
 from plimsoll.apiserver.validation.metadata_view import FullObjectMeta, PartialObjectMetadata
 from plimsoll.apiserver.validation.object_trees import (
     ALWAYS_STORED,

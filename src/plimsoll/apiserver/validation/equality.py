@@ -12,8 +12,8 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from plimsoll.api import codec
+from plimsoll.api.coercion import is_union, members, strip_optional, wire_types, zero_value
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.shape import is_union, members, strip_optional, wire_types, zero
 
 
 def semantic_equal(old: Any, new: Any) -> bool:
@@ -88,7 +88,9 @@ def trees_equal_as(view: Any, old: Any, new: Any) -> bool:
     if wanted is Any or optional or wanted is Quantity:
         return trees_equal(old, new) if wanted is Any else False
     if is_union(wanted):  # an IntOrString: 0 and "" differ
-        return bool((zero(wanted) if old is None else old) == (zero(wanted) if new is None else new))
+        return bool(
+            (zero_value(wanted) if old is None else old) == (zero_value(wanted) if new is None else new)
+        )
     return not old and not new
 
 

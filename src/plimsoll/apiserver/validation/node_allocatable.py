@@ -20,8 +20,8 @@ from plimsoll.api.resource import (
     Device,
     DeviceClassSpec,
     NativeResourceMapping,
-    NodeAllocatableMapping,
     NodeAllocatableResource,
+    NodeAllocatableResourceMapping,
     ResourceMapping,
 )
 from plimsoll.apiserver.validation.field_errors import (
@@ -99,7 +99,9 @@ def _validate_capacity_key(key: str, device: Device, path: FieldPath) -> FieldEr
         yield not_found(path, key, "must be a capacity of the device, spelled the same")
 
 
-def _validate_mapping(mapping: NodeAllocatableMapping, device: Device, path: FieldPath) -> FieldErrors:
+def _validate_mapping(
+    mapping: NodeAllocatableResourceMapping, device: Device, path: FieldPath
+) -> FieldErrors:
     yield from _validate_positive(mapping.allocation_multiplier, path.child("allocationMultiplier"))
     if mapping.capacity_key is not None:
         yield from _validate_capacity_key(mapping.capacity_key, device, path.child("capacityKey"))

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, get_args, get_origin
 import msgspec
 
 from plimsoll.api import codec
+from plimsoll.api.coercion import strip_optional, wire_types, zero_value
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Counter, DeviceCapacity
-from plimsoll.api.shape import strip_optional, wire_types, zero
 from plimsoll.apiserver.validation.metadata_view import FullObjectMeta
 from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
 from plimsoll.errors import DecodeError, QuantityError
@@ -92,7 +92,7 @@ def _copy(value: Any, wanted: Any, path: str, depth: int) -> Any:
     if wanted is Quantity:
         return _copy_quantity(value, path)
     if value is None:
-        return zero(wanted)
+        return zero_value(wanted)
     return _copy_plain(value, path, depth)
 
 

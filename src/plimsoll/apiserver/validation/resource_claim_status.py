@@ -11,14 +11,14 @@ from typing import TypeAlias
 
 from plimsoll.api.names import byte_length
 from plimsoll.api.resource import (
-    RESULTS_MAX,
+    MAX_ALLOCATION_RESULTS,
     AllocatedDeviceStatus,
-    AllocationConfiguration,
-    AllocationDevice,
     AllocationResult,
-    ClaimConsumer,
+    DeviceAllocationConfiguration,
+    DeviceRequestAllocationResult,
     NetworkDeviceData,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from plimsoll.apiserver.validation.claim_configuration import (
@@ -109,7 +109,7 @@ def validate_admin_results(
 
 
 def _first_admin(status: ResourceClaimStatus) -> int | None:
-    results: Sequence[AllocationDevice] = (
+    results: Sequence[DeviceRequestAllocationResult] = (
         status.allocation.devices.results if status.allocation is not None else ()
     )
     return next((index for index, result in enumerate(results) if result.admin_access), None)
@@ -141,14 +141,14 @@ def _tree_key(device: Tree) -> DeviceKey:
     )
 
 
-def _key(device: AllocationDevice | AllocatedDeviceStatus) -> DeviceKey:
+def _key(device: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> DeviceKey:
     return device.driver, device.pool, device.device, device.share_id or ""
 
 
 # -- reservations
 
 
-def _validate_consumer(consumer: ClaimConsumer, path: FieldPath) -> FieldErrors:
+def _validate_consumer(consumer: ResourceClaimConsumerReference, path: FieldPath) -> FieldErrors:
     for name, value in (("resource", consumer.resource), ("name", consumer.name), ("uid", consumer.uid)):
         if not value:
             yield required(path.child(name), f"must be the {name} of who uses the claim")
@@ -172,14 +172,14 @@ def _validate_reservations(
 def _validate_allocation(allocation: AllocationResult, names: RequestNames, path: FieldPath) -> FieldErrors:
     """A new allocation; whether its devices exist, are free or hold what is consumed is not asked."""
 
-    def validate_result(result: AllocationDevice, at: FieldPath) -> FieldErrors:
+    def validate_result(result: DeviceRequestAllocationResult, at: FieldPath) -> FieldErrors:
         yield from validate_request_reference(result.request, names, at.child("request"))
         yield from _validate_identity(result, at)
         yield from validate_binding_conditions(
             result.binding_conditions, result.binding_failure_conditions, at
         )
 
-    def validate_config(config: AllocationConfiguration, at: FieldPath) -> FieldErrors:
+    def validate_config(config: DeviceAllocationConfiguration, at: FieldPath) -> FieldErrors:
         if not config.source:
             yield required(at.child("source"), f"must be one of {', '.join(_SOURCES)}")
         elif config.source not in _SOURCES:
@@ -189,7 +189,7 @@ def _validate_allocation(allocation: AllocationResult, names: RequestNames, path
 
     devices = path.child("devices")
     yield from validate_list(
-        allocation.devices.results, RESULTS_MAX, validate_result, devices.child("results")
+        allocation.devices.results, MAX_ALLOCATION_RESULTS, validate_result, devices.child("results")
     )
     # Both the class and the claim may bring their full number.
     yield from validate_list(
@@ -199,7 +199,9 @@ def _validate_allocation(allocation: AllocationResult, names: RequestNames, path
         yield from validate_node_selector(allocation.node_selector, path.child("nodeSelector"))
 
 
-def _validate_identity(device: AllocationDevice | AllocatedDeviceStatus, path: FieldPath) -> FieldErrors:
+def _validate_identity(
+    device: DeviceRequestAllocationResult | AllocatedDeviceStatus, path: FieldPath
+) -> FieldErrors:
     yield from validate_driver(device.driver, path.child("driver"))
     yield from validate_pool(device.pool, path.child("pool"))
     yield from validate_label(device.device, path.child("device"))

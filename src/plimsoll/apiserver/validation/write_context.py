@@ -26,7 +26,7 @@ _GENERATION_MAX = 2**63 - 1
 
 def decode_view(tree: Tree, view: type[T]) -> T:
     """Decode a canonical tree into a view."""
-    return codec.look(tree, view)
+    return codec.convert_fast(tree, view)
 
 
 def decode_metadata(tree: Tree) -> FullObjectMeta:

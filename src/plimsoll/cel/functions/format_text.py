@@ -13,7 +13,7 @@ import re
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions import numbers, time
 from plimsoll.cel.syntax.ast import Uint
-from plimsoll.cel.values import Domains, Duration, Timestamp, TypeValue, Value, from_key, type_name
+from plimsoll.cel.values import DomainMap, Duration, Timestamp, TypeValue, Value, from_key, type_name
 from plimsoll.errors import CelRuntimeError
 
 _CLAUSE = re.compile(r"(?:\.([0-9]*))?(.)", re.DOTALL)
@@ -85,7 +85,7 @@ def plain(meter: Meter, value: Value) -> str:
         return str(value)
     if kind is list:
         return _list(meter, value)
-    if kind is dict or kind is Domains:
+    if kind is dict or kind is DomainMap:
         return _map(meter, value)
     text = _scalar(value)
     if text is None:
@@ -137,7 +137,7 @@ def _member(meter: Meter, value: Value) -> str:
         return f"duration({quote_go(time.format_duration(value))})"
     if kind is list:
         return _list(meter, value)
-    if kind is dict or kind is Domains:
+    if kind is dict or kind is DomainMap:
         return _map(meter, value)
     text = _scalar(value)
     if text is None:

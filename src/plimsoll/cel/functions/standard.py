@@ -33,7 +33,7 @@ from plimsoll.cel.values import (
     INT_MIN,
     TYPE_NAMES,
     UINT_MAX,
-    Domains,
+    DomainMap,
     Duration,
     Timestamp,
     TypeValue,
@@ -194,14 +194,14 @@ def is_in(meter: Meter, value: Value, container: Value) -> bool:
     kind = type(container)
     if kind is list:
         return contains(container, value, meter)
-    if kind is dict or kind is Domains:
+    if kind is dict or kind is DomainMap:
         return contains_key(container, value)
     raise CelRuntimeError("no such overload")
 
 
 def size(value: Value) -> int:
     kind = type(value)
-    if kind is str or kind is list or kind is dict or kind is bytes or kind is Domains:
+    if kind is str or kind is list or kind is dict or kind is bytes or kind is DomainMap:
         return len(value)
     raise no_overload("size")
 

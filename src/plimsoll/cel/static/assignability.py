@@ -10,49 +10,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.cel.static import types
-from plimsoll.cel.static.types import Kind, Type, is_dyn
+from plimsoll.cel.static.types import CelType, TypeKind, is_dyn
 from plimsoll.errors import CelCompileError
 
 # DIFF: cel-go meters nothing here and can be made to hang; see test_types_are_bounded.
 MAX_STEPS = 1_000_000
 
-_PARAMETRIC = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
+_PARAMETRIC = frozenset({TypeKind.OPAQUE, TypeKind.LIST, TypeKind.MAP})
 _PLAIN = frozenset(
     {
-        Kind.BOOL,
-        Kind.BYTES,
-        Kind.DOUBLE,
-        Kind.INT,
-        Kind.STRING,
-        Kind.UINT,
-        Kind.DURATION,
-        Kind.TIMESTAMP,
-        Kind.STRUCT,
+        TypeKind.BOOL,
+        TypeKind.BYTES,
+        TypeKind.DOUBLE,
+        TypeKind.INT,
+        TypeKind.STRING,
+        TypeKind.UINT,
+        TypeKind.DURATION,
+        TypeKind.TIMESTAMP,
+        TypeKind.STRUCT,
     }
 )
-_NULLABLE = frozenset({Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP})
-_WILD = frozenset({Kind.DYN, Kind.ANY, Kind.ERROR})
+_NULLABLE = frozenset({TypeKind.OPAQUE, TypeKind.STRUCT, TypeKind.ANY, TypeKind.DURATION, TypeKind.TIMESTAMP})
+_WILD = frozenset({TypeKind.DYN, TypeKind.ANY, TypeKind.ERROR})
 
 
-class Bindings:
+class TypeBindings:
     """What each type variable stands for so far."""
 
     def __init__(self) -> None:
-        self._bound: dict[str, Type] = {}
-        self._undo: list[tuple[str, Type | None]] = []
+        self._bound: dict[str, CelType] = {}
+        self._undo: list[tuple[str, CelType | None]] = []
         self._variables = 0
         self._steps = MAX_STEPS
 
-    def fresh(self) -> Type:
+    def fresh(self) -> CelType:
         """A new type variable."""
         self._variables += 1
         return types.param(f"_var{self._variables}")
 
-    def assignable(self, left: Type, right: Type) -> bool:
+    def assignable(self, left: CelType, right: CelType) -> bool:
         """Whether the two fit together; if so, keep the bindings that make them fit."""
         return self.all_assignable((left,), (right,))
 
-    def all_assignable(self, left: Sequence[Type], right: Sequence[Type]) -> bool:
+    def all_assignable(self, left: Sequence[CelType], right: Sequence[CelType]) -> bool:
         """The same for two lists of types, all or nothing."""
         self._undo.clear()
         if self._fit_all(left, right, 0):
@@ -65,15 +65,15 @@ class Bindings:
                 self._bound[name] = before
         return False
 
-    def substitute(self, value: Type, to_dyn: bool = False) -> Type:
+    def substitute(self, value: CelType, to_dyn: bool = False) -> CelType:
         """Replace bound variables; `to_dyn` also turns free ones into dyn."""
         return self._substitute(value, to_dyn, 0)
 
-    def _substitute(self, value: Type, to_dyn: bool, depth: int) -> Type:
+    def _substitute(self, value: CelType, to_dyn: bool, depth: int) -> CelType:
         self._step(depth)
         if not value.open:
             return value
-        if value.kind is Kind.PARAM:
+        if value.kind is TypeKind.PARAM:
             bound = self._bound.get(value.name)
             if bound is not None:
                 return self._substitute(bound, to_dyn, depth + 1)
@@ -85,11 +85,11 @@ class Bindings:
         if self._steps < 0 or depth > types.MAX_DEPTH:
             raise CelCompileError("expression has types too large to check")
 
-    def _bind(self, name: str, value: Type) -> None:
+    def _bind(self, name: str, value: CelType) -> None:
         self._undo.append((name, self._bound.get(name)))
         self._bound[name] = value
 
-    def _fit_all(self, left: Sequence[Type], right: Sequence[Type], depth: int) -> bool:
+    def _fit_all(self, left: Sequence[CelType], right: Sequence[CelType], depth: int) -> bool:
         if len(left) != len(right):
             return False
         for one, other in zip(left, right, strict=True):
@@ -99,27 +99,27 @@ class Bindings:
                 return False
         return True
 
-    def _fit(self, left: Type, right: Type, depth: int) -> bool:
+    def _fit(self, left: CelType, right: CelType, depth: int) -> bool:
         self._step(depth)
         first, second = left.kind, right.kind
-        if second is Kind.PARAM:
+        if second is TypeKind.PARAM:
             fits, bound = self._stand_for(left, right, depth)
             if fits:
                 return True
             if bound:
                 return False
-        if first is Kind.PARAM:
+        if first is TypeKind.PARAM:
             return self._stand_for(right, left, depth)[0]
         if first in _WILD or second in _WILD:
             return True
-        if first is Kind.NULL:
+        if first is TypeKind.NULL:
             return second in _NULLABLE or right.takes(left)
-        if second is Kind.NULL:
+        if second is TypeKind.NULL:
             return first in _NULLABLE or left.takes(right)
         if first in _PLAIN:
             return right.takes(left)
-        if first is Kind.TYPE:
-            return second is Kind.TYPE
+        if first is TypeKind.TYPE:
+            return second is TypeKind.TYPE
         return (
             first in _PARAMETRIC
             and first is second
@@ -127,7 +127,7 @@ class Bindings:
             and self._fit_all(left.params, right.params, depth + 1)
         )
 
-    def _stand_for(self, value: Type, variable: Type, depth: int) -> tuple[bool, bool]:
+    def _stand_for(self, value: CelType, variable: CelType, depth: int) -> tuple[bool, bool]:
         """Whether the variable may stand for `value`, and whether it already stood for something."""
         if value == variable:
             return True, True
@@ -146,30 +146,30 @@ class Bindings:
             return True, False
         return False, False
 
-    def _free_of(self, variable: Type, value: Type, depth: int) -> bool:
+    def _free_of(self, variable: CelType, value: CelType, depth: int) -> bool:
         """Whether the variable does not occur in the type, so that no type contains itself."""
         self._step(depth)
         if value == variable:
             return False
-        if value.kind is Kind.PARAM:
+        if value.kind is TypeKind.PARAM:
             bound = self._bound.get(value.name)
             return bound is None or self._free_of(variable, bound, depth + 1)
-        if value.kind in _PARAMETRIC or value.kind is Kind.TYPE:
+        if value.kind in _PARAMETRIC or value.kind is TypeKind.TYPE:
             return all(self._free_of(variable, one, depth + 1) for one in value.params)
         return True
 
 
-def most_general(left: Type, right: Type) -> Type:
+def most_general(left: CelType, right: CelType) -> CelType:
     return left if _as_general(left, right) else right
 
 
-def _as_general(left: Type, right: Type) -> bool:
+def _as_general(left: CelType, right: CelType) -> bool:
     """Whether `left` is the same as `right` or says less."""
-    if is_dyn(left) or left.kind is Kind.PARAM:
+    if is_dyn(left) or left.kind is TypeKind.PARAM:
         return True
-    if is_dyn(right) or right.kind is Kind.PARAM or left.kind is not right.kind:
+    if is_dyn(right) or right.kind is TypeKind.PARAM or left.kind is not right.kind:
         return False
-    if left.kind is Kind.TYPE:
+    if left.kind is TypeKind.TYPE:
         return True
     if left.kind in _PARAMETRIC:
         return (

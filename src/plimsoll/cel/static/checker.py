@@ -11,18 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.cel.static import types
-from plimsoll.cel.static.assignability import Bindings, most_general
-from plimsoll.cel.static.declarations import Overload
+from plimsoll.cel.static.assignability import TypeBindings, most_general
+from plimsoll.cel.static.declarations import OverloadDecl
 from plimsoll.cel.static.environment import Environment
-from plimsoll.cel.static.types import Kind, Type, is_dyn, unwrap_optional
+from plimsoll.cel.static.types import CelType, TypeKind, is_dyn, unwrap_optional
 from plimsoll.cel.syntax.ast import (
-    Call,
+    CallExpr,
     Comprehension,
     Const,
-    Entry,
     Expr,
     Ident,
     ListLit,
+    MapEntry,
     MapLit,
     Select,
     StructField,
@@ -34,7 +34,7 @@ from plimsoll.errors import CelCompileError
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceInfo:
     """What a node refers to: a declared name, or the overloads a call may resolve to."""
 
     name: str = ""
@@ -42,23 +42,23 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedExpr:
     """A resolved tree, with types and references by node id."""
 
     root: Expr
-    types: dict[int, Type]
-    references: dict[int, Reference]
+    types: dict[int, CelType]
+    references: dict[int, ReferenceInfo]
 
 
-def resolve(root: Expr, environment: Environment) -> Typed:
+def resolve(root: Expr, environment: Environment) -> TypedExpr:
     """Check `root`, or raise CelCompileError."""
     checker = _Checker(environment)
     root = run(checker.check(root))
     final = {number: checker.bindings.substitute(one, to_dyn=True) for number, one in checker.types.items()}
-    return Typed(root, final, checker.references)
+    return TypedExpr(root, final, checker.references)
 
 
-_LITERAL_TYPES: dict[type, Type] = {
+_LITERAL_TYPES: dict[type, CelType] = {
     bool: types.BOOL,
     bytes: types.BYTES,
     float: types.DOUBLE,
@@ -85,10 +85,10 @@ class _Checker:
         self._environment = environment
         self._functions = environment.functions
         self._fields = environment.fields
-        self._scopes: list[dict[str, Type]] = []
-        self.bindings = Bindings()
-        self.types: dict[int, Type] = {}
-        self.references: dict[int, Reference] = {}
+        self._scopes: list[dict[str, CelType]] = []
+        self.bindings = TypeBindings()
+        self.types: dict[int, CelType] = {}
+        self.references: dict[int, ReferenceInfo] = {}
 
     def check(self, expr: Expr) -> Task[Expr]:
         match expr:
@@ -99,7 +99,7 @@ class _Checker:
                 return self._ident(expr)
             case Select():
                 return (yield from self._select(expr))
-            case Call():
+            case CallExpr():
                 if expr.function == "_?._":
                     return (yield from self._optional_select(expr))
                 return (yield from self._call(expr))
@@ -114,7 +114,7 @@ class _Checker:
 
     # Names.
 
-    def _look_up(self, name: str) -> tuple[str, Type] | None:
+    def _look_up(self, name: str) -> tuple[str, CelType] | None:
         name = name.removeprefix(".")
         for scope in reversed(self._scopes):
             found = scope.get(name)
@@ -129,9 +129,9 @@ class _Checker:
             raise CelCompileError(f"undeclared reference to {expr.name!r}", expr.pos)
         return self._resolved(expr, *found)
 
-    def _resolved(self, expr: Expr, name: str, declared: Type) -> Expr:
+    def _resolved(self, expr: Expr, name: str, declared: CelType) -> Expr:
         self.types[expr.id] = declared
-        self.references[expr.id] = Reference(name=name)
+        self.references[expr.id] = ReferenceInfo(name=name)
         if isinstance(expr, Ident) and expr.name == name:
             return expr
         return Ident(expr.id, expr.pos, name)
@@ -151,7 +151,7 @@ class _Checker:
         self.types[expr.id] = self.bindings.substitute(result)
         return Select(expr.id, expr.pos, operand, expr.field, expr.test)
 
-    def _optional_select(self, expr: Call) -> Task[Expr]:
+    def _optional_select(self, expr: CallExpr) -> Task[Expr]:
         operand = yield self.check(expr.args[0])
         field = expr.args[1]
         assert isinstance(field, Const)
@@ -159,27 +159,27 @@ class _Checker:
         result = self._field_type(expr, operand, field.value, optional=True)
         self.types[expr.id] = self.bindings.substitute(result)
         self.types[field.id] = types.STRING
-        self.references[expr.id] = Reference(overloads=("select_optional_field",))
-        return Call(expr.id, expr.pos, expr.function, (operand, field))
+        self.references[expr.id] = ReferenceInfo(overloads=("select_optional_field",))
+        return CallExpr(expr.id, expr.pos, expr.function, (operand, field))
 
-    def _field_type(self, expr: Expr, operand: Expr, field: str, optional: bool = False) -> Type:
+    def _field_type(self, expr: Expr, operand: Expr, field: str, optional: bool = False) -> CelType:
         target, from_optional = unwrap_optional(self.bindings.substitute(self.types[operand.id]))
         match target.kind:
-            case Kind.MAP:
+            case TypeKind.MAP:
                 result = target.params[1]
-            case Kind.STRUCT:
+            case TypeKind.STRUCT:
                 result = self._message_field(expr.pos, target.name, field)
-            case Kind.PARAM:
+            case TypeKind.PARAM:
                 # Nothing is known about the operand, and from here on nothing will be.
                 self.bindings.assignable(types.DYN, target)
                 result = types.DYN
-            case Kind.DYN | Kind.ANY | Kind.ERROR:
+            case TypeKind.DYN | TypeKind.ANY | TypeKind.ERROR:
                 result = types.DYN
             case _:
                 raise CelCompileError(f"type {target} has no fields", expr.pos)
         return types.optional_of(result) if optional or from_optional else result
 
-    def _message_field(self, pos: int, message: str, field: str) -> Type:
+    def _message_field(self, pos: int, message: str, field: str) -> CelType:
         fields = self._fields.get(message)
         if fields is None:
             raise CelCompileError(f"type {message} has no fields", pos)
@@ -190,7 +190,7 @@ class _Checker:
 
     # Calls.
 
-    def _call(self, expr: Call) -> Task[Expr]:
+    def _call(self, expr: CallExpr) -> Task[Expr]:
         args = []
         for arg in expr.args:
             args.append((yield self.check(arg)))
@@ -207,11 +207,11 @@ class _Checker:
         overloads = self._functions.get(function)
         if overloads is None:
             raise CelCompileError(f"undeclared reference to {function!r}", expr.pos)
-        result = Call(expr.id, expr.pos, function, tuple(args), target)
+        result = CallExpr(expr.id, expr.pos, function, tuple(args), target)
         self._resolve_overload(result, overloads)
         return result
 
-    def _resolve_overload(self, call: Call, overloads: tuple[Overload, ...]) -> None:
+    def _resolve_overload(self, call: CallExpr, overloads: tuple[OverloadDecl, ...]) -> None:
         given = [self.types[arg.id] for arg in call.args]
         if call.function in ("_&&_", "_||_"):
             self._logical(call, overloads[0], given)
@@ -220,7 +220,7 @@ class _Checker:
             given.insert(0, self.types[call.target.id])
         member = call.target is not None
         matched: list[str] = []
-        result: Type | None = None
+        result: CelType | None = None
         for overload in overloads:
             if overload.member is not member or not _may_take(overload, given):
                 continue
@@ -237,23 +237,23 @@ class _Checker:
         if result is None:
             raise self._no_overload(call, given)
         self.types[call.id] = result
-        self.references[call.id] = Reference(overloads=tuple(matched))
+        self.references[call.id] = ReferenceInfo(overloads=tuple(matched))
 
-    def _logical(self, call: Call, overload: Overload, given: list[Type]) -> None:
+    def _logical(self, call: CallExpr, overload: OverloadDecl, given: list[CelType]) -> None:
         for arg, one in zip(call.args, given, strict=True):
             if not self.bindings.assignable(one, types.BOOL):
                 raise CelCompileError(f"expected type bool but found {one}", arg.pos)
         self.types[call.id] = types.BOOL
-        self.references[call.id] = Reference(overloads=(overload.id,))
+        self.references[call.id] = ReferenceInfo(overloads=(overload.id,))
 
-    def _instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
+    def _instantiate(self, overload: OverloadDecl) -> tuple[tuple[CelType, ...], CelType]:
         """The overload with fresh type variables for its parameters."""
         if not overload.params:
             return overload.args, overload.result
         fresh = {name: self.bindings.fresh() for name in overload.params}
         return tuple([_rename(one, fresh) for one in overload.args]), _rename(overload.result, fresh)
 
-    def _no_overload(self, call: Call, given: list[Type]) -> CelCompileError:
+    def _no_overload(self, call: CallExpr, given: list[CelType]) -> CelCompileError:
         shown = [str(self.bindings.substitute(one, to_dyn=True)) for one in given]
         receiver = f"{shown.pop(0)}." if call.target is not None else ""
         return CelCompileError(
@@ -264,7 +264,7 @@ class _Checker:
 
     def _list(self, expr: ListLit) -> Task[Expr]:
         items = []
-        joined: Type | None = None
+        joined: CelType | None = None
         for index, item in enumerate(expr.items):
             item = yield self.check(item)
             items.append(item)
@@ -274,18 +274,18 @@ class _Checker:
 
     def _map(self, expr: MapLit) -> Task[Expr]:
         entries = []
-        keys: Type | None = None
-        values: Type | None = None
+        keys: CelType | None = None
+        values: CelType | None = None
         for entry in expr.entries:
             key = yield self.check(entry.key)
             keys = self._join(keys, self.types[key.id])
             value = yield self.check(entry.value)
             values = self._join(values, self._element_type(value, entry.optional))
-            entries.append(Entry(entry.id, key, value, entry.optional))
+            entries.append(MapEntry(entry.id, key, value, entry.optional))
         self.types[expr.id] = types.map_of(keys or self.bindings.fresh(), values or self.bindings.fresh())
         return MapLit(expr.id, expr.pos, tuple(entries))
 
-    def _element_type(self, expr: Expr, optional: bool) -> Type:
+    def _element_type(self, expr: Expr, optional: bool) -> CelType:
         one = self.types[expr.id]
         if not optional:
             return one
@@ -294,7 +294,7 @@ class _Checker:
             raise CelCompileError(f"expected an optional value but found {one}", expr.pos)
         return inner
 
-    def _join(self, before: Type | None, current: Type) -> Type:
+    def _join(self, before: CelType | None, current: CelType) -> CelType:
         if before is None:
             return current
         return most_general(before, current) if self.bindings.assignable(before, current) else types.DYN
@@ -304,14 +304,14 @@ class _Checker:
         if found is None:
             raise CelCompileError(f"undeclared reference to {expr.name!r}", expr.pos)
         name, declared = found
-        if declared.kind is not Kind.TYPE:
+        if declared.kind is not TypeKind.TYPE:
             raise CelCompileError(f"{expr.name!r} is not a type", expr.pos)
         made = declared.params[0] if declared.params else types.TYPE
         message = types.message_name(made)
         if message is None:
             raise CelCompileError(f"{made} is not a message type", expr.pos)
         self.types[expr.id] = made
-        self.references[expr.id] = Reference(name=name)
+        self.references[expr.id] = ReferenceInfo(name=name)
         fields = []
         for field in expr.fields:
             value = yield self.check(field.value)
@@ -358,25 +358,25 @@ class _Checker:
             expr.macro,
         )
 
-    def _iterated(self, over: Expr, pairs: bool) -> tuple[Type, Type]:
+    def _iterated(self, over: Expr, pairs: bool) -> tuple[CelType, CelType]:
         """The types of the one or two iteration variables."""
         iterated = self.bindings.substitute(self.types[over.id])
         match iterated.kind:
-            case Kind.LIST:
+            case TypeKind.LIST:
                 return (types.INT, iterated.params[0]) if pairs else (iterated.params[0], types.DYN)
-            case Kind.MAP:
+            case TypeKind.MAP:
                 return iterated.params[0], iterated.params[1]
-            case Kind.DYN | Kind.ERROR | Kind.PARAM:
+            case TypeKind.DYN | TypeKind.ERROR | TypeKind.PARAM:
                 self.bindings.assignable(types.DYN, iterated)
                 return types.DYN, types.DYN
         raise CelCompileError(f"type {iterated} cannot be iterated: only a list or a map can", over.pos)
 
-    def _demand(self, expr: Expr, wanted: Type) -> None:
+    def _demand(self, expr: Expr, wanted: CelType) -> None:
         if not self.bindings.assignable(wanted, self.types[expr.id]):
             raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
 
 
-def _may_take(overload: Overload, given: list[Type]) -> bool:
+def _may_take(overload: OverloadDecl, given: list[CelType]) -> bool:
     """A quick look at numbers and kinds, which settles most overloads without instantiating them."""
     if len(overload.args) != len(given):
         return False
@@ -386,11 +386,11 @@ def _may_take(overload: Overload, given: list[Type]) -> bool:
     return True
 
 
-_FLEXIBLE = frozenset({Kind.ANY, Kind.DYN, Kind.ERROR, Kind.NULL, Kind.PARAM})
+_FLEXIBLE = frozenset({TypeKind.ANY, TypeKind.DYN, TypeKind.ERROR, TypeKind.NULL, TypeKind.PARAM})
 
 
-def _rename(one: Type, names: dict[str, Type]) -> Type:
-    if one.kind is Kind.PARAM:
+def _rename(one: CelType, names: dict[str, CelType]) -> CelType:
+    if one.kind is TypeKind.PARAM:
         return names[one.name]
     if not one.open:
         return one

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from plimsoll.cel.static import types
-from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.static.types import CelType, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
+class OverloadDecl:
     """One signature of a function; the receiver of a member overload is the first argument."""
 
     id: str
-    args: tuple[Type, ...]
-    result: Type
+    args: tuple[CelType, ...]
+    result: CelType
     member: bool
     params: frozenset[str]
 
@@ -331,7 +331,7 @@ _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string
 
 
 @cache
-def functions(includes: bool) -> dict[str, tuple[Overload, ...]]:
+def functions(includes: bool) -> dict[str, tuple[OverloadDecl, ...]]:
     """Every declared function; `includes` is there only when asked for."""
     text = _TABLE.format(
         comparisons=_comparisons(),
@@ -341,7 +341,7 @@ def functions(includes: bool) -> dict[str, tuple[Overload, ...]]:
     )
     if includes:
         text += _INCLUDES
-    result: dict[str, tuple[Overload, ...]] = {}
+    result: dict[str, tuple[OverloadDecl, ...]] = {}
     for line in filter(None, text.splitlines()):
         name, number, signature = line.split(" ", 2)
         result[name] = (*result.get(name, ()), _overload(number, signature))
@@ -393,9 +393,9 @@ def _sorts() -> str:
 _TYPE_TOKEN = re.compile(r"[A-Za-z]+|->|[().,]")
 
 
-def _overload(number: str, signature: str) -> Overload:
+def _overload(number: str, signature: str) -> OverloadDecl:
     tokens = _TYPE_TOKEN.findall(signature)
-    args: list[Type] = []
+    args: list[CelType] = []
     member = tokens[0] != "("
     if member:
         args.append(_type(tokens))
@@ -407,12 +407,12 @@ def _overload(number: str, signature: str) -> Overload:
     names: set[str] = set()
     for one in (*args, result):
         _collect(one, names)
-    return Overload(number, tuple(args), result, member, frozenset(names))
+    return OverloadDecl(number, tuple(args), result, member, frozenset(names))
 
 
-def _types(tokens: list[str]) -> list[Type]:
+def _types(tokens: list[str]) -> list[CelType]:
     assert tokens.pop(0) == "("
-    result: list[Type] = []
+    result: list[CelType] = []
     while tokens[0] != ")":
         if tokens[0] == ",":
             tokens.pop(0)
@@ -421,7 +421,7 @@ def _types(tokens: list[str]) -> list[Type]:
     return result
 
 
-def _type(tokens: list[str]) -> Type:
+def _type(tokens: list[str]) -> CelType:
     name = tokens.pop(0)
     match name:
         case "list":
@@ -435,8 +435,8 @@ def _type(tokens: list[str]) -> Type:
     return types.param(name) if len(name) == 1 else _NAMED_TYPES[name]
 
 
-def _collect(one: Type, names: set[str]) -> None:
-    if one.kind is Kind.PARAM:
+def _collect(one: CelType, names: set[str]) -> None:
+    if one.kind is TypeKind.PARAM:
         names.add(one.name)
     for inner in one.params:
         _collect(inner, names)

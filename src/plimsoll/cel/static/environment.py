@@ -13,13 +13,13 @@ from functools import cache
 from typing import Literal
 
 from plimsoll.cel.static import types
-from plimsoll.cel.static.declarations import Overload, functions
-from plimsoll.cel.static.types import Type
+from plimsoll.cel.static.declarations import OverloadDecl, functions
+from plimsoll.cel.static.types import CelType
 
 DEVICE_VARIABLE = "device"
 
 # Names that denote types at run time too; any other type name may stand only in a message literal.
-RUNTIME_TYPES: dict[str, Type] = {
+RUNTIME_TYPES: dict[str, CelType] = {
     "bool": types.BOOL,
     "bytes": types.BYTES,
     "double": types.DOUBLE,
@@ -40,7 +40,7 @@ RUNTIME_TYPES: dict[str, Type] = {
 # Names of constants: protobuf enum values.
 CONSTANTS: dict[str, int] = {"google.protobuf.NullValue.NULL_VALUE": 0}
 
-_STATIC_TYPES: dict[str, Type] = {
+_STATIC_TYPES: dict[str, CelType] = {
     **types.MESSAGES,
     "duration": types.DURATION,
     "timestamp": types.TIMESTAMP,
@@ -57,20 +57,20 @@ class Environment:
     list_attributes: bool = False
 
     @property
-    def attribute_type(self) -> Type:
+    def attribute_type(self) -> CelType:
         """An attribute may be anything; with list-valued attributes it may also be iterated."""
         return types.DYN if self.list_attributes else types.ANY
 
     @property
-    def functions(self) -> dict[str, tuple[Overload, ...]]:
+    def functions(self) -> dict[str, tuple[OverloadDecl, ...]]:
         return functions(self.kind == "stored" or self.list_attributes)
 
     @property
-    def fields(self) -> dict[str, dict[str, Type]]:
+    def fields(self) -> dict[str, dict[str, CelType]]:
         """The fields of every message type, by type name."""
         return _fields(self.attribute_type, self.kind == "stored" or self.consumable_capacity)
 
-    def variable(self, name: str) -> Type | None:
+    def variable(self, name: str) -> CelType | None:
         """The type of a declared variable or, as `type(T)`, of a type name; None if there is none."""
         if name == DEVICE_VARIABLE:
             return types.DEVICE
@@ -83,7 +83,7 @@ class Environment:
 
 
 @cache
-def _device_types(attribute: Type) -> dict[str, Type]:
+def _device_types(attribute: CelType) -> dict[str, CelType]:
     return {
         types.DEVICE.name: types.DEVICE,
         f"{types.DEVICE.name}.attributes": _by_domain(attribute),
@@ -92,7 +92,7 @@ def _device_types(attribute: Type) -> dict[str, Type]:
 
 
 @cache
-def _fields(attribute: Type, allow_multiple: bool) -> dict[str, dict[str, Type]]:
+def _fields(attribute: CelType, allow_multiple: bool) -> dict[str, dict[str, CelType]]:
     device = {
         "driver": types.STRING,
         "attributes": _by_domain(attribute),
@@ -103,5 +103,5 @@ def _fields(attribute: Type, allow_multiple: bool) -> dict[str, dict[str, Type]]
     return {**types.MESSAGE_FIELDS, types.DEVICE.name: device}
 
 
-def _by_domain(value: Type) -> Type:
+def _by_domain(value: CelType) -> CelType:
     return types.map_of(types.STRING, types.map_of(types.STRING, value))

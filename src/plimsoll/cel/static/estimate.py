@@ -11,20 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plimsoll.cel.static.checker import Typed
+from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.static.library_costs import (
     LIST_COST,
     REGEX_FACTOR,
     STRING_FACTOR,
-    CallCost,
-    Node,
+    AstNode,
+    CallEstimate,
     call_cost,
 )
-from plimsoll.cel.static.paths import NO_PATH, Path
+from plimsoll.cel.static.paths import NO_PATH, ValuePath
 from plimsoll.cel.static.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed, wrapped
-from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.static.types import CelType, TypeKind
 from plimsoll.cel.syntax.ast import (
-    Call,
+    CallExpr,
     Comprehension,
     Const,
     Expr,
@@ -40,7 +40,7 @@ _MAP_COST = 30
 _MESSAGE_COST = 40
 
 
-def estimate(typed: Typed) -> int:
+def estimate(typed: TypedExpr) -> int:
     """The worst-case cost of a checked expression, at most 2**64 - 1."""
     return run(_Estimator(typed).cost(typed.root)).high
 
@@ -49,7 +49,7 @@ def estimate(typed: Typed) -> int:
 class _Entries:
     """The sizes of the keys and values of a container."""
 
-    kind: Kind
+    kind: TypeKind
     key: Range
     value: Range
 
@@ -64,7 +64,7 @@ def _merge(left: _Entries | None, right: _Entries | None) -> _Entries | None:
 class _Local:
     """A variable of a comprehension or binding."""
 
-    path: Path
+    path: ValuePath
     size: Range | None
     entries: _Entries | None = None
 
@@ -73,10 +73,10 @@ _Costs: TypeAlias = "list[Range]"
 
 
 class _Estimator:
-    def __init__(self, typed: Typed) -> None:
+    def __init__(self, typed: TypedExpr) -> None:
         self._types = typed.types
         self._references = typed.references
-        self._paths: dict[int, Path] = {}
+        self._paths: dict[int, ValuePath] = {}
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, _Entries] = {}
         self._locals: dict[str, list[_Local]] = {}
@@ -87,15 +87,15 @@ class _Estimator:
                 return NOTHING
             case Ident():
                 local = self._local(expr)
-                self._paths[expr.id] = local.path if local else Path.of(expr.name)
+                self._paths[expr.id] = local.path if local else ValuePath.of(expr.name)
                 return ONE
             case Select():
                 return (yield from self._select(expr))
-            case Call(function="dyn"):
+            case CallExpr(function="dyn"):
                 cost: Range = yield self.cost(expr.args[0])
                 self._copy_sizes(expr, expr.args[0])
                 return ONE.plus(cost)
-            case Call():
+            case CallExpr():
                 return (yield from self._call(expr))
             case ListLit():
                 return (yield from self._list(expr))
@@ -119,7 +119,7 @@ class _Estimator:
         stack = self._locals.get(expr.name)
         return stack[-1] if stack else None
 
-    def _path(self, expr: Expr) -> Path:
+    def _path(self, expr: Expr) -> ValuePath:
         local = self._local(expr)
         return local.path if local else self._paths.get(expr.id, NO_PATH)
 
@@ -159,8 +159,8 @@ class _Estimator:
     def _copy_sizes(self, to: Expr, source: Expr) -> None:
         self._set(to, self._size(source), self._entry_sizes(source))
 
-    def _node(self, expr: Expr) -> Node:
-        return Node(expr, self._types[expr.id], self._size(expr), self._path(expr))
+    def _node(self, expr: Expr) -> AstNode:
+        return AstNode(expr, self._types[expr.id], self._size(expr), self._path(expr))
 
     # Selections and literals.
 
@@ -168,7 +168,7 @@ class _Estimator:
         total: Range = yield self.cost(expr.operand)
         if expr.test:
             return total
-        if self._types[expr.operand.id].kind in (Kind.MAP, Kind.STRUCT):
+        if self._types[expr.operand.id].kind in (TypeKind.MAP, TypeKind.STRUCT):
             total = total.plus(ONE)
         self._paths[expr.id] = self._path(expr.operand).to(expr.field)
         return total
@@ -179,7 +179,7 @@ class _Estimator:
         for item in expr.items:
             total = total.plus((yield self.cost(item)))
             items = items.union(self._some_size(item))
-        self._entries[expr.id] = _Entries(Kind.LIST, ONE, items)
+        self._entries[expr.id] = _Entries(TypeKind.LIST, ONE, items)
         return total
 
     def _map(self, expr: MapLit) -> Task[Range]:
@@ -190,7 +190,7 @@ class _Estimator:
             total = total.plus((yield self.cost(entry.value)))
             keys = keys.union(self._some_size(entry.key))
             values = values.union(self._some_size(entry.value))
-        self._entries[expr.id] = _Entries(Kind.MAP, keys, values)
+        self._entries[expr.id] = _Entries(TypeKind.MAP, keys, values)
         return total
 
     # Comprehensions.
@@ -234,7 +234,7 @@ class _Estimator:
         kind = entries.kind if entries else self._types[expr.range.id].kind
         key = entries.key if entries else None
         value = entries.value if entries else None
-        is_list = kind is Kind.LIST
+        is_list = kind is TypeKind.LIST
         path = self._path(expr.range)
         if expr.second is not None:
             self._push(expr.variable, _Local(path.to("@indices" if is_list else "@keys"), key))
@@ -246,14 +246,14 @@ class _Estimator:
 
     # Calls.
 
-    def _call(self, expr: Call) -> Task[Range]:
+    def _call(self, expr: CallExpr) -> Task[Range]:
         costs: _Costs = []
-        args: list[Node] = []
+        args: list[AstNode] = []
         for arg in expr.args:
             costs.append((yield self.cost(arg)))
             args.append(self._node(arg))
         total = NOTHING
-        target: Node | None = None
+        target: AstNode | None = None
         if expr.target is not None:
             total = yield self.cost(expr.target)
             target = self._node(expr.target)
@@ -274,58 +274,58 @@ class _Estimator:
         return total.plus(cost)
 
     def _overload(
-        self, expr: Call, overload: str, target: Node | None, args: list[Node], costs: _Costs
-    ) -> CallCost:
+        self, expr: CallExpr, overload: str, target: AstNode | None, args: list[AstNode], costs: _Costs
+    ) -> CallEstimate:
         if overload in ("logical_and", "logical_or"):
             # The right side may be skipped.
-            return CallCost(Range(costs[0].low, costs[0].plus(costs[1]).high))
+            return CallEstimate(Range(costs[0].low, costs[0].plus(costs[1]).high))
         if overload == "conditional":
             merged = _merge(self._entry_sizes(args[1].expr), self._entry_sizes(args[2].expr))
             self._set(expr, None, merged)
             cost = costs[0].plus(costs[1].union(costs[2]))
-            return CallCost(cost, args[1].known_size.union(args[2].known_size))
+            return CallEstimate(cost, args[1].known_size.union(args[2].known_size))
         if overload in ("add_string", "add_bytes", "add_list"):
             self._set(expr, None, _merge(self._entry_sizes(args[0].expr), self._entry_sizes(args[1].expr)))
         found = call_cost(expr.function, overload, target, args) or _standard(overload, target, args)
         total = found.cost
         for one in costs:
             total = total.plus(one)
-        return CallCost(total, found.size)
+        return CallEstimate(total, found.size)
 
 
-def _standard(overload: str, target: Node | None, args: list[Node]) -> CallCost:
+def _standard(overload: str, target: AstNode | None, args: list[AstNode]) -> CallEstimate:
     """The cost of a standard function that no library claims."""
     match overload:
         case "string_format" if target is not None:
-            return CallCost(target.known_size.scaled(STRING_FACTOR))
+            return CallEstimate(target.known_size.scaled(STRING_FACTOR))
         case "string_to_bytes":
             size = args[0].known_size
-            return CallCost(size.scaled(STRING_FACTOR), wrapped(size.low, size.high * 4))
+            return CallEstimate(size.scaled(STRING_FACTOR), wrapped(size.low, size.high * 4))
         case "bytes_to_string":
             size = args[0].known_size
-            return CallCost(size.scaled(STRING_FACTOR), Range(size.low // 4, size.high))
+            return CallEstimate(size.scaled(STRING_FACTOR), Range(size.low // 4, size.high))
         case "strings_quote":
             size = args[0].known_size
-            return CallCost(size.scaled(STRING_FACTOR), wrapped(size.low + 2, size.high * 2 + 2))
+            return CallEstimate(size.scaled(STRING_FACTOR), wrapped(size.low + 2, size.high * 2 + 2))
         case "starts_with_string" | "ends_with_string":
-            return CallCost(args[0].known_size.scaled(STRING_FACTOR))
+            return CallEstimate(args[0].known_size.scaled(STRING_FACTOR))
         case "in_list":
-            return CallCost(args[1].known_size.scaled(1))
+            return CallEstimate(args[1].known_size.scaled(1))
         case "matches_string" if target is not None:
             text = target.known_size.plus(ONE).scaled(STRING_FACTOR)
-            return CallCost(text.times(args[0].known_size.scaled(REGEX_FACTOR)))
+            return CallEstimate(text.times(args[0].known_size.scaled(REGEX_FACTOR)))
         case "contains_string" if target is not None:
             text = target.known_size.scaled(STRING_FACTOR)
-            return CallCost(text.times(args[0].known_size.scaled(STRING_FACTOR)))
+            return CallEstimate(text.times(args[0].known_size.scaled(STRING_FACTOR)))
         case "add_list":
-            return CallCost(ONE, args[0].known_size.plus(args[1].known_size))
+            return CallEstimate(ONE, args[0].known_size.plus(args[1].known_size))
         case "add_string" | "add_bytes":
             size = args[0].known_size.plus(args[1].known_size)
-            return CallCost(size.scaled(STRING_FACTOR), size)
+            return CallEstimate(size.scaled(STRING_FACTOR), size)
     if overload in _COMPARING:
         shorter = min(args[0].known_size.high, args[1].known_size.high)
-        return CallCost(Range(min(shorter, 1), shorter).scaled(STRING_FACTOR))
-    return CallCost(ONE)
+        return CallEstimate(Range(min(shorter, 1), shorter).scaled(STRING_FACTOR))
+    return CallEstimate(ONE)
 
 
 _COMPARING = frozenset(
@@ -358,8 +358,15 @@ def _literal_size(expr: Expr) -> Range | None:
     return None
 
 
-def _is_scalar(one: Type) -> bool:
+def _is_scalar(one: CelType) -> bool:
     """Whether every value of the type counts as one unit."""
-    while one.kind is Kind.OPAQUE and one.name == "optional_type" and one.params:
+    while one.kind is TypeKind.OPAQUE and one.name == "optional_type" and one.params:
         one = one.params[0]
-    return one.kind in (Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT)
+    return one.kind in (
+        TypeKind.BOOL,
+        TypeKind.DOUBLE,
+        TypeKind.DURATION,
+        TypeKind.INT,
+        TypeKind.TIMESTAMP,
+        TypeKind.UINT,
+    )

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from plimsoll.cel.functions import standard
 from plimsoll.cel.functions.regex import compile_pattern
-from plimsoll.cel.static.checker import Typed
+from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
-from plimsoll.cel.static.types import Kind
-from plimsoll.cel.syntax.ast import Call, Const, Expr, Ident, ListLit, MapLit, Uint, descend
+from plimsoll.cel.static.types import TypeKind
+from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, Ident, ListLit, MapLit, Uint, descend
 from plimsoll.cel.values import TypeValue, Value, no_overload
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
@@ -26,7 +26,7 @@ _CONVERSIONS = {
 }
 
 
-def fold(typed: Typed) -> None:
+def fold(typed: TypedExpr) -> None:
     """Raise CelCompileError if something that is evaluated at compile time fails."""
     folder = _Folder(typed)
     for expr in reversed(descend(typed.root)):
@@ -36,7 +36,7 @@ def fold(typed: Typed) -> None:
 
 
 class _Folder:
-    def __init__(self, typed: Typed) -> None:
+    def __init__(self, typed: TypedExpr) -> None:
         self._typed = typed
         self.constants: dict[int, Value] = {}
 
@@ -56,12 +56,12 @@ class _Folder:
                 parts = [self._known(part) for entry in expr.entries for part in (entry.key, entry.value)]
                 # Nothing that happens to a constant map depends on what is in it.
                 return _joined(parts, {})
-            case Call():
+            case CallExpr():
                 return self._call(expr)
         return _NOT_CONSTANT
 
     def _name(self, expr: Ident) -> Value:
-        if self._typed.types[expr.id].kind is Kind.TYPE:
+        if self._typed.types[expr.id].kind is TypeKind.TYPE:
             known = RUNTIME_TYPES.get(expr.name)
             if known is None:
                 raise CelCompileError(f"{expr.name!r} holds a type and cannot be used as a value", expr.pos)
@@ -73,7 +73,7 @@ class _Folder:
         # No constant is an optional value, so a constant optional item always fails.
         return _joined(items, _FAILED if expr.optional else items)
 
-    def _call(self, expr: Call) -> Value:
+    def _call(self, expr: CallExpr) -> Value:
         args = [self._known(arg) for arg in expr.args]
         if expr.target is not None:
             args.insert(0, self._known(expr.target))
@@ -96,7 +96,7 @@ def _joined(parts: list[Value], whole: Value) -> Value:
     return _FAILED if any(part is _FAILED for part in parts) else whole
 
 
-def _convert(expr: Call, value: Value) -> Value:
+def _convert(expr: CallExpr, value: Value) -> Value:
     function = _CONVERSIONS[expr.function]
     try:
         if value is _FAILED:
@@ -111,7 +111,7 @@ def _convert(expr: Call, value: Value) -> Value:
         raise CelCompileError(f"{expr.function}() fails on a constant: {error}", expr.pos) from None
 
 
-def _compile(expr: Call, pattern: str) -> None:
+def _compile(expr: CallExpr, pattern: str) -> None:
     try:
         compile_pattern(pattern)
     except CelRuntimeError as error:

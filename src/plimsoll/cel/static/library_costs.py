@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from plimsoll.cel.static import types
-from plimsoll.cel.static.paths import Path
+from plimsoll.cel.static.paths import ValuePath
 from plimsoll.cel.static.ranges import MAX, ONE, UNKNOWN, Range, fixed
-from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.static.types import CelType, TypeKind
 from plimsoll.cel.syntax.ast import Const, Expr
 
 STRING_FACTOR = 0.1
@@ -29,13 +29,13 @@ _IP_BYTES = Range(4, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class AstNode:
     """What an estimator may know of an argument: `size` is None when nothing bounded it so far."""
 
     expr: Expr
-    type: Type
+    type: CelType
     size: Range | None
-    path: Path
+    path: ValuePath
 
     @property
     def known_size(self) -> Range:
@@ -53,17 +53,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class CallCost:
+class CallEstimate:
     """The cost of a call without its arguments, and the size of its result if known."""
 
     cost: Range
     size: Range | None = None
 
 
-_Estimator: TypeAlias = "Callable[[str, Node | None, Sequence[Node]], CallCost | None]"
+_Estimator: TypeAlias = "Callable[[str, AstNode | None, Sequence[AstNode]], CallEstimate | None]"
 
 
-def call_cost(function: str, overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def call_cost(
+    function: str, overload: str, target: AstNode | None, args: Sequence[AstNode]
+) -> CallEstimate | None:
     """The estimate for a call, or None when the standard rules apply."""
     by_overload = _BY_OVERLOAD.get(overload)
     if by_overload is not None:
@@ -77,19 +79,19 @@ def call_cost(function: str, overload: str, target: Node | None, args: Sequence[
 # Extensions, by overload.
 
 
-def _allocating(factor: float, size: Range) -> CallCost:
+def _allocating(factor: float, size: Range) -> CallEstimate:
     """The cost of a call that makes a list of this size."""
-    return CallCost(size.scaled(factor).plus(ONE).plus(fixed(LIST_COST)), size)
+    return CallEstimate(size.scaled(factor).plus(ONE).plus(fixed(LIST_COST)), size)
 
 
-def _literal_int(node: Node, default: int) -> int:
+def _literal_int(node: AstNode, default: int) -> int:
     value = node.expr.value if isinstance(node.expr, Const) else None
     if type(value) is not int:
         return default
     return max(value, 0)
 
 
-def _slice(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _slice(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None or len(args) != 2:
         return None
     start = _literal_int(args[0], 0)
@@ -97,24 +99,24 @@ def _slice(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost
     return _allocating(1, fixed((end - start) & MAX))
 
 
-def _range(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _range(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     return _allocating(1, fixed(_literal_int(args[0], MAX)))
 
 
-def _reverse(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _reverse(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     return None if target is None else _allocating(1, target.some_size)
 
 
-def _flatten(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _flatten(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     depth = _literal_int(args[0], MAX) if args else 1
     return None if target is None else _allocating(float(depth), target.some_size)
 
 
-def _distinct(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _distinct(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     return None if target is None else _allocating(2.0, target.some_size.times(target.some_size))
 
 
-def _sort(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _sort(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     """Sorting compares every pair of items, or of keys when sorting by keys."""
     keys = args[0] if args else target
     if keys is None:
@@ -124,13 +126,13 @@ def _sort(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost 
     return _allocating(factor, keys.some_size.times(keys.some_size))
 
 
-def _sets(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _sets(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     rounds = 2 if overload == "list_sets_equivalent_list" else 1
-    return CallCost(args[0].some_size.times(args[1].some_size).scaled(rounds).plus(ONE))
+    return CallEstimate(args[0].some_size.times(args[1].some_size).scaled(rounds).plus(ONE))
 
 
-def _includes(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
-    return CallCost(Range(0, _MAX_INCLUDES))
+def _includes(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
+    return CallEstimate(Range(0, _MAX_INCLUDES))
 
 
 _SORTED = ("int", "uint", "double", "bool", types.DURATION.name, types.TIMESTAMP.name, "string", "bytes")
@@ -154,42 +156,42 @@ _BY_OVERLOAD: dict[str, _Estimator] = {
 
 
 def _constant(cost: int) -> _Estimator:
-    result = CallCost(fixed(cost))
+    result = CallEstimate(fixed(cost))
     return lambda overload, target, args: result
 
 
-def _selector(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _selector(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if len(args) != 1:
         return None
     size = args[0].some_size
     requirements = size.scaled(0.5).scaled(float(LIST_COST + _MESSAGE_COST))
-    return CallCost(fixed(LIST_COST).plus(size.scaled(STRING_FACTOR)).plus(requirements))
+    return CallEstimate(fixed(LIST_COST).plus(size.scaled(STRING_FACTOR)).plus(requirements))
 
 
-def _aggregate(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _aggregate(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None:
         return None
     if not target.type.params:
-        return CallCost(target.some_size.scaled(STRING_FACTOR))
+        return CallEstimate(target.some_size.scaled(STRING_FACTOR))
     each = ONE
-    if target.type.params[0].kind in (Kind.STRING, Kind.BYTES):
+    if target.type.params[0].kind in (TypeKind.STRING, TypeKind.BYTES):
         each = each.plus(target.item_size.scaled(STRING_FACTOR))
-    return CallCost(target.some_size.times(each))
+    return CallEstimate(target.some_size.times(each))
 
 
-def _url(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _url(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if len(args) != 1:
         return None
-    return CallCost(args[0].some_size.scaled(STRING_FACTOR), args[0].some_size)
+    return CallEstimate(args[0].some_size.scaled(STRING_FACTOR), args[0].some_size)
 
 
-def _traverse(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _traverse(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None:
         return None
-    return CallCost(target.some_size.scaled(STRING_FACTOR), target.some_size)
+    return CallEstimate(target.some_size.scaled(STRING_FACTOR), target.some_size)
 
 
-def _replace(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _replace(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None or len(args) < 2:
         return None
     size, old, new = target.some_size, args[0].some_size, args[1].some_size
@@ -207,7 +209,7 @@ def _replace(overload: str, target: Node | None, args: Sequence[Node]) -> CallCo
     else:
         least, kept_least = _ceil_divide(size.low, old.high), 0
     result = Range(least, most).times(new).plus(Range(kept_least, kept_most))
-    return CallCost(size.scaled(2 * STRING_FACTOR), result)
+    return CallEstimate(size.scaled(2 * STRING_FACTOR), result)
 
 
 def _ceil_divide(value: int, by: int) -> int:
@@ -216,17 +218,17 @@ def _ceil_divide(value: int, by: int) -> int:
     return 1 << 63 if quotient > MAX else quotient
 
 
-def _split(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _split(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None:
         return None
     size = target.some_size
     parts = size.high
     if len(args) > 1 and isinstance(args[1].expr, Const) and type(args[1].expr.value) is int:
         parts = args[1].expr.value & MAX
-    return CallCost(size.scaled(2 * STRING_FACTOR), Range(0, parts))
+    return CallEstimate(size.scaled(2 * STRING_FACTOR), Range(0, parts))
 
 
-def _join(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _join(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None:
         return None
     count = target.some_size
@@ -236,28 +238,28 @@ def _join(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost 
     if args:
         between = Range(max(count.low - 1, 0), max(count.high - 1, 0))
         size = size.plus(args[0].some_size.times(between))
-    return CallCost(size.scaled(STRING_FACTOR), size)
+    return CallEstimate(size.scaled(STRING_FACTOR), size)
 
 
-def _find(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _find(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if target is None or not args:
         return None
     size = target.some_size
     text = size.plus(ONE).scaled(STRING_FACTOR)
-    return CallCost(text.times(args[0].some_size.scaled(REGEX_FACTOR)), Range(0, size.high))
+    return CallEstimate(text.times(args[0].some_size.scaled(REGEX_FACTOR)), Range(0, size.high))
 
 
-def _parse(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _parse(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if overload == "cidr_ip":
-        return CallCost(ONE)
-    return CallCost(args[0].some_size.scaled(STRING_FACTOR)) if args else None
+        return CallEstimate(ONE)
+    return CallEstimate(args[0].some_size.scaled(STRING_FACTOR)) if args else None
 
 
-def _parse_twice(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
-    return CallCost(args[0].some_size.scaled(2 * STRING_FACTOR)) if args else None
+def _parse_twice(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
+    return CallEstimate(args[0].some_size.scaled(2 * STRING_FACTOR)) if args else None
 
 
-def _contains_ip(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _contains_ip(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if not args:
         return None
     cost = _IP_BYTES.plus(_IP_BYTES).scaled(STRING_FACTOR)
@@ -265,14 +267,14 @@ def _contains_ip(overload: str, target: Node | None, args: Sequence[Node]) -> Ca
         cost = cost.plus(_IP_BYTES.scaled(STRING_FACTOR)).plus(ONE)
     if overload.endswith("_string"):
         cost = cost.plus(args[0].some_size.scaled(STRING_FACTOR))
-    return CallCost(cost)
+    return CallEstimate(cost)
 
 
-def _validate(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _validate(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     if not args:
         return None
     text = args[0].some_size.scaled(STRING_FACTOR)
-    return CallCost(text.scaled(_MAX_NAME_REGEX * REGEX_FACTOR))
+    return CallEstimate(text.scaled(_MAX_NAME_REGEX * REGEX_FACTOR))
 
 
 _CHEAP_EQUALITY = frozenset(
@@ -290,17 +292,17 @@ _CHEAP_EQUALITY = frozenset(
 )
 
 
-def _equals(overload: str, target: Node | None, args: Sequence[Node]) -> CallCost | None:
+def _equals(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
     left, right = args
     if left.type.name != right.type.name:
         return None
     if left.type in _CHEAP_EQUALITY:
-        return CallCost(ONE)
+        return CallEstimate(ONE)
     if left.type == types.FORMAT:
-        return CallCost(Range(1, _MAX_FORMAT).scaled(STRING_FACTOR))
+        return CallEstimate(Range(1, _MAX_FORMAT).scaled(STRING_FACTOR))
     if left.type == types.URL:
         longest = 1 if right.size is None else right.size.high
-        return CallCost(Range(1, longest).scaled(STRING_FACTOR))
+        return CallEstimate(Range(1, longest).scaled(STRING_FACTOR))
     return None
 
 

@@ -1,7 +1,7 @@
 """How a value is reached from the device, and how large Kubernetes lets it be.
 
 Owns the declared sizes of the device's parts (driver and domains 63 characters, ids 32, values 64, 32 entries
-per map) and `Path`, which names a part. Used by the cost estimate only.
+per map) and `ValuePath`, which names a part. Used by the cost estimate only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DEVICE = _Shape(
 )
 
 
-class Path:
+class ValuePath:
     """Steps from a variable: field names, @items, @indices, @keys, @values.
 
     Behaves like a Go slice, because upstream extends paths in place: two extensions of the same path may
@@ -64,15 +64,15 @@ class Path:
         self._length = length
 
     @classmethod
-    def of(cls, variable: str) -> Path:
+    def of(cls, variable: str) -> ValuePath:
         return cls([variable], 1)
 
-    def to(self, step: str) -> Path:
+    def to(self, step: str) -> ValuePath:
         steps, length = self._steps, self._length
         if length == len(steps):
             steps = steps + [""] * max(length, 1)
         steps[length] = step
-        return Path(steps, length + 1)
+        return ValuePath(steps, length + 1)
 
     def declared_size(self, *more: str) -> Range | None:
         """The declared size of what is at the path, or None if nothing is declared there."""
@@ -85,4 +85,4 @@ class Path:
         return None if shape is None else Range(0, shape.size)
 
 
-NO_PATH = Path([], 0)
+NO_PATH = ValuePath([], 0)

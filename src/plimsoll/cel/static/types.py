@@ -1,6 +1,6 @@
 """CEL types as the checker sees them.
 
-Owns `Type`, the constants and constructors for every type of the DRA environment, how a type is written in
+Owns `CelType`, the constants and constructors for every type of the DRA environment, how a type is written in
 messages, and which message types can be named in a literal. Types are immutable values; two types are equal
 when kind, name and parameters agree (a nullable wrapper equals what it wraps, as in cel-go).
 """
@@ -17,7 +17,7 @@ MAX_DEPTH = 260
 MAX_SIZE = 5_000
 
 
-class Kind(enum.Enum):
+class TypeKind(enum.Enum):
     ANY = "any"
     BOOL = "bool"
     BYTES = "bytes"
@@ -42,26 +42,26 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
+class CelType:
     """A type; `name` is the name CEL gives it at run time, or that of a type parameter."""
 
-    kind: Kind
+    kind: TypeKind
     name: str
-    params: tuple[Type, ...] = ()
+    params: tuple[CelType, ...] = ()
     nullable: bool = field(default=False, compare=False)
     depth: int = field(default=1, compare=False, repr=False)
     size: int = field(default=1, compare=False, repr=False)
     # Whether a type parameter occurs in it.
     open: bool = field(default=False, compare=False, repr=False)
 
-    def with_params(self, params: tuple[Type, ...]) -> Type:
+    def with_params(self, params: tuple[CelType, ...]) -> CelType:
         """The same type with other parameters; refuse one that is absurdly large."""
         depth = 1 + max([one.depth for one in params])
         size = 1 + sum([one.size for one in params])
         if depth > MAX_DEPTH or size > MAX_SIZE:
             raise CelCompileError("expression has types too large to check")
         open_ = any(one.open for one in params)
-        return Type(self.kind, self.name, params, self.nullable, depth, size, open_)
+        return CelType(self.kind, self.name, params, self.nullable, depth, size, open_)
 
     def __str__(self) -> str:
         if self.kind in _SHORT:
@@ -71,9 +71,9 @@ class Type:
             return name
         return f"{name}({', '.join(str(param) for param in self.params)})"
 
-    def takes(self, other: Type) -> bool:
+    def takes(self, other: CelType) -> bool:
         """Whether a value of type `other` may stand where this one is declared, parameters apart."""
-        if self.nullable and other.kind is Kind.NULL:
+        if self.nullable and other.kind is TypeKind.NULL:
             return True
         if self is other or self.kind in _OPEN:
             return True
@@ -85,80 +85,85 @@ class Type:
         )
 
 
-_SHORT = {Kind.ANY: "any", Kind.DURATION: "duration", Kind.TIMESTAMP: "timestamp", Kind.NULL: "null"}
-_OPEN = frozenset({Kind.DYN, Kind.ANY, Kind.PARAM})
+_SHORT = {
+    TypeKind.ANY: "any",
+    TypeKind.DURATION: "duration",
+    TypeKind.TIMESTAMP: "timestamp",
+    TypeKind.NULL: "null",
+}
+_OPEN = frozenset({TypeKind.DYN, TypeKind.ANY, TypeKind.PARAM})
 
-ANY = Type(Kind.ANY, "google.protobuf.Any")
-BOOL = Type(Kind.BOOL, "bool")
-BYTES = Type(Kind.BYTES, "bytes")
-DOUBLE = Type(Kind.DOUBLE, "double")
-DURATION = Type(Kind.DURATION, "google.protobuf.Duration")
-DYN = Type(Kind.DYN, "dyn")
-ERROR = Type(Kind.ERROR, "error")
-INT = Type(Kind.INT, "int")
-NULL = Type(Kind.NULL, "null_type")
-STRING = Type(Kind.STRING, "string")
-TIMESTAMP = Type(Kind.TIMESTAMP, "google.protobuf.Timestamp")
-TYPE = Type(Kind.TYPE, "type")
-UINT = Type(Kind.UINT, "uint")
+ANY = CelType(TypeKind.ANY, "google.protobuf.Any")
+BOOL = CelType(TypeKind.BOOL, "bool")
+BYTES = CelType(TypeKind.BYTES, "bytes")
+DOUBLE = CelType(TypeKind.DOUBLE, "double")
+DURATION = CelType(TypeKind.DURATION, "google.protobuf.Duration")
+DYN = CelType(TypeKind.DYN, "dyn")
+ERROR = CelType(TypeKind.ERROR, "error")
+INT = CelType(TypeKind.INT, "int")
+NULL = CelType(TypeKind.NULL, "null_type")
+STRING = CelType(TypeKind.STRING, "string")
+TIMESTAMP = CelType(TypeKind.TIMESTAMP, "google.protobuf.Timestamp")
+TYPE = CelType(TypeKind.TYPE, "type")
+UINT = CelType(TypeKind.UINT, "uint")
 
-CIDR = Type(Kind.OPAQUE, "net.CIDR")
-IP = Type(Kind.OPAQUE, "net.IP")
-OPTIONAL = Type(Kind.OPAQUE, "optional_type")
-FORMAT = Type(Kind.STRUCT, "kubernetes.NamedFormat")
-QUANTITY = Type(Kind.STRUCT, "kubernetes.Quantity")
-SEMVER = Type(Kind.STRUCT, "kubernetes.Semver")
-URL = Type(Kind.STRUCT, "kubernetes.URL")
-AUTHORIZER = Type(Kind.STRUCT, "kubernetes.authorization.Authorizer")
-PATH_CHECK = Type(Kind.STRUCT, "kubernetes.authorization.PathCheck")
-GROUP_CHECK = Type(Kind.STRUCT, "kubernetes.authorization.GroupCheck")
-RESOURCE_CHECK = Type(Kind.STRUCT, "kubernetes.authorization.ResourceCheck")
-DECISION = Type(Kind.STRUCT, "kubernetes.authorization.Decision")
-DEVICE = Type(Kind.STRUCT, "kubernetes.DRADevice")
-EMPTY = Type(Kind.STRUCT, "google.protobuf.Empty")
-
-
-_LIST = Type(Kind.LIST, "list")
-_MAP = Type(Kind.MAP, "map")
+CIDR = CelType(TypeKind.OPAQUE, "net.CIDR")
+IP = CelType(TypeKind.OPAQUE, "net.IP")
+OPTIONAL = CelType(TypeKind.OPAQUE, "optional_type")
+FORMAT = CelType(TypeKind.STRUCT, "kubernetes.NamedFormat")
+QUANTITY = CelType(TypeKind.STRUCT, "kubernetes.Quantity")
+SEMVER = CelType(TypeKind.STRUCT, "kubernetes.Semver")
+URL = CelType(TypeKind.STRUCT, "kubernetes.URL")
+AUTHORIZER = CelType(TypeKind.STRUCT, "kubernetes.authorization.Authorizer")
+PATH_CHECK = CelType(TypeKind.STRUCT, "kubernetes.authorization.PathCheck")
+GROUP_CHECK = CelType(TypeKind.STRUCT, "kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK = CelType(TypeKind.STRUCT, "kubernetes.authorization.ResourceCheck")
+DECISION = CelType(TypeKind.STRUCT, "kubernetes.authorization.Decision")
+DEVICE = CelType(TypeKind.STRUCT, "kubernetes.DRADevice")
+EMPTY = CelType(TypeKind.STRUCT, "google.protobuf.Empty")
 
 
-def list_of(item: Type) -> Type:
+_LIST = CelType(TypeKind.LIST, "list")
+_MAP = CelType(TypeKind.MAP, "map")
+
+
+def list_of(item: CelType) -> CelType:
     return _LIST.with_params((item,))
 
 
-def map_of(key: Type, value: Type) -> Type:
+def map_of(key: CelType, value: CelType) -> CelType:
     return _MAP.with_params((key, value))
 
 
-def optional_of(value: Type) -> Type:
+def optional_of(value: CelType) -> CelType:
     return OPTIONAL.with_params((value,))
 
 
-def type_of(value: Type) -> Type:
+def type_of(value: CelType) -> CelType:
     return TYPE.with_params((value,))
 
 
-def param(name: str) -> Type:
-    return Type(Kind.PARAM, name, open=True)
+def param(name: str) -> CelType:
+    return CelType(TypeKind.PARAM, name, open=True)
 
 
-def nullable(wrapped: Type) -> Type:
-    return Type(wrapped.kind, wrapped.name, nullable=True)
+def nullable(wrapped: CelType) -> CelType:
+    return CelType(wrapped.kind, wrapped.name, nullable=True)
 
 
-def is_dyn(value: Type) -> bool:
-    return value.kind is Kind.DYN or value.kind is Kind.ANY
+def is_dyn(value: CelType) -> bool:
+    return value.kind is TypeKind.DYN or value.kind is TypeKind.ANY
 
 
-def unwrap_optional(value: Type) -> tuple[Type, bool]:
+def unwrap_optional(value: CelType) -> tuple[CelType, bool]:
     """The type inside an optional, and whether it was one."""
-    if value.kind is Kind.OPAQUE and value.name == "optional_type" and value.params:
+    if value.kind is TypeKind.OPAQUE and value.name == "optional_type" and value.params:
         return value.params[0], True
     return value, False
 
 
 # Protobuf's well-known messages: what a literal of each is, and the fields it may be given.
-MESSAGES: dict[str, Type] = {
+MESSAGES: dict[str, CelType] = {
     "google.protobuf.Any": ANY,
     "google.protobuf.BoolValue": nullable(BOOL),
     "google.protobuf.BytesValue": nullable(BYTES),
@@ -176,7 +181,7 @@ MESSAGES: dict[str, Type] = {
     "google.protobuf.UInt64Value": nullable(UINT),
     "google.protobuf.Value": DYN,
 }
-MESSAGE_FIELDS: dict[str, dict[str, Type]] = {
+MESSAGE_FIELDS: dict[str, dict[str, CelType]] = {
     "google.protobuf.Any": {"type_url": STRING, "value": BYTES},
     "google.protobuf.BoolValue": {"value": BOOL},
     "google.protobuf.BytesValue": {"value": BYTES},
@@ -200,39 +205,39 @@ MESSAGE_FIELDS: dict[str, dict[str, Type]] = {
 }
 # The message a literal of each kind is built as: wrappers of 32 bits share that of 64.
 _MESSAGE_OF_KIND = {
-    Kind.ANY: "google.protobuf.Any",
-    Kind.BOOL: "google.protobuf.BoolValue",
-    Kind.BYTES: "google.protobuf.BytesValue",
-    Kind.DOUBLE: "google.protobuf.DoubleValue",
-    Kind.DURATION: "google.protobuf.Duration",
-    Kind.DYN: "google.protobuf.Value",
-    Kind.INT: "google.protobuf.Int64Value",
-    Kind.LIST: "google.protobuf.ListValue",
-    Kind.MAP: "google.protobuf.Struct",
-    Kind.NULL: "google.protobuf.NullValue",
-    Kind.STRING: "google.protobuf.StringValue",
-    Kind.TIMESTAMP: "google.protobuf.Timestamp",
-    Kind.UINT: "google.protobuf.UInt64Value",
+    TypeKind.ANY: "google.protobuf.Any",
+    TypeKind.BOOL: "google.protobuf.BoolValue",
+    TypeKind.BYTES: "google.protobuf.BytesValue",
+    TypeKind.DOUBLE: "google.protobuf.DoubleValue",
+    TypeKind.DURATION: "google.protobuf.Duration",
+    TypeKind.DYN: "google.protobuf.Value",
+    TypeKind.INT: "google.protobuf.Int64Value",
+    TypeKind.LIST: "google.protobuf.ListValue",
+    TypeKind.MAP: "google.protobuf.Struct",
+    TypeKind.NULL: "google.protobuf.NullValue",
+    TypeKind.STRING: "google.protobuf.StringValue",
+    TypeKind.TIMESTAMP: "google.protobuf.Timestamp",
+    TypeKind.UINT: "google.protobuf.UInt64Value",
 }
 
 
-def message_name(value: Type) -> str | None:
+def message_name(value: CelType) -> str | None:
     """The message whose fields a literal of this type takes, or None when it is no message type."""
-    if value.kind is Kind.STRUCT:
+    if value.kind is TypeKind.STRUCT:
         return value.name
-    if value.kind is Kind.LIST and value.params[0].kind is not Kind.DYN:
+    if value.kind is TypeKind.LIST and value.params[0].kind is not TypeKind.DYN:
         return None
-    if value.kind is Kind.MAP and not (
-        value.params[0].kind is Kind.STRING and value.params[1].kind is Kind.DYN
+    if value.kind is TypeKind.MAP and not (
+        value.params[0].kind is TypeKind.STRING and value.params[1].kind is TypeKind.DYN
     ):
         return None
     primitive = value.kind in (
-        Kind.BOOL,
-        Kind.BYTES,
-        Kind.DOUBLE,
-        Kind.INT,
-        Kind.STRING,
-        Kind.UINT,
+        TypeKind.BOOL,
+        TypeKind.BYTES,
+        TypeKind.DOUBLE,
+        TypeKind.INT,
+        TypeKind.STRING,
+        TypeKind.UINT,
     )
     if primitive and not value.nullable:
         return None

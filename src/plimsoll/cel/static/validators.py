@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 
 from plimsoll.cel.functions.regex import compile_pattern
-from plimsoll.cel.static.checker import Typed
-from plimsoll.cel.static.types import Kind, Type, unwrap_optional
-from plimsoll.cel.syntax.ast import Call, Const, Expr, ListLit, MapLit, children
+from plimsoll.cel.static.checker import TypedExpr
+from plimsoll.cel.static.types import CelType, TypeKind, unwrap_optional
+from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, ListLit, MapLit, children
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 
-def validate(typed: Typed) -> None:
+def validate(typed: TypedExpr) -> None:
     """Raise CelCompileError for the first literal that breaks a rule."""
     pending: list[tuple[Expr, bool]] = [(typed.root, False)]
     while pending:
@@ -27,34 +27,34 @@ def validate(typed: Typed) -> None:
                 _same_items(typed, expr)
             case MapLit() if not exempt:
                 _same_entries(typed, expr)
-            case Call(function="matches"):
+            case CallExpr(function="matches"):
                 _pattern(expr)
-            case Call(function="format"):
+            case CallExpr(function="format"):
                 exempt = True
                 _format(typed, expr)
         pending.extend((child, exempt) for child in children(expr))
 
 
-def _type(typed: Typed, expr: Expr, optional: bool = False) -> Type:
+def _type(typed: TypedExpr, expr: Expr, optional: bool = False) -> CelType:
     one = typed.types[expr.id]
     return unwrap_optional(one)[0] if optional else one
 
 
-def _same_items(typed: Typed, expr: ListLit) -> None:
-    first: Type | None = None
+def _same_items(typed: TypedExpr, expr: ListLit) -> None:
+    first: CelType | None = None
     for index, item in enumerate(expr.items):
         first = _same(first, _type(typed, item, index in expr.optional), item)
 
 
-def _same_entries(typed: Typed, expr: MapLit) -> None:
-    key: Type | None = None
-    value: Type | None = None
+def _same_entries(typed: TypedExpr, expr: MapLit) -> None:
+    key: CelType | None = None
+    value: CelType | None = None
     for entry in expr.entries:
         key = _same(key, _type(typed, entry.key), entry.key)
         value = _same(value, _type(typed, entry.value, entry.optional), entry.value)
 
 
-def _same(first: Type | None, current: Type, expr: Expr) -> Type:
+def _same(first: CelType | None, current: CelType, expr: Expr) -> CelType:
     if first is not None and first != current:
         raise CelCompileError(
             f"expected type {first} but found {current}: literals must not mix types", expr.pos
@@ -62,7 +62,7 @@ def _same(first: Type | None, current: Type, expr: Expr) -> Type:
     return current
 
 
-def _pattern(call: Call) -> None:
+def _pattern(call: CallExpr) -> None:
     """Check the first argument: the pattern of a method call but, by accident, the text of a global one."""
     arg = call.args[0]
     if isinstance(arg, Const) and isinstance(arg.value, str):
@@ -77,36 +77,36 @@ def _pattern(call: Call) -> None:
 _CLAUSE = re.compile(r"%(?:%|(?P<precision>\.[0-9]*)?(?P<verb>.)?)", re.DOTALL)
 _TEXT = frozenset(
     {
-        Kind.BOOL,
-        Kind.BYTES,
-        Kind.DOUBLE,
-        Kind.DURATION,
-        Kind.INT,
-        Kind.LIST,
-        Kind.MAP,
-        Kind.NULL,
-        Kind.STRING,
-        Kind.TIMESTAMP,
-        Kind.TYPE,
-        Kind.UINT,
+        TypeKind.BOOL,
+        TypeKind.BYTES,
+        TypeKind.DOUBLE,
+        TypeKind.DURATION,
+        TypeKind.INT,
+        TypeKind.LIST,
+        TypeKind.MAP,
+        TypeKind.NULL,
+        TypeKind.STRING,
+        TypeKind.TIMESTAMP,
+        TypeKind.TYPE,
+        TypeKind.UINT,
     }
 )
-_WHOLE = frozenset({Kind.INT, Kind.UINT})
+_WHOLE = frozenset({TypeKind.INT, TypeKind.UINT})
 # Strings may stand for NaN and the infinities.
-_REAL = frozenset({Kind.DOUBLE, Kind.STRING})
+_REAL = frozenset({TypeKind.DOUBLE, TypeKind.STRING})
 _VERBS = {
     "s": _TEXT,
     "d": _WHOLE,
     "f": _REAL,
     "e": _REAL,
-    "b": _WHOLE | {Kind.BOOL},
-    "x": _WHOLE | {Kind.STRING, Kind.BYTES},
-    "X": _WHOLE | {Kind.STRING, Kind.BYTES},
+    "b": _WHOLE | {TypeKind.BOOL},
+    "x": _WHOLE | {TypeKind.STRING, TypeKind.BYTES},
+    "X": _WHOLE | {TypeKind.STRING, TypeKind.BYTES},
     "o": _WHOLE,
 }
 
 
-def _format(typed: Typed, call: Call) -> None:
+def _format(typed: TypedExpr, call: CallExpr) -> None:
     """Check a literal format string against a literal list of arguments."""
     if not isinstance(call.target, Const) or not isinstance(call.target.value, str):
         return
@@ -123,7 +123,7 @@ def _format(typed: Typed, call: Call) -> None:
         raise CelCompileError(f"format takes {used} arguments but was given {len(args)}", call.pos)
 
 
-def _clause(typed: Typed, call: Call, clause: re.Match[str], arg: Expr | None) -> None:
+def _clause(typed: TypedExpr, call: CallExpr, clause: re.Match[str], arg: Expr | None) -> None:
     verb, precision = clause["verb"], clause["precision"]
     if verb is None:
         raise CelCompileError("format string ends within a clause", call.pos)
@@ -137,7 +137,7 @@ def _clause(typed: Typed, call: Call, clause: re.Match[str], arg: Expr | None) -
     while pending:
         expr = pending.pop()
         one = typed.types[expr.id]
-        if one.kind is not Kind.DYN and one.kind not in _VERBS[verb]:
+        if one.kind is not TypeKind.DYN and one.kind not in _VERBS[verb]:
             raise CelCompileError(f"format clause %{verb} does not take a value of type {one}", expr.pos)
         if verb == "s" and isinstance(expr, ListLit | MapLit):
             pending.extend(children(expr))

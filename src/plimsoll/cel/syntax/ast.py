@@ -5,9 +5,9 @@ expanded (`all`, `exists`, `map`, `cel.bind`, ... become `Comprehension`), becau
 on the expanded tree; `Comprehension.macro` remembers which macro it was so that a back end may take a
 shorter way. Nodes are plain data; `id` is unique within a tree, `pos` is the offset in the source text.
 
-Operators are `Call`s under cel-go's names: `_+_ _-_ _*_ _/_ _%_ -_ !_ _==_ _!=_ _<_ _<=_ _>_ _>=_ _&&_ _||_
-_?_:_ _[_] _[?_] _?._ @in @not_strictly_false`. `x?.f` is `Call("_?._", (x, Const("f")))`, `x[?i]` is
-`Call("_[?_]", (x, i))`.
+Operators are `CallExpr`s under cel-go's names: `_+_ _-_ _*_ _/_ _%_ -_ !_ _==_ _!=_ _<_ _<=_ _>_ _>=_ _&&_
+_||_ _?_:_ _[_] _[?_] _?._ @in @not_strictly_false`. `x?.f` is `CallExpr("_?._", (x, Const("f")))`, `x[?i]` is
+`CallExpr("_[?_]", (x, i))`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """A function call; `target` is the receiver of a method call."""
 
     id: int
@@ -73,7 +73,7 @@ class ListLit:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MapEntry:
     """One `key: value` of a map literal, or `?key: value`."""
 
     id: int
@@ -86,7 +86,7 @@ class Entry:
 class MapLit:
     id: int
     pos: int
-    entries: tuple[Entry, ...]
+    entries: tuple[MapEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Comprehension:
     macro: str = ""
 
 
-Expr: TypeAlias = "Const | Ident | Select | Call | ListLit | MapLit | StructLit | Comprehension"
+Expr: TypeAlias = "Const | Ident | Select | CallExpr | ListLit | MapLit | StructLit | Comprehension"
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -141,7 +141,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return ()
         case Select():
             return (expr.operand,)
-        case Call():
+        case CallExpr():
             return expr.args if expr.target is None else (expr.target, *expr.args)
         case ListLit():
             return expr.items

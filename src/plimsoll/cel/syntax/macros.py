@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from plimsoll.cel.syntax.ast import (
-    Call,
+    CallExpr,
     Comprehension,
     Const,
-    Entry,
     Expr,
     Ident,
     ListLit,
     Literal,
+    MapEntry,
     MapLit,
     Select,
     StructField,
@@ -67,11 +67,11 @@ class _Maker:
     def accumulated(self) -> Ident:
         return self.ident(ACCUMULATOR)
 
-    def call(self, function: str, *args: Expr) -> Call:
-        return Call(self.nodes.fresh(self.pos), self.pos, function, args)
+    def call(self, function: str, *args: Expr) -> CallExpr:
+        return CallExpr(self.nodes.fresh(self.pos), self.pos, function, args)
 
-    def method(self, function: str, target: Expr, *args: Expr) -> Call:
-        return Call(self.nodes.fresh(self.pos), self.pos, function, args, target)
+    def method(self, function: str, target: Expr, *args: Expr) -> CallExpr:
+        return CallExpr(self.nodes.fresh(self.pos), self.pos, function, args, target)
 
     def list(self, *items: Expr) -> ListLit:
         return ListLit(self.nodes.fresh(self.pos), self.pos, items)
@@ -230,7 +230,7 @@ def _opt_map(make: _Maker, function: str, target: Expr | None, args: tuple[Expr,
 
 def _sort_by(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
-    if not isinstance(target, ListLit | Select | Ident | Comprehension | Call):
+    if not isinstance(target, ListLit | Select | Ident | Comprehension | CallExpr):
         raise CelCompileError("sortBy() needs a list, name, call or selection before the dot", target.pos)
     hidden = "@__sortBy_input__"
     keys = _to_list(make, "map", make.ident(hidden), _variables(args, 1), None, args[1])
@@ -275,12 +275,12 @@ def _copy(nodes: Nodes, expr: Expr) -> Task[Expr]:
         case Select():
             operand = yield _copy(nodes, expr.operand)
             return Select(number, pos, operand, expr.field, expr.test)
-        case Call():
+        case CallExpr():
             args = []
             for arg in expr.args:
                 args.append((yield _copy(nodes, arg)))
             target = None if expr.target is None else (yield _copy(nodes, expr.target))
-            return Call(number, pos, expr.function, tuple(args), target)
+            return CallExpr(number, pos, expr.function, tuple(args), target)
         case ListLit():
             items = []
             for item in expr.items:
@@ -291,7 +291,7 @@ def _copy(nodes: Nodes, expr: Expr) -> Task[Expr]:
             for entry in expr.entries:
                 key = yield _copy(nodes, entry.key)
                 value = yield _copy(nodes, entry.value)
-                entries.append(Entry(nodes.fresh(pos), key, value, entry.optional))
+                entries.append(MapEntry(nodes.fresh(pos), key, value, entry.optional))
             return MapLit(number, pos, tuple(entries))
         case StructLit():
             fields = []

@@ -14,13 +14,13 @@ from typing import TypeAlias
 
 from plimsoll.cel.syntax import lexer
 from plimsoll.cel.syntax.ast import (
-    Call,
+    CallExpr,
     Const,
-    Entry,
     Expr,
     Ident,
     ListLit,
     Literal,
+    MapEntry,
     MapLit,
     Select,
     StructField,
@@ -121,7 +121,7 @@ class _Parser:
         expanded = expand(self._nodes, pos, function, target, args)
         if expanded is not None:
             return expanded
-        return Call(self._nodes.fresh(pos), pos, function, args, target)
+        return CallExpr(self._nodes.fresh(pos), pos, function, args, target)
 
     # Rules, from the loosest binding to the tightest.
 
@@ -227,7 +227,7 @@ class _Parser:
                 name = self._expect(lexer.NAME)
                 if optional:
                     field = self._const(name.pos, name.text)
-                    expr = Call(self._nodes.fresh(pos), pos, "_?._", (expr, field))
+                    expr = CallExpr(self._nodes.fresh(pos), pos, "_?._", (expr, field))
                     depth = self._deeper(pos, depth)
                 elif self._token.kind == "(":
                     pos = self._advance().pos
@@ -320,14 +320,14 @@ class _Parser:
     def _map(self) -> Task[_Part]:
         pos = self._advance().pos
         number = self._nodes.fresh(pos)
-        entries: list[Entry] = []
+        entries: list[MapEntry] = []
         depth = 0
         while not self._closes("}", bool(entries)):
             optional = self._accept("?")
             key, below = yield self._expression()
             colon = self._expect(":").pos
             value, beside = yield self._expression()
-            entries.append(Entry(self._nodes.fresh(colon), key, value, optional))
+            entries.append(MapEntry(self._nodes.fresh(colon), key, value, optional))
             depth = max(depth, below, beside)
         return MapLit(number, pos, tuple(entries)), depth
 

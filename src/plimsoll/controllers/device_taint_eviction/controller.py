@@ -8,7 +8,13 @@ from typing import Literal, NamedTuple
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId, PoolId
-from plimsoll.api.resource import AllocationDevice, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.resource import (
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan
 from plimsoll.controllers.context import ControllerContext
@@ -189,7 +195,9 @@ class DeviceTaintEvictionController:
             if (claim := self._claims.get(namespace, name)) is not None
         }
 
-        def tainting(result: AllocationDevice) -> Iterator[tuple[EvictionCause, DeviceTaint, float]]:
+        def tainting(
+            result: DeviceRequestAllocationResult,
+        ) -> Iterator[tuple[EvictionCause, DeviceTaint, float]]:
             yield from self._taints.get(DeviceId.of(result).pool_id, {}).get(result.device, ())
             yield from rule_taints(rules, result)
 

@@ -15,7 +15,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.resource import (
-    AllocationDevice,
+    DeviceRequestAllocationResult,
     DeviceTaint,
     DeviceTaintRule,
     DeviceToleration,
@@ -57,7 +57,7 @@ class PlannedEviction(NamedTuple):
 
 
 #: Lookup of the NoExecute taints of a device, each with its cause and the time it was added.
-TaintLookup = Callable[[AllocationDevice], Iterable[tuple[EvictionCause, DeviceTaint, float]]]
+TaintLookup = Callable[[DeviceRequestAllocationResult], Iterable[tuple[EvictionCause, DeviceTaint, float]]]
 
 
 # -- taints
@@ -88,7 +88,7 @@ def published_taints(
 
 
 def rule_taints(
-    rules: Iterable[DeviceTaintRule], result: AllocationDevice
+    rules: Iterable[DeviceTaintRule], result: DeviceRequestAllocationResult
 ) -> Iterator[tuple[EvictionCause, DeviceTaint, float]]:
     """Yield the NoExecute taints that rules set on an allocated device, whether it is published or not."""
     for rule in rules:

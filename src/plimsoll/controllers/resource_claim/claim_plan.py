@@ -18,7 +18,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.api.resource import ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.controllers.actions import Action, ActionPlan, DeleteAction, PatchAction
 from plimsoll.controllers.pod_utils import is_done, is_pod, owner_pod
@@ -41,7 +41,7 @@ def find_uncertain_consumers(
     ]
 
 
-def _is_cached(consumer: ClaimConsumer, pods: Mapping[str, Pod]) -> bool:
+def _is_cached(consumer: ResourceClaimConsumerReference, pods: Mapping[str, Pod]) -> bool:
     pod = pods.get(consumer.name)
     return pod is not None and pod.metadata.uid == consumer.uid
 
@@ -91,7 +91,10 @@ def plan_claim(
 
 
 def _keeps_reservation(
-    consumer: ClaimConsumer, pods: Mapping[str, Pod], live: Mapping[str, str], deleted: frozenset[str]
+    consumer: ResourceClaimConsumerReference,
+    pods: Mapping[str, Pod],
+    live: Mapping[str, str],
+    deleted: frozenset[str],
 ) -> bool:
     if not is_pod(consumer):
         return True
@@ -114,7 +117,9 @@ def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:
     return pod is not None and (pod.metadata.uid != uid or is_done(pod))
 
 
-def _patch_status(claim: ResourceClaim, kept: tuple[ClaimConsumer, ...], *, deallocate: bool) -> PatchAction:
+def _patch_status(
+    claim: ResourceClaim, kept: tuple[ResourceClaimConsumerReference, ...], *, deallocate: bool
+) -> PatchAction:
     status: dict[str, Any] = {"reservedFor": [codec.to_tree(consumer) for consumer in kept] or None}
     if deallocate:
         status["allocation"] = None

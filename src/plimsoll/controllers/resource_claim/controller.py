@@ -162,7 +162,7 @@ class ResourceClaimController:
                 await self._context.recorder.record(report)
             raise
         self._unconfirmed.discard(uid)
-        claim = codec.look(tree, ResourceClaim)
+        claim = codec.convert_fast(tree, ResourceClaim)
         self._created.setdefault(uid, {})[claim.metadata.name] = claim
 
     async def _confirm_created(self, pod: Pod) -> None:

@@ -27,7 +27,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.api.resource import AllocationConfiguration
+from plimsoll.api.resource import DeviceAllocationConfiguration
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, Mode
 from plimsoll.errors import InputError
@@ -117,7 +117,7 @@ def read_claim_config(
 
 
 def read_configs(
-    configs: Iterable[AllocationConfiguration], request: str, settings: CpuSettings
+    configs: Iterable[DeviceAllocationConfiguration], request: str, settings: CpuSettings
 ) -> ClaimConfig | ConfigFault:
     """The same, of all configurations of an allocation."""
     mine = [config for config in configs if _is_for(config, request)]
@@ -143,7 +143,7 @@ def read_configs(
     return replace(found, cpuset=cpusets[0] if cpusets else None)
 
 
-def _is_for(config: AllocationConfiguration, request: str) -> bool:
+def _is_for(config: DeviceAllocationConfiguration, request: str) -> bool:
     """Whether it is for this driver and request; the name of a request stands for its subrequests, too."""
     if config.opaque is None or config.opaque.driver != DRIVER_NAME:
         return False

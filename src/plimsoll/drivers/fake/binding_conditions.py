@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.api.resource import AllocatedDeviceStatus, AllocationDevice, ResourceClaim
+from plimsoll.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.informer import Handler, Informer
@@ -85,7 +85,9 @@ def _due(claim: ResourceClaim, find: FindBinding) -> Iterator[PendingCondition]:
         )
 
 
-def _true_conditions(statuses: tuple[AllocatedDeviceStatus, ...], result: AllocationDevice) -> set[str]:
+def _true_conditions(
+    statuses: tuple[AllocatedDeviceStatus, ...], result: DeviceRequestAllocationResult
+) -> set[str]:
     desired = (result.driver, result.pool, result.device, result.share_id)
     return {
         condition.type

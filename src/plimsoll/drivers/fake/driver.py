@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from plimsoll.api.forms import Form
-from plimsoll.api.resource import AllocationDevice
+from plimsoll.api.resource import DeviceRequestAllocationResult
 from plimsoll.drivers.fake.conflicts import DeviceAllocation, find_conflict
 from plimsoll.drivers.fake.devices import FakeDevice, fill_edits, make_devices, to_variable_name
 from plimsoll.drivers.fake.fault_injection import (
@@ -181,7 +181,9 @@ class FakeDriver(Driver):
             await self._sleep(plan.delay)
         return find_failure(plan, claim.name, count)
 
-    def _inject(self, claim: ClaimRef, result: AllocationDevice, device: FakeDevice) -> InjectedDevice:
+    def _inject(
+        self, claim: ClaimRef, result: DeviceRequestAllocationResult, device: FakeDevice
+    ) -> InjectedDevice:
         request = result.request.partition("/")[0]
         known: dict[str, Value] = {
             "claim": claim.name,

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
-from plimsoll.api.resource import AllocationConfiguration, AllocationDevice, Device, ResourceClaim
+from plimsoll.api.resource import (
+    Device,
+    DeviceAllocationConfiguration,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 
@@ -40,8 +45,8 @@ class AllocatedClaim:
 
     ref: ClaimRef
     claim: ResourceClaim
-    results: tuple[AllocationDevice, ...]
-    config: tuple[AllocationConfiguration, ...] = ()
+    results: tuple[DeviceRequestAllocationResult, ...]
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
     tree: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def parameters(self, request: str = "") -> tuple[Any, ...]:

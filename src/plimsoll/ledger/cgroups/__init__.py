@@ -16,24 +16,24 @@ of the accounting semantics, and P28 of section 7 for accounting policies).
 from plimsoll.ledger.cgroups.containers import ContainerPlan, plan_container, plan_containers
 from plimsoll.ledger.cgroups.oom import oom_score_adj
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan, plan_overhead, plan_pod, plan_sandbox
-from plimsoll.ledger.cgroups.settings import Reservation, Settings
-from plimsoll.ledger.cgroups.shares import ClaimShares, share_claims
-from plimsoll.ledger.cgroups.tiers import TierPlan, plan_tiers
+from plimsoll.ledger.cgroups.qos_cgroups import QosCgroupPlan, plan_qos_cgroups
+from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
+from plimsoll.ledger.cgroups.shares import ClaimShares, compute_claim_shares
 
 __all__ = [
+    "CgroupSettings",
     "ClaimShares",
     "ContainerPlan",
+    "MemoryReservationPolicy",
     "PodPlan",
-    "Reservation",
+    "QosCgroupPlan",
     "SandboxPlan",
-    "Settings",
-    "TierPlan",
+    "compute_claim_shares",
     "oom_score_adj",
     "plan_container",
     "plan_containers",
     "plan_overhead",
     "plan_pod",
+    "plan_qos_cgroups",
     "plan_sandbox",
-    "plan_tiers",
-    "share_claims",
 ]

@@ -16,18 +16,18 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.amounts import Amounts, is_huge_page
 from plimsoll.ledger.cgroups.conversions import (
     UNLIMITED,
-    page_size_of,
-    page_size_text,
-    quota_of,
-    shares_of,
+    format_page_size,
+    milli_cpu_to_quota,
+    milli_cpu_to_shares,
+    parse_page_size,
 )
 from plimsoll.ledger.cgroups.memory import OOM_GROUP, container_memory
 from plimsoll.ledger.cgroups.oom import oom_score_adj
-from plimsoll.ledger.cgroups.settings import Settings
-from plimsoll.ledger.cgroups.shares import NOTHING, ClaimShares, share_claims
+from plimsoll.ledger.cgroups.settings import CgroupSettings
+from plimsoll.ledger.cgroups.shares import NO_SHARES, ClaimShares, compute_claim_shares
 from plimsoll.ledger.charges import read_charges
-from plimsoll.ledger.containers import Role, is_sidecar
-from plimsoll.ledger.requests import pod_level_resources_set
+from plimsoll.ledger.containers import ContainerRole, is_sidecar
+from plimsoll.ledger.requests import has_pod_level_resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +46,14 @@ class ContainerPlan(RuntimeResources):
     """All that a node sets for one container."""
 
     name: str
-    role: Role
+    role: ContainerRole
     oom_score_adj: int
     huge_pages: Mapping[str, int] = field(default_factory=dict)  #: bytes by page size (2MB)
 
 
 def plan_containers(
     pod: Pod,
-    settings: Settings,
+    settings: CgroupSettings,
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> tuple[ContainerPlan, ...]:
@@ -62,28 +62,32 @@ def plan_containers(
     `charges` are read from the pod's status where they are not given; `exclusive` names the containers that
     have CPUs to themselves, which no quota is set for.
     """
-    shares = counted_shares(pod, settings, charges)
-    init = [(c, Role.SIDECAR if is_sidecar(c) else Role.INIT) for c in pod.spec.init_containers]
-    regular = [(c, Role.REGULAR) for c in pod.spec.containers]
+    shares = read_claim_shares(pod, settings, charges)
+    init = [
+        (c, ContainerRole.SIDECAR if is_sidecar(c) else ContainerRole.INIT) for c in pod.spec.init_containers
+    ]
+    regular = [(c, ContainerRole.REGULAR) for c in pod.spec.containers]
     return tuple(
         plan_container(pod, container, role, settings, shares, exclusive=container.name in exclusive)
         for container, role in (*init, *regular)
     )
 
 
-def counted_shares(pod: Pod, settings: Settings, charges: Iterable[ClaimCharge] | None) -> ClaimShares:
+def read_claim_shares(
+    pod: Pod, settings: CgroupSettings, charges: Iterable[ClaimCharge] | None
+) -> ClaimShares:
     """What claims give on this node: nothing where they do not count."""
     if not settings.claims_count:
-        return NOTHING
-    return share_claims(pod, read_charges(pod) if charges is None else charges)
+        return NO_SHARES
+    return compute_claim_shares(pod, read_charges(pod) if charges is None else charges)
 
 
 def plan_container(
     pod: Pod,
     container: Container,
-    role: Role,
-    settings: Settings,
-    shares: ClaimShares = NOTHING,
+    role: ContainerRole,
+    settings: CgroupSettings,
+    shares: ClaimShares = NO_SHARES,
     *,
     exclusive: bool = False,
 ) -> ContainerPlan:
@@ -111,16 +115,21 @@ def plan_container(
 
 
 def runtime_resources(
-    settings: Settings, *, cpu_request: Quantity, cpu_limit: Quantity, memory_limit: Quantity, unlimited: bool
+    settings: CgroupSettings,
+    *,
+    cpu_request: Quantity,
+    cpu_limit: Quantity,
+    memory_limit: Quantity,
+    unlimited: bool,
 ) -> RuntimeResources:
     """Amounts as a runtime takes them; `unlimited` takes the CPU quota away."""
     quota = period = 0
     if settings.cfs_quota:
         period = settings.cfs_period
-        quota = UNLIMITED if unlimited else quota_of(cpu_limit.milli(), period)
+        quota = UNLIMITED if unlimited else milli_cpu_to_quota(cpu_limit.milli(), period)
     together = settings.cgroup_version == 2 and not settings.single_process_oom_kill
     return RuntimeResources(
-        cpu_shares=shares_of(cpu_request.milli()),
+        cpu_shares=milli_cpu_to_shares(cpu_request.milli()),
         cpu_quota=quota,
         cpu_period=period,
         memory_limit=memory_limit.value(),
@@ -128,30 +137,30 @@ def runtime_resources(
     )
 
 
-def _limit(pod: Pod, container: Container, name: str, extra: Amounts, settings: Settings) -> Quantity:
+def _limit(pod: Pod, container: Container, name: str, extra: Amounts, settings: CgroupSettings) -> Quantity:
     own = container.resources.limits.get(name, ZERO)
     if own:
         return own + extra.get(name, ZERO)
     return _whole_limits(pod, settings).get(name, ZERO)
 
 
-def _whole_limits(pod: Pod, settings: Settings) -> Amounts:
+def _whole_limits(pod: Pod, settings: CgroupSettings) -> Amounts:
     """The limits of the pod as a whole, where it has resources of its own."""
-    if not settings.pod_level or not pod_level_resources_set(pod):
+    if not settings.pod_level or not has_pod_level_resources(pod):
         return {}
     assert pod.spec.resources is not None
     return pod.spec.resources.limits
 
 
-def _huge_pages(pod: Pod, container: Container, extra: Amounts, settings: Settings) -> dict[str, int]:
+def _huge_pages(pod: Pod, container: Container, extra: Amounts, settings: CgroupSettings) -> dict[str, int]:
     """Nothing of a size unless someone asked: the container, the claims, or the pod as a whole."""
     own, whole = container.resources.limits, _whole_limits(pod, settings)
     limits: dict[str, int] = dict.fromkeys(settings.huge_page_sizes, 0)
     for name in dict.fromkeys((*whole, *own, *extra)):
         if not is_huge_page(name):
             continue
-        size = page_size_of(name)
-        text = None if size is None else page_size_text(size)
+        size = parse_page_size(name)
+        text = None if size is None else format_page_size(size)
         if text not in limits:
             continue
         if name in own:

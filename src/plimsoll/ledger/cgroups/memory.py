@@ -14,9 +14,9 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.amounts import Amounts
-from plimsoll.ledger.cgroups.settings import Reservation, Settings
+from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
 from plimsoll.ledger.qos import GUARANTEED, pod_qos
-from plimsoll.ledger.requests import pod_level_resources_set
+from plimsoll.ledger.requests import has_pod_level_resources
 
 MIN = "memory.min"
 LOW = "memory.low"
@@ -24,19 +24,21 @@ HIGH = "memory.high"
 OOM_GROUP = "memory.oom.group"
 
 
-def throttle_at(request: int, limit: int, factor: Fraction, page_size: int) -> int | None:
+def compute_memory_high(request: int, limit: int, factor: Fraction, page_size: int) -> int | None:
     """memory.high: so far from the request to the limit, in whole pages; None at or below the request."""
     high = (request + (limit - request) * factor) // page_size * page_size
     return high if high > request and high != 0 else None
 
 
-def protect(pod: Pod, request: int, settings: Settings) -> dict[str, str]:
+def protect_memory(pod: Pod, request: int, settings: CgroupSettings) -> dict[str, str]:
     """Hard protection of the request for Guaranteed pods, soft protection for others."""
     qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
     return {MIN if qos == GUARANTEED else LOW: str(request)}
 
 
-def container_memory(pod: Pod, container: Container, extra: Amounts, settings: Settings) -> dict[str, str]:
+def container_memory(
+    pod: Pod, container: Container, extra: Amounts, settings: CgroupSettings
+) -> dict[str, str]:
     """The memory entries of a container; `extra` is what claims give it.
 
     Protection is of what the spec requests. Throttling is measured against the limit with what claims give.
@@ -46,15 +48,15 @@ def container_memory(pod: Pod, container: Container, extra: Amounts, settings: S
         later = settings.form is not Form.V1_36 and settings.cgroup_version == 2
         return {HIGH: "max"} if later else {}
     request = container.resources.requests.get("memory", ZERO).value()
-    if request and settings.reservation is Reservation.TIERED:
-        found = protect(pod, request, settings)
+    if request and settings.reservation is MemoryReservationPolicy.TIERED:
+        found = protect_memory(pod, request, settings)
     else:
         found = {MIN: "0", LOW: "0"}
     limit = container.resources.limits.get("memory", ZERO).value()
     if settings.throttling is not None and _is_throttled(pod, request, limit, settings):
         if limit and "memory" in extra:
             limit = (container.resources.limits["memory"] + extra["memory"]).value()
-        high = throttle_at(
+        high = compute_memory_high(
             request, limit or settings.allocatable_memory, settings.throttling, settings.page_size
         )
         if high is not None:
@@ -62,13 +64,13 @@ def container_memory(pod: Pod, container: Container, extra: Amounts, settings: S
     return found
 
 
-def _is_throttled(pod: Pod, request: int, limit: int, settings: Settings) -> bool:
+def _is_throttled(pod: Pod, request: int, limit: int, settings: CgroupSettings) -> bool:
     """Not where request and limit are one, nor (since 1.37) where the pod as a whole is throttled."""
     if not limit and settings.allocatable_memory <= 0:
         return False
     if settings.form is Form.V1_36:
         return request != limit
-    if not limit and settings.pod_level and pod_level_resources_set(pod):
+    if not limit and settings.pod_level and has_pod_level_resources(pod):
         assert pod.spec.resources is not None
         if pod.spec.resources.limits.get("memory", ZERO):
             return False

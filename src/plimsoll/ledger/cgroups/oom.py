@@ -10,20 +10,20 @@ from __future__ import annotations
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.cgroups.settings import Settings
-from plimsoll.ledger.cgroups.shares import NOTHING, ClaimShares, divide
+from plimsoll.ledger.cgroups.settings import CgroupSettings
+from plimsoll.ledger.cgroups.shares import NO_SHARES, ClaimShares, divide_toward_zero
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
-from plimsoll.ledger.requests import Options, container_requests_sum, pod_level_requests_set
+from plimsoll.ledger.requests import PodResourcesOptions, aggregate_container_requests, has_pod_level_requests
 
-LAST = -997
-FIRST = 1000
+GUARANTEED_OOM_SCORE_ADJ = -997
+BEST_EFFORT_OOM_SCORE_ADJ = 1000
 _CRITICAL_PRIORITY = 2_000_000_000
 _SOURCE = "kubernetes.io/config.source"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def is_critical(pod: Pod) -> bool:
+def is_critical_pod(pod: Pod) -> bool:
     """Whether a node must not do without this pod: static pods, and the highest priorities."""
     annotations = pod.metadata.annotations
     return (
@@ -33,46 +33,48 @@ def is_critical(pod: Pod) -> bool:
     )
 
 
-def is_node_critical(pod: Pod) -> bool:
-    return is_critical(pod) and pod.spec.priority_class_name == "system-node-critical"
+def is_node_critical_pod(pod: Pod) -> bool:
+    return is_critical_pod(pod) and pod.spec.priority_class_name == "system-node-critical"
 
 
-def oom_score_adj(pod: Pod, container: Container, settings: Settings, shares: ClaimShares = NOTHING) -> int:
+def oom_score_adj(
+    pod: Pod, container: Container, settings: CgroupSettings, shares: ClaimShares = NO_SHARES
+) -> int:
     """The score of a container of this pod; `shares` is what claims give where they count."""
     qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
-    if is_node_critical(pod) or qos == GUARANTEED:
-        return LAST
+    if is_node_critical_pod(pod) or qos == GUARANTEED:
+        return GUARANTEED_OOM_SCORE_ADJ
     if qos == BEST_EFFORT:
-        return FIRST
+        return BEST_EFFORT_OOM_SCORE_ADJ
     spare = _spare_memory(pod, settings, shares)
     score = _score(_memory(container, shares) + spare, settings)
     if is_sidecar(container) and any(c.name == container.name for c in pod.spec.init_containers):
         smallest = min((_memory(c, shares) for c in pod.spec.containers), default=0)
         score = min(score, _score(smallest + spare, settings))
     # Below any BestEffort process, above any Guaranteed one that uses all memory.
-    score = max(score, FIRST + LAST)
-    return score - 1 if score == FIRST else score
+    score = max(score, BEST_EFFORT_OOM_SCORE_ADJ + GUARANTEED_OOM_SCORE_ADJ)
+    return score - 1 if score == BEST_EFFORT_OOM_SCORE_ADJ else score
 
 
 def _memory(container: Container, shares: ClaimShares) -> int:
     return container.resources.requests.get("memory", ZERO).value() + shares.memory.get(container.name, 0)
 
 
-def _score(memory: int, settings: Settings) -> int:
-    return FIRST - divide(1000 * memory, settings.memory_capacity)
+def _score(memory: int, settings: CgroupSettings) -> int:
+    return BEST_EFFORT_OOM_SCORE_ADJ - divide_toward_zero(1000 * memory, settings.memory_capacity)
 
 
-def _spare_memory(pod: Pod, settings: Settings, shares: ClaimShares) -> int:
+def _spare_memory(pod: Pod, settings: CgroupSettings, shares: ClaimShares) -> int:
     """Each container's part of what the pod as a whole requests beyond its containers."""
-    if not settings.pod_level or not pod_level_requests_set(pod):
+    if not settings.pod_level or not has_pod_level_requests(pod):
         return 0
     assert pod.spec.resources is not None
     whole = pod.spec.resources.requests.get("memory", ZERO)
     if not whole:
         return 0
-    options = Options(form=settings.form, count_claims=True)
-    taken = container_requests_sum(pod, options, shares.charges()).get("memory", ZERO)
+    options = PodResourcesOptions(form=settings.form, count_claims=True)
+    taken = aggregate_container_requests(pod, options, shares.charges()).get("memory", ZERO)
     spare = whole.value() - taken.value()
     if settings.form is not Form.V1_36:
         spare = max(spare, 0)
-    return divide(spare, max(1, len(pod.spec.containers) + len(pod.spec.init_containers)))
+    return divide_toward_zero(spare, max(1, len(pod.spec.containers) + len(pod.spec.init_containers)))

@@ -18,20 +18,20 @@ from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.amounts import Amounts
 from plimsoll.ledger.cgroups import memory
-from plimsoll.ledger.cgroups.containers import RuntimeResources, counted_shares, runtime_resources
+from plimsoll.ledger.cgroups.containers import RuntimeResources, read_claim_shares, runtime_resources
 from plimsoll.ledger.cgroups.conversions import (
     MIN_SHARES,
     UNLIMITED,
-    huge_pages_of,
-    quota_of,
-    shares_of,
-    weight_of,
+    milli_cpu_to_quota,
+    milli_cpu_to_shares,
+    shares_to_weight,
+    sum_huge_pages,
 )
-from plimsoll.ledger.cgroups.settings import Reservation, Settings
+from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
 from plimsoll.ledger.requests import (
-    limit_uses,
-    pod_level_resources_set,
+    has_pod_level_resources,
+    list_limit_uses,
     pod_limits,
     pod_requests,
 )
@@ -52,7 +52,7 @@ class PodPlan:
     @property
     def cpu_weight(self) -> int:
         """The shares as cgroup v2 has them."""
-        return weight_of(self.cpu_shares)
+        return shares_to_weight(self.cpu_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,63 +65,65 @@ class SandboxPlan:
 
 def plan_pod(
     pod: Pod,
-    settings: Settings,
+    settings: CgroupSettings,
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> PodPlan:
     """The plan of a pod's cgroup; no CPU quota is enforced if a container has CPUs to itself."""
-    given = counted_shares(pod, settings, charges).charges()
+    given = read_claim_shares(pod, settings, charges).charges()
     requests = pod_requests(pod, settings.options, given)
     limits = pod_limits(pod, settings.options, given)
     qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
-    quota: int | None = quota_of(limits.get("cpu", ZERO).milli(), settings.cfs_period)
+    quota: int | None = milli_cpu_to_quota(limits.get("cpu", ZERO).milli(), settings.cfs_period)
     if not settings.cfs_quota or exclusive:
         quota = UNLIMITED
     enforced = qos == GUARANTEED
     cpu_declared = qos != BEST_EFFORT and (enforced or _is_declared(pod, "cpu", settings))
     memory_declared = qos != BEST_EFFORT and (enforced or _is_declared(pod, "memory", settings))
     return PodPlan(
-        cpu_shares=MIN_SHARES if qos == BEST_EFFORT else shares_of(requests.get("cpu", ZERO).milli()),
+        cpu_shares=MIN_SHARES
+        if qos == BEST_EFFORT
+        else milli_cpu_to_shares(requests.get("cpu", ZERO).milli()),
         cpu_quota=quota if cpu_declared else None,
         cpu_period=settings.cfs_period if cpu_declared else None,
         memory=limits.get("memory", ZERO).value() if memory_declared else None,
-        huge_pages=huge_pages_of(requests),
+        huge_pages=sum_huge_pages(requests),
         unified=_protect(pod, requests, settings),
         memory_high=_throttle(pod, requests, limits, settings),
     )
 
 
-def _is_declared(pod: Pod, name: str, settings: Settings) -> bool:
+def _is_declared(pod: Pod, name: str, settings: CgroupSettings) -> bool:
     """Whether a limit is known for every container, or for the pod as a whole."""
-    if settings.pod_level and pod_level_resources_set(pod):
+    if settings.pod_level and has_pod_level_resources(pod):
         assert pod.spec.resources is not None
         if pod.spec.resources.limits.get(name, ZERO):
             return True
     if settings.form is Form.V1_36:
         # Here an init container without a limit of its own is covered by sidecars started before it.
-        return all(use.amounts.get(name, ZERO) for use in limit_uses(pod, settings.options))
+        return all(use.amounts.get(name, ZERO) for use in list_limit_uses(pod, settings.options))
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return all(container.resources.limits.get(name, ZERO) for container in containers)
 
 
-def _protect(pod: Pod, requests: Amounts, settings: Settings) -> dict[str, str]:
+def _protect(pod: Pod, requests: Amounts, settings: CgroupSettings) -> dict[str, str]:
     request = requests.get("memory", ZERO).value()
-    tiered = settings.enforces_memory_qos and settings.reservation is Reservation.TIERED
-    return memory.protect(pod, request, settings) if tiered and request > 0 else {}
+    tiered = settings.enforces_memory_qos and settings.reservation is MemoryReservationPolicy.TIERED
+    return memory.protect_memory(pod, request, settings) if tiered and request > 0 else {}
 
 
-def _throttle(pod: Pod, requests: Amounts, limits: Amounts, settings: Settings) -> int | None:
+def _throttle(pod: Pod, requests: Amounts, limits: Amounts, settings: CgroupSettings) -> int | None:
     """Since 1.37 a pod with resources of its own is throttled as a whole."""
     if settings.form is Form.V1_36 or not settings.enforces_memory_qos or settings.throttling is None:
         return None
-    if not settings.pod_level or not pod_level_resources_set(pod):
+    if not settings.pod_level or not has_pod_level_resources(pod):
         return None
     if not _is_declared(pod, "memory", settings):
         return None
     request, limit = requests.get("memory", ZERO).value(), limits.get("memory", ZERO).value()
     if not limit or request == limit:
         return None
-    return memory.throttle_at(request, limit, settings.throttling, settings.page_size)
+    return memory.compute_memory_high(request, limit, settings.throttling, settings.page_size)
 
 
 # -- the sandbox
@@ -129,12 +131,12 @@ def _throttle(pod: Pod, requests: Amounts, limits: Amounts, settings: Settings) 
 
 def plan_sandbox(
     pod: Pod,
-    settings: Settings,
+    settings: CgroupSettings,
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> SandboxPlan:
     """What the runtime is told about a pod: its requests and limits without overhead, and the overhead."""
-    given = counted_shares(pod, settings, charges).charges()
+    given = read_claim_shares(pod, settings, charges).charges()
     options = replace(settings.options, exclude_overhead=True)
     requests, limits = pod_requests(pod, options, given), pod_limits(pod, options, given)
     resources = runtime_resources(
@@ -147,7 +149,7 @@ def plan_sandbox(
     return SandboxPlan(resources=resources, overhead=plan_overhead(pod, settings))
 
 
-def plan_overhead(pod: Pod, settings: Settings) -> RuntimeResources | None:
+def plan_overhead(pod: Pod, settings: CgroupSettings) -> RuntimeResources | None:
     """The overhead of a pod as a runtime takes it: requested and limited alike."""
     if not pod.spec.overhead:
         return None

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from plimsoll.api.forms import Form
 from plimsoll.errors import InputError
-from plimsoll.ledger.requests import Options
+from plimsoll.ledger.requests import PodResourcesOptions
 
 
-class Reservation(Enum):
+class MemoryReservationPolicy(Enum):
     """What memory QoS protects from reclaim (the kubelet's memoryReservationPolicy)."""
 
     NONE = "None"
@@ -19,7 +19,7 @@ class Reservation(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CgroupSettings:
     """A node's kubelet settings and sizes.
 
     `form` decides between the rules of 1.36, where claims are ignored, and those of 1.37, where they count.
@@ -31,7 +31,7 @@ class Settings:
     count_claims: bool = True  #: the gate DRANodeAllocatableResources; 1.36 ignores claims either way
     pod_level: bool = True  #: the gate PodLevelResources
     memory_qos: bool = False  #: the gate MemoryQoS; it takes cgroup v2
-    reservation: Reservation = Reservation.NONE
+    reservation: MemoryReservationPolicy = MemoryReservationPolicy.NONE
     throttling: Fraction | None = Fraction(9, 10)  #: where between request and limit throttling starts
     allocatable_memory: int = 0  #: bytes pods may have; 0 where it is not known
     cgroup_version: int = 2
@@ -56,6 +56,8 @@ class Settings:
         return self.memory_qos and self.cgroup_version == 2
 
     @property
-    def options(self) -> Options:
+    def options(self) -> PodResourcesOptions:
         """How this node reads a pod's requests and limits."""
-        return Options(form=self.form, count_claims=self.claims_count, skip_pod_level=not self.pod_level)
+        return PodResourcesOptions(
+            form=self.form, count_claims=self.claims_count, skip_pod_level=not self.pod_level
+        )

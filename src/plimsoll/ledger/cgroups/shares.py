@@ -23,16 +23,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ClaimCharge, Policy, ResourceCharge
+from plimsoll.api.forms import AccountingPolicy, ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.amounts import Amounts, add_to
-from plimsoll.ledger.charges import container_charge, pod_charge
+from plimsoll.ledger.amounts import Amounts, add_amounts
+from plimsoll.ledger.charges import sum_container_charges, sum_pod_charges
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.ledger.policy import RULES, Phase, Share, needs_of, phases_of
+from plimsoll.ledger.policy import POLICY_RULES, ClaimAmount, Phase, list_spec_requests, split_phases
 from plimsoll.ledger.requests import DEFAULTS
 
-_EXCESS = RULES[Policy.MAX]
+_EXCESS = POLICY_RULES[AccountingPolicy.MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ class ClaimShares:
         return self.containers.get(container, {})
 
 
-NOTHING = ClaimShares()
+NO_SHARES = ClaimShares()
 
 
-def share_claims(pod: Pod, charges: Iterable[ClaimCharge]) -> ClaimShares:
+def compute_claim_shares(pod: Pod, charges: Iterable[ClaimCharge]) -> ClaimShares:
     """What these charges give to a pod and its containers."""
     charges = tuple(charges)
     plain = [_without_policies(charge) for charge in charges]
     names = [container.name for container in (*pod.spec.init_containers, *pod.spec.containers)]
-    total = pod_charge(plain)
-    containers = {name: container_charge(plain, name) for name in names}
+    total = sum_pod_charges(plain)
+    containers = {name: sum_container_charges(plain, name) for name in names}
     memory = {name: _fair_memory(plain, name) for name in names}
     _add_excess(pod, charges, total, containers, memory)
     return ClaimShares(total, containers, memory)
@@ -81,9 +81,9 @@ def _without_policies(charge: ClaimCharge) -> ClaimCharge:
 def _plain_charge(resource: ResourceCharge, referenced: bool) -> ResourceCharge:
     quantity, per_container = resource.quantity, resource.per_container
     policy = effective_policy(resource.policy)
-    if policy in (Policy.MAX, Policy.CONSUME_FROM):
+    if policy in (AccountingPolicy.MAX, AccountingPolicy.CONSUME_FROM):
         quantity = None
-    elif policy is Policy.ADD_PER_REFERENCE and referenced and quantity is not None:
+    elif policy is AccountingPolicy.ADD_PER_REFERENCE and referenced and quantity is not None:
         per_container = quantity if per_container is None else per_container + quantity
         quantity = None
     return replace(resource, quantity=quantity, per_container=per_container, policy="", drawn=None)
@@ -98,13 +98,13 @@ def _fair_memory(charges: Sequence[ClaimCharge], container: str) -> int:
             continue
         for part in (resource.quantity, resource.per_pod):
             if part is not None:
-                total += divide(part.value(), len(charge.containers))
+                total += divide_toward_zero(part.value(), len(charge.containers))
         if resource.per_container is not None:
             total += resource.per_container.value()
     return total
 
 
-def divide(amount: int, by: int) -> int:
+def divide_toward_zero(amount: int, by: int) -> int:
     """Whole division towards zero."""
     return amount // by if amount >= 0 else -(-amount // by)
 
@@ -123,32 +123,32 @@ def _add_excess(
     passing = [container.name for container in pod.spec.init_containers if not is_sidecar(container)]
     for name in dict.fromkeys(name for charge in charges for name in charge.resources):
         shares = [
-            Share(resource.quantity.nano, frozenset(charge.containers))
+            ClaimAmount(resource.quantity.nano, frozenset(charge.containers))
             for charge in charges
             if (resource := charge.resources.get(name)) is not None
-            and effective_policy(resource.policy) is Policy.MAX
+            and effective_policy(resource.policy) is AccountingPolicy.MAX
             and resource.quantity is not None
         ]
         if not shares:
             continue
-        running, *before = phases_of(needs_of(pod, DEFAULTS), name)
+        running, *before = split_phases(list_spec_requests(pod, DEFAULTS), name)
         excess = max(_EXCESS(phase, shares) for phase in (running, *before))
         if excess:
-            add_to(total, {name: Quantity(excess)})
+            add_amounts(total, {name: Quantity(excess)})
         # A container belongs to the phase in which it does its work: its own, or the last one.
         places = [*((container, running) for container in running), *zip(passing, before, strict=True)]
         for container, phase in places:
             joined, group = _join(container, phase, shares)
             if joined:
                 excess = _EXCESS(phase, joined)
-                add_to(containers[container], {name: Quantity(excess)})
+                add_amounts(containers[container], {name: Quantity(excess)})
                 if name == "memory":
-                    memory[container] += divide(Quantity(excess).value(), len(group))
+                    memory[container] += divide_toward_zero(Quantity(excess).value(), len(group))
 
 
-def _join(container: str, phase: Phase, shares: Sequence[Share]) -> tuple[list[Share], set[str]]:
+def _join(container: str, phase: Phase, shares: Sequence[ClaimAmount]) -> tuple[list[ClaimAmount], set[str]]:
     """The claims that a container is joined to in a phase, by way of others too, and the containers."""
-    joined: list[Share] = []
+    joined: list[ClaimAmount] = []
     group = {container}
     # Claims that are equal refer to the same containers, so that they are always found together.
     while more := [s for s in shares if s not in joined and s.containers & group & phase.keys()]:

@@ -19,18 +19,18 @@ from typing import Any
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
-from plimsoll.api.node_selection import readable_terms, term_matches
-from plimsoll.api.tolerations import tolerated
+from plimsoll.api.node_selection import filter_valid_terms, term_matches
+from plimsoll.api.tolerations import is_tolerated
 from plimsoll.common.checkpoint import Finding, RecordFile, Severity
 from plimsoll.errors import InputError, StoreError
-from plimsoll.ledger.claims import bills_in_status
+from plimsoll.ledger.claims import read_charged_claims
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.ledger.fit import Admission
-from plimsoll.ledger.judge import judge_admission
-from plimsoll.ledger.node import NodeLedger, pod_key
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.fit import PodAdmitResult
+from plimsoll.ledger.node_ledger import NodeLedger, pod_key
+from plimsoll.ledger.placement import check_admission
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.qos import pod_qos
-from plimsoll.ledger.units import unit_of
+from plimsoll.ledger.units import to_unit
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import (
     Candidate,
@@ -57,7 +57,7 @@ class AdmissionHandler:
         node: Node,
         *,
         gates: Gates | None = None,
-        profile: Profile | None = None,
+        profile: AccountingProfile | None = None,
         record: RecordFile | None = None,
     ) -> None:
         """Create a handler; without a record nothing is checkpointed."""
@@ -120,10 +120,10 @@ class AdmissionHandler:
         self._recovered = {}
         return tuple(sorted((pod for uid, pod in living.items() if uid not in self), key=age_key))
 
-    def admit(self, pod: Pod) -> Admission:
+    def admit(self, pod: Pod) -> PodAdmitResult:
         """Check a pod and admit it if it fits; a pod that is already admitted stays admitted."""
         if pod_key(pod) in self:
-            return Admission(True)
+            return PodAdmitResult(True)
         result = self.check(pod)
         if result.admit:
             self._charge(pod, PodAllocation.from_spec(pod))
@@ -131,19 +131,19 @@ class AdmissionHandler:
             self.rejections[result.reason] = self.rejections.get(result.reason, 0) + 1
         return result
 
-    def check(self, pod: Pod) -> Admission:
+    def check(self, pod: Pod) -> PodAdmitResult:
         """Check a pod without charging it."""
         node = self.ledger.node
         if pod.metadata.labels.get(_OS_LABEL, "linux") != "linux":
             text = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
-            return Admission(False, "PodOSSelectorNodeLabelDoesNotMatch", text)
-        fit = judge_admission(self.ledger, pod, bills_in_status(pod, self.ledger.profile))
+            return PodAdmitResult(False, "PodOSSelectorNodeLabelDoesNotMatch", text)
+        fit = check_admission(self.ledger, pod, read_charged_claims(pod, self.ledger.profile))
         if not fit.admit and not is_critical(pod):
             return fit
         # For pods that may preempt others, failures that preemption cannot resolve come first.
         others = (entry.pod for entry in self.ledger.entries.values())
         for name, text in predicate_failures(pod, node, others):
-            return Admission(False, name, f"Predicate {name} failed: {text}")
+            return PodAdmitResult(False, name, f"Predicate {name} failed: {text}")
         return fit
 
     def find_victims(self, pod: Pod) -> tuple[Pod, ...]:
@@ -261,9 +261,9 @@ class AdmissionHandler:
                 state = self.ledger.claims.get(hold.claim)
                 if state is None:
                     continue
-                frees[hold.resource, state.name] = unit_of(hold.resource, hold.drawn)
+                frees[hold.resource, state.name] = to_unit(hold.resource, hold.drawn)
                 if state.consumers == {pod_key(entry.pod)}:  # the pool is freed with its last consumer
-                    pool_amount = unit_of(hold.resource, hold.whole)
+                    pool_amount = to_unit(hold.resource, hold.whole)
                     frees[hold.resource, ""] = frees.get((hold.resource, ""), 0) + pool_amount
             found.append(Candidate(entry.pod, pod_qos(entry.pod, form), frees))
         return found
@@ -272,7 +272,7 @@ class AdmissionHandler:
         ledger = self.ledger.clone()
         for each in victims:
             ledger.remove(each)
-        return judge_admission(ledger, pod, bills_in_status(pod, ledger.profile)).admit
+        return check_admission(ledger, pod, read_charged_claims(pod, ledger.profile)).admit
 
     def _find_victims_by_trial(self, pod: Pod) -> tuple[Pod, ...]:
         """Select victims where amounts are not enough: pools that several pods have to release together."""
@@ -337,7 +337,7 @@ def predicate_failures(pod: Pod, node: Node, others: Iterable[Pod]) -> Iterator[
         if any(_conflicts(one, other) for one in requested for other in used):
             yield "NodePorts", "node(s) didn't have free ports for the requested pod ports"
     for taint in node.spec.taints:
-        if taint.effect == _NO_EXECUTE and not tolerated(pod.spec.tolerations, taint):
+        if taint.effect == _NO_EXECUTE and not is_tolerated(pod.spec.tolerations, taint):
             yield "TaintToleration", "node(s) had taints that the pod didn't tolerate"
             break
 
@@ -350,7 +350,7 @@ def matches_node(pod: Pod, node: Node) -> bool:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return True
-    return any(term_matches(term, node) for term in readable_terms(affinity.required.node_selector_terms))
+    return any(term_matches(term, node) for term in filter_valid_terms(affinity.required.node_selector_terms))
 
 
 def host_ports(pod: Pod) -> Iterator[tuple[str, str, int]]:

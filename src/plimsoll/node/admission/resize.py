@@ -40,17 +40,17 @@ from plimsoll.api.core import Container, Pod, ResourceRequirements
 from plimsoll.api.forms import Form
 from plimsoll.api.meta import Condition
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.budget import budget_breaches
 from plimsoll.ledger.cgroups import ContainerPlan, PodPlan
 from plimsoll.ledger.cgroups.conversions import UNLIMITED
-from plimsoll.ledger.claims import Bill, bills_in_status
-from plimsoll.ledger.fit import request_shortages
-from plimsoll.ledger.judge import demand_of
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.pools import draw
+from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
+from plimsoll.ledger.fit import find_request_shortages
+from plimsoll.ledger.messages import format_admission_message, format_reason
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import compute_demand
+from plimsoll.ledger.pod_level_budget import find_budget_violations
+from plimsoll.ledger.pools import draw_from_pools
 from plimsoll.ledger.qos import GUARANTEED, qos_class
-from plimsoll.ledger.requests import before_running, pod_requests
-from plimsoll.ledger.texts import render, render_shortage
+from plimsoll.ledger.requests import pod_requests, without_status
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.node.admission.allocation import RESIZABLE, PodAllocation
 from plimsoll.node.cgroup_planner import PodCgroupPlans
@@ -105,7 +105,7 @@ def check_resize(
         return ACCEPTED
     unresolvable = [reason for reason in reasons if not reason.resolvable]
     reason = (unresolvable or reasons)[0]
-    text = render_shortage(reason) if reason.cause is Cause.INSUFFICIENT else render(reason)
+    text = format_admission_message(reason) if reason.cause is Cause.INSUFFICIENT else format_reason(reason)
     return ResizeDecision(ResizeOutcome.INFEASIBLE if unresolvable else ResizeOutcome.DEFERRED, text)
 
 
@@ -141,22 +141,22 @@ def _infeasible_reason(pod: Pod, before: Pod, ledger: NodeLedger, form: Form) ->
         return "InPlacePodVerticalScaling is disabled"
     if _pod_level_differs(pod, before) and not options.in_place_pod_level:
         return "InPlacePodLevelResourcesVerticalScaling is disabled"
-    bills = bills_in_status(pod, ledger.profile) if options.count_claims else ()
-    if bills and form is Form.V1_36:
+    charged_claims = read_charged_claims(pod, ledger.profile) if options.count_claims else ()
+    if charged_claims and form is Form.V1_36:
         return "pods with node allocatable resource claims cannot be resized"
     pod_level = not options.skip_pod_level
     if qos_class(pod.spec, form, pod_level=pod_level) != qos_class(before.spec, form, pod_level=pod_level):
         return "the QoS class cannot be changed by a resize"
-    return _changed_draw(pod, before, bills, ledger)
+    return _changed_draw(pod, before, charged_claims, ledger)
 
 
-def _changed_draw(pod: Pod, before: Pod, bills: Iterable[Bill], ledger: NodeLedger) -> str:
+def _changed_draw(pod: Pod, before: Pod, charged_claims: Iterable[ChargedClaim], ledger: NodeLedger) -> str:
     """Return an error if the resize changes what the pod draws from pools; only the scheduler can change
     that.
     """
-    charges = [bill.charge for bill in bills]
-    options = before_running(ledger.options)
-    drawn, was = (draw(each, charges, options, {}, overdraw=True) for each in (pod, before))
+    charges = [charged_claim.charge for charged_claim in charged_claims]
+    options = without_status(ledger.options)
+    drawn, was = (draw_from_pools(each, charges, options, {}, overdraw=True) for each in (pod, before))
     assert isinstance(drawn, dict)
     assert isinstance(was, dict)
     for (claim, resource), amount in drawn.items():
@@ -170,16 +170,16 @@ def _changed_draw(pod: Pod, before: Pod, bills: Iterable[Bill], ledger: NodeLedg
 def _shortages(pod: Pod, before: Pod, ledger: NodeLedger) -> Iterable[Reason]:
     """Yield what the pod-level budget or the node lacks for a resize."""
     others = ledger.without(pod)
-    options = before_running(others.options)
-    bills = bills_in_status(pod, others.profile) if options.count_claims else ()
-    charges = [bill.charge for bill in bills]
+    options = without_status(others.options)
+    charged_claims = read_charged_claims(pod, others.profile) if options.count_claims else ()
+    charges = [charged_claim.charge for charged_claim in charged_claims]
     limits = others.profile.budget_limits or options.form is not Form.V1_36
-    yield from budget_breaches(pod, charges, options, limits)
+    yield from find_budget_violations(pod, charges, options, limits)
     # Pods that are admitted stay; only growth can be too much.
-    demand = demand_of(others, pod, bills, options)
-    had = demand_of(others, before, bills, options)
+    demand = compute_demand(others, pod, charged_claims, options)
+    had = compute_demand(others, before, charged_claims, options)
     grows = {name: amount for name, amount in demand.items() if amount > had.get(name, 0)}
-    for reason in request_shortages(grows, others.allocatable, others.requested, 0):
+    for reason in find_request_shortages(grows, others.allocatable, others.requested, 0):
         if reason.cause is Cause.INSUFFICIENT:
             yield reason
 

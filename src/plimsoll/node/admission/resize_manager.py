@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.node.admission.admission_handler import AdmissionHandler
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import ResizeDecision, ResizeOutcome, check_resize

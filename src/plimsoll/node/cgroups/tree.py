@@ -22,7 +22,7 @@ from typing import Protocol
 
 from plimsoll.errors import InputError
 from plimsoll.ledger.cgroups.pods import PodPlan
-from plimsoll.ledger.cgroups.tiers import TierPlan
+from plimsoll.ledger.cgroups.qos_cgroups import QosCgroupPlan
 from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from plimsoll.node.cgroups.kernel import Kernel
 from plimsoll.node.cgroups.values import CgroupFault, PodUsage
@@ -135,7 +135,7 @@ class Tree:
     def is_lost(self, pod: str, id: str = "") -> bool:
         return not all(map(self._kernel.exists, self._folders(self._cgroup(pod, id))))
 
-    def apply_tiers(self, plan: TierPlan) -> tuple[CgroupFault, ...]:
+    def apply_tiers(self, plan: QosCgroupPlan) -> tuple[CgroupFault, ...]:
         foreign = self._foreign()
         if foreign is not None:
             return (foreign,)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from plimsoll.ledger.cgroups.pods import PodPlan
-from plimsoll.ledger.cgroups.tiers import TierPlan
+from plimsoll.ledger.cgroups.qos_cgroups import QosCgroupPlan
 from plimsoll.node.resources import LinuxResources
 
 
@@ -71,7 +71,7 @@ class Cgroups(Protocol):
         """Return whether the cgroup of a pod or container is missing in one of the hierarchies."""
         ...
 
-    def apply_tiers(self, plan: TierPlan) -> tuple[CgroupFault, ...]: ...
+    def apply_tiers(self, plan: QosCgroupPlan) -> tuple[CgroupFault, ...]: ...
 
     def make_pod(self, uid: str, qos: str, plan: PodPlan) -> tuple[CgroupFault, ...]:
         """Make the cgroup of a pod, or change its values."""

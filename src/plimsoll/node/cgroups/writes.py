@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from plimsoll.ledger.cgroups.conversions import page_size_text, weight_of
+from plimsoll.ledger.cgroups.conversions import format_page_size, shares_to_weight
 from plimsoll.ledger.cgroups.pods import PodPlan
 from plimsoll.node.resources import LinuxResources
 
@@ -70,7 +70,7 @@ def _v2(resources: LinuxResources) -> Iterator[Write]:
     if resources.cpus:
         yield Write("cpuset", "cpuset.cpus", resources.cpus)
     if resources.cpu_shares:
-        yield Write("cpu", "cpu.weight", str(weight_of(resources.cpu_shares)))
+        yield Write("cpu", "cpu.weight", str(shares_to_weight(resources.cpu_shares)))
     if resources.cpu_quota:
         quota = str(resources.cpu_quota) if resources.cpu_quota > 0 else "max"
         yield Write("cpu", "cpu.max", f"{quota} {resources.cpu_period or PERIOD}")
@@ -109,7 +109,7 @@ def resources_of_pod(plan: PodPlan) -> LinuxResources:
     unified = dict(plan.unified)
     if plan.memory_high is not None:
         unified["memory.high"] = str(plan.memory_high)
-    sizes = {page_size_text(size): amount for size, amount in plan.huge_pages.items()}
+    sizes = {format_page_size(size): amount for size, amount in plan.huge_pages.items()}
     return LinuxResources(
         cpu_shares=plan.cpu_shares or None,
         cpu_quota=plan.cpu_quota or None,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.errors import StateError
-from plimsoll.ledger.units import is_extended
+from plimsoll.ledger.units import is_extended_resource
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.checks import EXTENDED, named_claims
 from plimsoll.node.claims.faults import ClaimFault
@@ -89,7 +89,7 @@ def _asks_for(container: Container, resource: str) -> bool:
     amount = container.resources.requests.get(resource)
     if amount is None or amount.is_zero():
         return False
-    return is_extended(resource) or resource.startswith(_BY_CLASS)
+    return is_extended_resource(resource) or resource.startswith(_BY_CLASS)
 
 
 def _is_mapped(pod: Pod, container: Container) -> bool:

@@ -6,8 +6,8 @@ resources are starved; `select_pod` selects the pod to evict, with upstream's me
 the loop around them.
 
 A condition has hysteresis twice over: a met threshold remains met until its minimum reclaim is free too, and
-the condition is shown for the transition period after that. The order of eviction is `ledger.eviction.rank`,
-where claim charges count as requested; critical pods are never evicted.
+the condition is shown for the transition period after that. The order of eviction is
+`ledger.eviction.rank_pods`, where claim charges count as requested; critical pods are never evicted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from plimsoll.api.core import Pod, Taint
 from plimsoll.api.forms import Form
 from plimsoll.api.meta import Condition
 from plimsoll.api.quantity import ZERO, Format, Quantity
-from plimsoll.api.tolerations import tolerated
-from plimsoll.ledger.cgroups.oom import is_critical
-from plimsoll.ledger.eviction import Usage, rank
-from plimsoll.ledger.fit import Admission
-from plimsoll.ledger.node import pod_key
+from plimsoll.api.tolerations import is_tolerated
+from plimsoll.ledger.cgroups.oom import is_critical_pod
+from plimsoll.ledger.eviction import PodUsage, rank_pods
+from plimsoll.ledger.fit import PodAdmitResult
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
-from plimsoll.ledger.requests import pod_level_resources_set
+from plimsoll.ledger.requests import has_pod_level_resources
 from plimsoll.node.eviction.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, most_urgent
 
 EVICTED = "Evicted"
@@ -147,9 +147,9 @@ def select_pod(
         return None
     threshold = starved[0]
     resource = threshold.resource
-    candidates = [pod for pod in pods if not is_critical(pod)]
-    usages = [Usage(pod, _used(pod, resource, stats)) for pod in candidates]
-    order = rank(usages, resource, count_claims=settings.count_claims)
+    candidates = [pod for pod in pods if not is_critical_pod(pod)]
+    usages = [PodUsage(pod, _used(pod, resource, stats)) for pod in candidates]
+    order = rank_pods(usages, resource, count_claims=settings.count_claims)
     if not order:
         return None
     pod = order[0].pod
@@ -197,7 +197,7 @@ def eviction_message(
         return message, {}
     annotations: dict[str, str] = {}
     if resource == "memory":
-        if pod_level and pod_level_resources_set(pod) and "memory" in measured.used:
+        if pod_level and has_pod_level_resources(pod) and "memory" in measured.used:
             assert pod.spec.resources is not None
             request = pod.spec.resources.requests.get("memory")
             if request is not None:
@@ -232,18 +232,18 @@ def _format_consumption(what: str, name: str, used: Quantity, request: Quantity,
     return f"{what} {name} was using {used}, request is {request}, has larger consumption of {resource}. "
 
 
-def admit_under_pressure(conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36) -> Admission:
+def admit_under_pressure(conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36) -> PodAdmitResult:
     """Check whether a node with these pressure conditions admits another pod.
 
     Critical pods are always admitted; others only if memory is the only pressure, and BestEffort pods only if
     they tolerate it.
     """
-    if not conditions or is_critical(pod):
-        return Admission(True)
-    tolerates = pod_qos(pod, form) != BEST_EFFORT or tolerated(pod.spec.tolerations, _MEMORY_TAINT)
+    if not conditions or is_critical_pod(pod):
+        return PodAdmitResult(True)
+    tolerates = pod_qos(pod, form) != BEST_EFFORT or is_tolerated(pod.spec.tolerations, _MEMORY_TAINT)
     if tolerates and tuple(conditions) == (MEMORY_PRESSURE,):
-        return Admission(True)
-    return Admission(False, EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
+        return PodAdmitResult(True)
+    return PodAdmitResult(False, EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
 
 
 # -- loop

@@ -26,7 +26,7 @@ from plimsoll.api.quantity import Format, Quantity
 from plimsoll.common.config_file import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
+from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource
 from plimsoll.node.machine.machine import HUGE_PAGES, MAX_PODS, Machine, NumaNode, format_cpus, parse_cpus
 
 KIND = "Machine"
@@ -87,7 +87,7 @@ def read_amounts(tree: Any, where: str) -> ResourceList:
     found: ResourceList = {}
     for key, value in tree.items():
         name = str(key)
-        if name not in _PLAIN and not is_huge_page(name) and not is_extended(name):
+        if name not in _PLAIN and not is_huge_page(name) and not is_extended_resource(name):
             raise ConfigError(
                 f"{where}.{name}: unknown resource; valid resources: {', '.join(_PLAIN)}, "
                 f"{HUGE_PAGES}SIZE, or a name with a domain such as example.com/gpu"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from plimsoll.api.containers import EnvSource, KeySelector, ResourceField
+from plimsoll.api.containers import EnvVarSource, KeySelector, ResourceFieldSelector
 from plimsoll.api.core import Container, Pod, ResourceList
 from plimsoll.api.quantity import ZERO, Quantity, divide_up
 from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, Endpoint
@@ -118,7 +118,7 @@ class _Reader:
                 env[variable.name] = ""
         return env
 
-    async def _value(self, source: EnvSource) -> str | None:
+    async def _value(self, source: EnvVarSource) -> str | None:
         if source.field_ref is not None:
             return self._field(source.field_ref.field_path)
         if source.resource_field_ref is not None:
@@ -182,7 +182,7 @@ class _Reader:
                 return values.get(path[len(prefix) + 2 : -2], "")
         raise InputError(f"field label not supported: {path}")
 
-    def _resource(self, reference: ResourceField) -> str:
+    def _resource(self, reference: ResourceFieldSelector) -> str:
         container = self.container
         if reference.container_name:
             spec = self.pod.spec

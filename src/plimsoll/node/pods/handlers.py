@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from grpc import aio
 
-from plimsoll.api.containers import Grpc, Handler, HttpGet, Probe
+from plimsoll.api.containers import GRPCAction, HTTPGetAction, Probe, ProbeHandler
 from plimsoll.api.core import Container
 
 #: Maximum number of bytes of a response that is read and reported.
@@ -37,7 +37,7 @@ class CommandRunner(Protocol):
 
 
 async def run_handler(
-    action: Probe | Handler,
+    action: Probe | ProbeHandler,
     container: Container,
     id: str,
     host: str,
@@ -58,7 +58,7 @@ async def run_handler(
         return HandlerResult(False, str(error) or type(error).__name__)
 
 
-async def _run_network_handler(action: Handler, container: Container, host: str) -> HandlerResult:
+async def _run_network_handler(action: ProbeHandler, container: Container, host: str) -> HandlerResult:
     if action.http_get is not None:
         return await _http_get(action.http_get, container, host)
     if action.tcp_socket is not None:
@@ -84,7 +84,7 @@ def find_port(port: Any, container: Container) -> int:
     return number
 
 
-async def _http_get(target: HttpGet, container: Container, host: str) -> HandlerResult:
+async def _http_get(target: HTTPGetAction, container: Container, host: str) -> HandlerResult:
     port = find_port(target.port, container)
     secure = target.scheme.upper() == "HTTPS"
     context = ssl.create_default_context() if secure else None
@@ -110,7 +110,7 @@ async def _http_get(target: HttpGet, container: Container, host: str) -> Handler
         writer.transport.abort()  # do not wait for a slow server
 
 
-async def _check_health(target: Grpc, container: Container, host: str) -> HandlerResult:
+async def _check_health(target: GRPCAction, container: Container, host: str) -> HandlerResult:
     service = (target.service or "").encode()[:127]
     request = b"\x0a" + bytes([len(service)]) + service if service else b""
     async with aio.insecure_channel(f"{host}:{find_port(target.port, container)}") as channel:

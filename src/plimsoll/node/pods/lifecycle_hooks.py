@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from plimsoll.api.containers import Hook
+from plimsoll.api.containers import LifecycleHandler
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.handlers import HandlerResult, run_handler
@@ -17,11 +17,11 @@ from plimsoll.node.pods.probes import pod_address
 POST_START_SECONDS = 24 * 3600.0
 
 
-def post_start_of(container: Container) -> Hook | None:
+def post_start_of(container: Container) -> LifecycleHandler | None:
     return container.lifecycle.post_start if container.lifecycle is not None else None
 
 
-def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Hook] | None:
+def pre_stop_of(pod: Pod, name: str) -> tuple[Container, LifecycleHandler] | None:
     """Return a container of a pod and its preStop hook, if it has one."""
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         if container.name == name and container.lifecycle is not None:
@@ -31,7 +31,12 @@ def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Hook] | None:
 
 
 async def run_hook(
-    handler: Hook, container: Container, id: str, pod: Pod, deps: WorkerDependencies, seconds: float
+    handler: LifecycleHandler,
+    container: Container,
+    id: str,
+    pod: Pod,
+    deps: WorkerDependencies,
+    seconds: float,
 ) -> HandlerResult:
     """Run a hook of a running container."""
     if deps.skip_probes:

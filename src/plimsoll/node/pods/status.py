@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod, ResourceRequirements
 from plimsoll.api.timestamps import format_time
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.containers import ContainerPhase
@@ -132,7 +132,7 @@ def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo],
     """Return `allocatedResourcesStatus`: the health of each device of the claims that a container
     references.
     """
-    names = claim_names(pod)
+    names = resolve_claim_names(pod)
     by_name = {claim.ref.name: claim for claim in prepared if claim.ref.namespace == pod.metadata.namespace}
     found = []
     for reference in container.resources.claims:

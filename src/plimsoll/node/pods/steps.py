@@ -14,7 +14,7 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import InputError
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.pods.dependencies import WorkerDependencies
@@ -39,7 +39,7 @@ SANDBOX_FAILED = "FailedCreatePodSandBox"
 async def read_claims(pod: Pod, deps: WorkerDependencies) -> dict[str, ResourceClaim] | RuntimeFault:
     """Read the claims of a pod by pod-local name, as far as they have been created."""
     claims: dict[str, ResourceClaim] = {}
-    for local_name, name in claim_names(pod).items():
+    for local_name, name in resolve_claim_names(pod).items():
         try:
             async with asyncio.timeout(deps.timing.reading):
                 tree = await deps.objects.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
@@ -189,6 +189,6 @@ def _is_prepared(pod: Pod, container: Container, deps: WorkerDependencies) -> bo
 
 
 def _format_unknown_claim(pod: Pod, container: Container) -> str:
-    names = claim_names(pod)
+    names = resolve_claim_names(pod)
     claims = ", ".join(names.get(claim.name, claim.name) for claim in container.resources.claims)
     return f"unable to get claim info for claim {claims} in namespace {pod.metadata.namespace}"

@@ -21,9 +21,9 @@ from plimsoll.api.meta import ObjectReference
 from plimsoll.api.quantity import Quantity
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import RecordFile
-from plimsoll.ledger.cgroups.conversions import page_size_text
-from plimsoll.ledger.cgroups.settings import Settings
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.cgroups.conversions import format_page_size
+from plimsoll.ledger.cgroups.settings import CgroupSettings
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler
 from plimsoll.node.admission.resize_manager import ResizeManager
 from plimsoll.node.agent import Agent, Components
@@ -156,7 +156,7 @@ class _AgentBuilder:
             plugins = Plugins(self.layout, times=intervals.plugins, metrics=DraMetrics(self.registry))
         claim_cache = ClaimInfoCache.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
         cgroup_planner = CgroupPlanner(
-            Settings(
+            CgroupSettings(
                 memory_capacity=max(1, machine.memory),
                 form=settings.form,
                 count_claims=settings.gates.enabled("DRANodeAllocatableResources"),
@@ -333,11 +333,11 @@ class _AgentBuilder:
         )
 
 
-def profile_of(form: Form) -> Profile:
+def profile_of(form: Form) -> AccountingProfile:
     """Return Plimsoll's profile with the form's rules for resized pods."""
-    return replace(Profile.default(), form=form)
+    return replace(AccountingProfile.default(), form=form)
 
 
 def _page_sizes(machine: Machine) -> tuple[str, ...]:
-    sizes = (page_size_text(Quantity.parse(size).value()) for size in machine.huge_pages)
+    sizes = (format_page_size(Quantity.parse(size).value()) for size in machine.huge_pages)
     return tuple(size for size in sizes if size is not None)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.common.checkpoint import Finding
 from plimsoll.ledger.cgroups.containers import ContainerPlan
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,
@@ -50,14 +50,14 @@ class Script:
     exit_code: int = 0
 
 
-def script_of(annotations: Mapping[str, str], container: str, role: Role) -> Script:
+def script_of(annotations: Mapping[str, str], container: str, role: ContainerRole) -> Script:
     """What a pod's annotations say about one of its containers; what is no number says nothing."""
     own_time = _number(annotations.get(f"run-seconds.{_DOMAIN}/{container}"))
     own_code = _number(annotations.get(f"exit-code.{_DOMAIN}/{container}"))
-    regular = role is Role.REGULAR
+    regular = role is ContainerRole.REGULAR
     seconds = own_time if own_time is not None or not regular else _number(annotations.get(RUN_SECONDS))
     code = own_code if own_code is not None or not regular else _number(annotations.get(EXIT_CODE))
-    if seconds is None and role is Role.INIT:
+    if seconds is None and role is ContainerRole.INIT:
         seconds = 0.0
     if seconds is not None and seconds > _FOREVER:
         seconds = None

@@ -17,7 +17,7 @@ from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.quantity import Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.units import is_extended
+from plimsoll.ledger.units import is_extended_resource
 from plimsoll.node.machine.machine import Machine
 
 NODE_LEASE_NAMESPACE = "kube-node-lease"
@@ -140,7 +140,7 @@ def desired_status(
     machine = facts.machine
     capacity, allocatable_amounts = _amounts(machine.capacity), _amounts(facts.allocatable_amounts)
     for name, amount in _mapping(known.get("capacity")).items():
-        if name not in capacity and is_extended(name):  # added by another component
+        if name not in capacity and is_extended_resource(name):  # added by another component
             allocatable_amounts[name] = amount
     status: dict[str, Any] = {
         "capacity": capacity,

@@ -25,9 +25,9 @@ from typing import TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, read_pod
-from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.errors import ApiError, InputError, UnreachableError
-from plimsoll.ledger.status import status_entries
+from plimsoll.ledger.status import build_status_entries
 from plimsoll.scheduler.binding.binding_conditions import Failure, judge_devices, waits_for_devices
 from plimsoll.scheduler.binding.pod_conditions import Mishap, explain_mishap
 from plimsoll.scheduler.binding.writes import FINALIZER, Writer, ask_until_answered
@@ -106,7 +106,7 @@ async def _write(
     failed = next((each for each in outcomes if isinstance(each, Failed)), None)
     if failed is not None:
         return failed
-    entries = status_entries(placement.bills)
+    entries = build_status_entries(placement.charged_claims)
     return (
         await binding.charge(entries)
         or await binding.await_devices(timeout_ms)
@@ -437,9 +437,9 @@ class Binding:
 # -- helpers
 
 
-def consumer_of(pod: Pod) -> ClaimConsumer:
+def consumer_of(pod: Pod) -> ResourceClaimConsumerReference:
     """A pod as it stands among the consumers of a claim."""
-    return ClaimConsumer(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
 def full_name(claim: ResourceClaim) -> str:

@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.api.resource import AllocatedDeviceStatus, AllocationDevice, AllocationResult, ResourceClaim
+from plimsoll.api.resource import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ def judge_devices(claim: ResourceClaim) -> bool | Failure:
 _UNKNOWN = AllocatedDeviceStatus()
 
 
-def _status_of(claim: ResourceClaim, result: AllocationDevice) -> AllocatedDeviceStatus:
+def _status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus:
     wanted = (result.driver, result.pool, result.device, result.share_id)
     for status in claim.status.devices:
         if (status.driver, status.pool, status.device, status.share_id) == wanted:

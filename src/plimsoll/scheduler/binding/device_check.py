@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.allocator import Fault
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator import AllocationFault
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -38,12 +38,12 @@ def find_device_conflict(snapshot: Snapshot, node: str, claims: Sequence[Resourc
     return _find_overdrawn(snapshot, row, results)
 
 
-def _find_overdrawn(snapshot: Snapshot, row: int, results: Sequence[AllocationDevice]) -> str:
+def _find_overdrawn(snapshot: Snapshot, row: int, results: Sequence[DeviceRequestAllocationResult]) -> str:
     """Return the first device whose capacity or counters are overdrawn."""
     devices = snapshot.inventory.devices_for(snapshot.node(row))
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return ""
-    usage = Usage(devices, snapshot.state)
+    usage = DeviceUsage(devices, snapshot.state)
     for result in results:
         device = DeviceId.of(result)
         number = devices.index.get(device.pool_id, {}).get(device.device)

@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import Condition
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError
 
@@ -88,7 +88,7 @@ def failure_reason(outcome: FitError | NodeReason | None) -> str:
     if outcome is None:
         return SCHEDULER_ERROR
     reasons = [outcome] if isinstance(outcome, NodeReason) else [reason for reason, _ in outcome.reasons]
-    if any(reason.code is Code.ERROR for reason in reasons):
+    if any(reason.code is VerdictCode.ERROR for reason in reasons):
         return SCHEDULER_ERROR
     if reasons and all(reason.rule is Rule.SCHEDULING_GATES for reason in reasons):
         return SCHEDULING_GATED
@@ -141,7 +141,7 @@ def _condition(pod: Pod, known: Condition | None, reason: str, message: str, now
 def _first_error(fit_error: FitError) -> str | None:
     """An error ends an attempt where it occurs; nothing else is said then."""
     for reason, count in fit_error.reasons:
-        if reason.code is Code.ERROR:
+        if reason.code is VerdictCode.ERROR:
             rule = reason.rule.value
             where = f'running "{rule}" filter plugin' if count else f'running PreFilter plugin "{rule}"'
             return f"{where}: {render(reason)}"

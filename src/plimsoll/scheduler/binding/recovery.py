@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_pod
-from plimsoll.api.resource import ClaimConsumer, ResourceClaim
-from plimsoll.ledger.claims import claim_names
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.scheduler.reasons import ReasonMessage
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
@@ -25,7 +25,7 @@ class Leftover:
     """A claim with consumers that no longer exist; `deallocate` if it has no others."""
 
     claim: ResourceClaim
-    consumers: tuple[ClaimConsumer, ...]
+    consumers: tuple[ResourceClaimConsumerReference, ...]
     deallocate: bool
 
 
@@ -87,7 +87,7 @@ def find_abandoned(fit_error: FitError) -> ResourceClaim | None:
     """
     elsewhere = any(reason.message is ReasonMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)
     pod = fit_error.pod_info.pod
-    names = set(claim_names(pod).values())
+    names = set(resolve_claim_names(pod).values())
     for claim in fit_error.pod_info.claims:
         if claim.status.allocation is None or claim.metadata.name not in names:
             continue

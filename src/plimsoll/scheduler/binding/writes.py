@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge
-from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.errors import ApiError
 
 T = TypeVar("T")
@@ -27,15 +27,15 @@ class Writer(Protocol):
         """Add `FINALIZER`; whatever else the claim has stays."""
 
     async def write_allocation(
-        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ClaimConsumer
+        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
     ) -> ResourceClaim:
         """Give a claim devices and reserve it, in one write, if it is still as `claim` shows it."""
 
-    async def reserve(self, claim: ResourceClaim, consumer: ClaimConsumer) -> ResourceClaim:
+    async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
         """Add a consumer to those of an allocated claim."""
 
     async def unreserve(
-        self, claim: ResourceClaim, consumer: ClaimConsumer, *, deallocate: bool = False
+        self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference, *, deallocate: bool = False
     ) -> ResourceClaim:
         """Remove a consumer, with `deallocate` the devices too, if the claim is still as `claim` shows it."""
 

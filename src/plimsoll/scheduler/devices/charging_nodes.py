@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocator import Fault
+from plimsoll.allocator import AllocationFault
 from plimsoll.api.forms import device_forms, read_device_class
 from plimsoll.api.resource import DeviceClass
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -45,6 +45,8 @@ class ChargingNodes(SnapshotIndex):
         devices = snapshot.inventory.devices_for(snapshot.node(row))
         known = self._known.get(row)
         if known is None or known[0] is not devices:
-            any_mapped = isinstance(devices, Fault) or any(device_forms(e.device) for e in devices.entries)
+            any_mapped = isinstance(devices, AllocationFault) or any(
+                device_forms(e.device) for e in devices.entries
+            )
             known = self._known[row] = (devices, any_mapped)
         return known[1]

@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 from plimsoll.allocator import (
     Allocation,
+    AllocationFault,
+    AllocationOutcome,
     AllocationState,
-    Budget,
     BudgetLine,
-    Fault,
-    GaveUp,
-    Limits,
-    Outcome,
+    NodeBudget,
     Refusal,
+    SearchAborted,
+    SearchLimits,
     allocate_claims,
 )
 from plimsoll.api.core import Node
@@ -27,12 +27,12 @@ from plimsoll.api.identity import PoolId
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
-from plimsoll.ledger.allowance import allowance_for
-from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.judge import judge_placement, judge_sharing, price_claims
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.texts import render as render_charge
-from plimsoll.ledger.verdict import Code, Reason
+from plimsoll.ledger.claim_headroom import compute_claim_headroom
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.messages import format_reason as render_charge
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import charge_claims, check_placement, check_sharing
+from plimsoll.ledger.verdict import Reason, VerdictCode
 from plimsoll.scheduler.devices.charging_nodes import charges_node
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
@@ -53,7 +53,7 @@ class NodeFit:
     """
 
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
-    bills: tuple[Bill, ...] = ()
+    charged_claims: tuple[ChargedClaim, ...] = ()
     rank: int = MAX_SCORE  #: 100 if every prioritized list got its first alternative, less for later ones
     #: What is taken of each capacity, by driver and name, where devices are to be compared by size.
     sizes: ConsumedCapacity = ()
@@ -91,7 +91,7 @@ def try_node(
     if not pod_info.unallocated_claims:
         return check_charges(pod_info, {}, row, snapshot, ledger) if charged else NodeFit()
 
-    def search(budget: Budget | None, state: AllocationState = snapshot.state) -> Outcome:
+    def search(budget: NodeBudget | None, state: AllocationState = snapshot.state) -> AllocationOutcome:
         return allocate_claims(
             snapshot.inventory,
             state,
@@ -100,7 +100,7 @@ def try_node(
             classes=snapshot.classes,
             new_id=new_id,
             budget=budget,
-            limits=Limits(settings.search_steps),
+            limits=SearchLimits(settings.search_steps),
             preference=settings.device_preference,
             explain=explain,
         )
@@ -122,7 +122,7 @@ def try_node(
                     pod_info, row, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile)
                 )
                 if isinstance(search(deserted, _own_devices(pod_info, snapshot)), Allocation):
-                    return tuple(replace(reason, code=Code.UNSCHEDULABLE) for reason in judged)
+                    return tuple(replace(reason, code=VerdictCode.UNSCHEDULABLE) for reason in judged)
             return judged
     if not isinstance(outcome, Allocation):
         return (_refusal(outcome, settings.device_order),)
@@ -157,7 +157,7 @@ def _taken(
     pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger, claims: Mapping[str, ResourceClaim]
 ) -> tuple[NodeReason, ...]:
     """Return the reasons for claims that other pods use and that must not be shared."""
-    verdict = judge_sharing(ledger, pod_info.pod, claims, snapshot.pricing(row))
+    verdict = check_sharing(ledger, pod_info.pod, claims, snapshot.charge_context(row))
     return tuple(map(_of_ledger, verdict.reasons))
 
 
@@ -184,10 +184,10 @@ def check_charges(
 ) -> NodeFit | tuple[NodeReason, ...]:
     """Check whether the charges of these allocations fit on a node."""
     claims = {claim.metadata.name: claim for claim in pod_info.claims}
-    judged = judge_placement(ledger, pod_info.pod, claims, allocations, snapshot.pricing(row))
+    judged = check_placement(ledger, pod_info.pod, claims, allocations, snapshot.charge_context(row))
     if not judged.verdict.fits:
         return tuple(map(_of_ledger, judged.verdict.reasons))
-    return NodeFit(allocations, judged.bills or (), rank, sizes)
+    return NodeFit(allocations, judged.charged_claims or (), rank, sizes)
 
 
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
@@ -198,14 +198,16 @@ def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
     return selector_matches(allocation.node_selector, node) is True
 
 
-def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger) -> Budget:
-    pricing = snapshot.pricing(row)
-    bills: list[Bill] = []
+def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger) -> NodeBudget:
+    charge_context = snapshot.charge_context(row)
+    charged_claims: list[ChargedClaim] = []
     if len(pod_info.unallocated_claims) < len(pod_info.claims):
         claims = {claim.metadata.name: claim for claim in pod_info.claims}
-        bills = [b for b in price_claims(pod_info.pod, claims, {}, pricing) if isinstance(b, Bill)]
-    allowance = allowance_for(ledger, pod_info.pod, pricing, bills)
-    return Budget(allowance.charge, [BudgetLine(name, left) for name, left in allowance.bounds.items()])
+        charged_claims = [
+            b for b in charge_claims(pod_info.pod, claims, {}, charge_context) if isinstance(b, ChargedClaim)
+        ]
+    allowance = compute_claim_headroom(ledger, pod_info.pod, charge_context, charged_claims)
+    return NodeBudget(allowance.charge, [BudgetLine(name, left) for name, left in allowance.bounds.items()])
 
 
 def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]) -> int:
@@ -230,7 +232,7 @@ def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snap
     for allocation in allocations.values():
         for result in allocation.devices.results:
             taken = {name: amount.nano for name, amount in result.consumed_capacity.items()}
-            if result.share_id is None and not isinstance(devices, Fault):
+            if result.share_id is None and not isinstance(devices, AllocationFault):
                 entry = devices.entries[devices.index[PoolId(result.driver, result.pool)][result.device]]
                 taken = {name: (c.value or ZERO).nano for name, c in entry.device.capacity.items()}
             for name, amount in taken.items():
@@ -242,12 +244,14 @@ def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snap
 def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeReason:
     # DIFF: upstream takes a shortage of devices for one that preemption cannot help, because its dry runs
     # leave victims' claims allocated; here they are freed. test_devices_of_victims_are_freed
-    if isinstance(outcome, Fault):
-        code = Code.UNRESOLVABLE if outcome.node_scoped else Code.ERROR
+    if isinstance(outcome, AllocationFault):
+        code = VerdictCode.UNRESOLVABLE if outcome.is_node_scoped else VerdictCode.ERROR
         return NodeReason(Rule.DEVICES, ReasonMessage.TOLD, code, {"text": str(outcome)}, outcome)
-    if isinstance(outcome, GaveUp):
-        return NodeReason(Rule.DEVICES, ReasonMessage.GAVE_UP, Code.ERROR, {"steps": outcome.steps}, outcome)
-    code = Code.UNSCHEDULABLE if order is DeviceOrder.JOINT else Code.UNRESOLVABLE
+    if isinstance(outcome, SearchAborted):
+        return NodeReason(
+            Rule.DEVICES, ReasonMessage.GAVE_UP, VerdictCode.ERROR, {"steps": outcome.steps}, outcome
+        )
+    code = VerdictCode.UNSCHEDULABLE if order is DeviceOrder.JOINT else VerdictCode.UNRESOLVABLE
     return NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, code, {}, outcome)
 
 
@@ -255,4 +259,4 @@ def _of_ledger(reason: Reason) -> NodeReason:
     return NodeReason(Rule.DEVICES, ReasonMessage.TOLD, reason.code, {"text": render_charge(reason)}, reason)
 
 
-_ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)
+_ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, VerdictCode.UNRESOLVABLE)

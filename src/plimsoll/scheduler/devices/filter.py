@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from plimsoll.allocator import Fault
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator import AllocationFault
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.devices.charging_nodes import charges_node
@@ -162,14 +162,14 @@ class DynamicResourcesFilter(Filter):
         if len(self.pod_info.unallocated_claims) < len(self.pod_info.claims):
             return None
         devices = self.snapshot.inventory.devices_for(self.snapshot.node(row))
-        likeness = None if isinstance(devices, Fault) else devices.likeness
-        if likeness is None or isinstance(devices, Fault):
+        likeness = None if isinstance(devices, AllocationFault) else devices.signature
+        if likeness is None or isinstance(devices, AllocationFault):
             return None
         room: object = None
         if self.snapshot.options.count_claims and charges_node(self.snapshot, row):
             ledger = self.snapshot.ledger(row)
             room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
-        return (likeness, Usage(devices, self.snapshot.state).likeness, room)
+        return (likeness, DeviceUsage(devices, self.snapshot.state).signature, room)
 
     def _ask(self, removed: Mask) -> None:
         """Search all of these nodes that have no cached result."""
@@ -241,7 +241,7 @@ def needs_capacity(fit_error: FitError) -> bool:
 
 
 def _claim_names(pod: Pod) -> frozenset[str]:
-    return frozenset(claim_names(pod).values())
+    return frozenset(resolve_claim_names(pod).values())
 
 
 def _only_node(selector: NodeSelector | None) -> str | None:

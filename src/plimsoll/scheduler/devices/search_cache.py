@@ -14,7 +14,7 @@ import numpy as np
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.columns import Column
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices.exact import MAX_SCORE
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -79,7 +79,7 @@ class SearchResults:
         self.ranks: Column = np.full(size, MAX_SCORE, dtype=np.int64)
         self.kinds: Column = np.zeros(size, dtype=np.int64)
         self.reasons: list[tuple[NodeReason, ...]] = []
-        self._numbers: dict[tuple[tuple[str, Code], ...], int] = {}
+        self._numbers: dict[tuple[tuple[str, VerdictCode], ...], int] = {}
         self.states: dict[NodeState, tuple[NodeReason, ...]] = {}
 
     def remember(self, state: NodeState, reasons: tuple[NodeReason, ...]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
@@ -28,9 +28,9 @@ from plimsoll.scheduler.topology.counts import NOWHERE, PlaceCounts
 from plimsoll.scheduler.topology.domains import Domains
 from plimsoll.scheduler.topology.match_counts import Census, Kind, Tallies
 
-_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_AFFINITY, Code.UNRESOLVABLE)
-_ANTI_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_ANTI_AFFINITY, Code.UNSCHEDULABLE)
-_EXISTING = NodeReason(Rule.INTER_POD, ReasonMessage.EXISTING_ANTI_AFFINITY, Code.UNSCHEDULABLE)
+_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_AFFINITY, VerdictCode.UNRESOLVABLE)
+_ANTI_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
+_EXISTING = NodeReason(Rule.INTER_POD, ReasonMessage.EXISTING_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
 
 
 class InterPodAffinityFilter(Filter):
@@ -69,7 +69,7 @@ class InterPodAffinityFilter(Filter):
         terms = read_terms(pod_info.pod)
         if terms.problem:
             facts = {"text": terms.problem}
-            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, Code.UNRESOLVABLE, facts)
+            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, VerdictCode.UNRESOLVABLE, facts)
         holders = snapshot.index(Holders)
         existing = list(holders.anti_affinity.about(pod_info.pod, holders.namespaces))
         if not (terms.affinity or terms.anti_affinity or existing):

@@ -15,8 +15,8 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorTerm, Pod
-from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
-from plimsoll.ledger.verdict import Code
+from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.static import A, S, SignatureIndex, StaticFilter
@@ -56,7 +56,7 @@ def meets_requirements(wanted: NodeRequirements, node: Node) -> bool:
 
 @lru_cache(maxsize=1024)
 def _readable(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
-    return readable_terms(selector.node_selector_terms)
+    return filter_valid_terms(selector.node_selector_terms)
 
 
 def named_nodes(selector: NodeSelector | None) -> frozenset[str] | None:
@@ -172,7 +172,7 @@ class NodeAffinityFilter(StaticFilter):
     """Filter by node selector and required node affinity."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, ReasonMessage.NODE_AFFINITY, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.NODE_AFFINITY, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.LABELS})
     pod_fields = frozenset({"node_selector", "affinity"})
 
@@ -205,7 +205,7 @@ class NamedNodesFilter(StaticFilter):
     """Filter by node names, for required affinity whose every term names nodes."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, ReasonMessage.NOT_NAMED, Code.UNRESOLVABLE, {"rule": rule.value})
+    reason = NodeReason(rule, ReasonMessage.NOT_NAMED, VerdictCode.UNRESOLVABLE, {"rule": rule.value})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
@@ -213,7 +213,7 @@ class NamedNodesFilter(StaticFilter):
         if names is None:
             return None
         if not names:
-            return NodeReason(cls.rule, ReasonMessage.AFFINITY_CONFLICT, Code.UNRESOLVABLE)
+            return NodeReason(cls.rule, ReasonMessage.AFFINITY_CONFLICT, VerdictCode.UNRESOLVABLE)
         mask = np.zeros(snapshot.size, dtype=np.bool_)
         rows = (snapshot.row_of(name) for name in names)
         mask[[row for row in rows if row is not None]] = True

@@ -12,7 +12,7 @@ import numpy as np
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
 from plimsoll.scheduler.pod_info import PodInfo
@@ -54,7 +54,7 @@ class NodeDeclaredFeaturesFilter(StaticFilter):
 
     rule = Rule.DECLARED_FEATURES
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.FEATURES})
-    reason = NodeReason(Rule.DECLARED_FEATURES, ReasonMessage.FEATURES, Code.UNRESOLVABLE)
+    reason = NodeReason(Rule.DECLARED_FEATURES, ReasonMessage.FEATURES, VerdictCode.UNRESOLVABLE)
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, needed: frozenset[str], mask: Mask) -> None:
         super().__init__(pod_info, snapshot, mask)

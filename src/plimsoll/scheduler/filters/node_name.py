@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from plimsoll.api.core import Node
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.static import StaticFilter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -18,7 +18,7 @@ class NodeNameFilter(StaticFilter):
     """Filter by the node name in a pod's spec."""
 
     rule = Rule.NODE_NAME
-    reason = NodeReason(rule, ReasonMessage.WRONG_NAME, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.WRONG_NAME, VerdictCode.UNRESOLVABLE)
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:

@@ -18,7 +18,7 @@ import numpy as np
 from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
@@ -120,7 +120,7 @@ class NodePortsFilter(Filter):
     """Filter by free host ports."""
 
     rule = Rule.PORTS
-    reason: ClassVar[NodeReason] = NodeReason(rule, ReasonMessage.PORTS, Code.UNSCHEDULABLE)
+    reason: ClassVar[NodeReason] = NodeReason(rule, ReasonMessage.PORTS, VerdictCode.UNSCHEDULABLE)
 
     depends_on_pods = True
     events = frozenset({EventKind.NODE_ADDED, EventKind.POD_DELETED})

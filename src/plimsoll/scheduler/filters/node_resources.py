@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.api.forms import Policy, read_device, read_device_class
+from plimsoll.api.forms import AccountingPolicy, read_device, read_device_class
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
-from plimsoll.ledger.fit import request_shortages
+from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
-from plimsoll.ledger.units import CPU, PLAIN, PODS, units_of
+from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, to_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
@@ -38,7 +38,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Prefix of the extended resource that every DeviceClass has implicitly.
 _CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
-_DELEGATED = (Policy.MAX, Policy.CONSUME_FROM)
+_DELEGATED = (AccountingPolicy.MAX, AccountingPolicy.CONSUME_FROM)
 
 
 class DelegatedResources(SnapshotIndex):
@@ -157,7 +157,7 @@ class NodeResourcesFilter(Filter):
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         book = self.snapshot.ledger(row)
-        short = request_shortages(
+        short = find_request_shortages(
             self.pod_info.requests, book.allocatable, book.requested, len(book), self.skip
         )
         return tuple(map(shortage_reason, short))
@@ -187,7 +187,10 @@ class NodeResourcesFilter(Filter):
     def _asked(self) -> list[tuple[str, int]]:
         """Return the compared requests in the order in which shortages are reported."""
         demand = self.pod_info.requests
-        names = [*(name for name in PLAIN if name in demand), *sorted(demand.keys() - {*PLAIN})]
+        names = [
+            *(name for name in STANDARD_RESOURCES if name in demand),
+            *sorted(demand.keys() - {*STANDARD_RESOURCES}),
+        ]
         return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
 
     @classmethod
@@ -221,7 +224,7 @@ class NodeResourcesFilter(Filter):
 
 def own_requests(pod: Pod) -> Mapping[str, int]:
     """Return what a pod requests by itself, in base units."""
-    return units_of(pod_requests(pod))
+    return to_units(pod_requests(pod))
 
 
 def minimum_cpu(pod: Pod) -> int:

@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 
 from plimsoll.api.core import Node
-from plimsoll.api.tolerations import tolerated
+from plimsoll.api.tolerations import is_tolerated
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import EventKind, NodeCapacity, NodeUpdate
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.static import StaticFilter
@@ -48,20 +48,20 @@ class NodeUnschedulableFilter(StaticFilter):
     """Filter out cordoned nodes."""
 
     rule = Rule.UNSCHEDULABLE
-    reason = NodeReason(rule, ReasonMessage.UNSCHEDULABLE, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.UNSCHEDULABLE, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.SCHEDULABLE})
     pod_fields = frozenset({"tolerations"})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
         index = snapshot.index(SchedulableNodes)
-        if not index.closed or tolerated(pod_info.pod.spec.tolerations, UNSCHEDULABLE):
+        if not index.closed or is_tolerated(pod_info.pod.spec.tolerations, UNSCHEDULABLE):
             return None
         return cls(pod_info, snapshot, index.open)
 
     def passes(self, node: Node) -> bool:
-        return not node.spec.unschedulable or tolerated(self.pod_info.pod.spec.tolerations, UNSCHEDULABLE)
+        return not node.spec.unschedulable or is_tolerated(self.pod_info.pod.spec.tolerations, UNSCHEDULABLE)
 
     @classmethod
     def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
-        return node.spec.unschedulable and not tolerated(waiting_pod.pod.spec.tolerations, UNSCHEDULABLE)
+        return node.spec.unschedulable and not is_tolerated(waiting_pod.pod.spec.tolerations, UNSCHEDULABLE)

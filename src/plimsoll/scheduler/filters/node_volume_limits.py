@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.attached_volumes import AttachedVolumes, Volume, can_attach, uses
 from plimsoll.scheduler.filters.filter import Filter
@@ -20,7 +20,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-_TOO_MANY = NodeReason(Rule.VOLUME_LIMITS, ReasonMessage.TOO_MANY_VOLUMES, Code.UNSCHEDULABLE)
+_TOO_MANY = NodeReason(Rule.VOLUME_LIMITS, ReasonMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE)
 
 
 class NodeVolumeLimitsFilter(VolumeQueueingHint, Filter):

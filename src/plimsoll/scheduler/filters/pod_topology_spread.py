@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from plimsoll.api.core import Pod
-from plimsoll.api.label_selection import read_selector
+from plimsoll.api.label_selection import compile_label_selector
 from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
@@ -28,8 +28,8 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.scheduler.topology.counts import NOWHERE
 
-_NO_LABEL = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD_NO_LABEL, Code.UNRESOLVABLE)
-_SKEW = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD, Code.UNSCHEDULABLE)
+_NO_LABEL = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD_NO_LABEL, VerdictCode.UNRESOLVABLE)
+_SKEW = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD, VerdictCode.UNSCHEDULABLE)
 
 
 class PodTopologySpreadFilter(Filter):
@@ -65,7 +65,7 @@ class PodTopologySpreadFilter(Filter):
         constraints = read_constraints(pod_info.pod, DO_NOT_SCHEDULE)
         if isinstance(constraints, SelectorProblem):
             facts = {"text": str(constraints)}
-            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, Code.UNRESOLVABLE, facts)
+            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, VerdictCode.UNRESOLVABLE, facts)
         return cls(pod_info, snapshot, constraints) if constraints else None
 
     # -- for all nodes at once
@@ -140,7 +140,7 @@ def _counts_pod(pod: Pod, other: Pod) -> bool:
     if pod.metadata.namespace != other.metadata.namespace:
         return False
     for constraint in pod.spec.topology_spread_constraints:
-        selector = read_selector(constraint.label_selector)
+        selector = compile_label_selector(constraint.label_selector)
         if isinstance(selector, SelectorProblem) or selector.matches(other.metadata.labels):
             return True
     return False

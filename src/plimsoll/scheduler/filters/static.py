@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.api.core import Node
+from plimsoll.ledger.change_log import ChangeLog
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.journal import Journal
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason
@@ -47,7 +47,7 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
     def __init__(self) -> None:
         self.size = 0
         self.nodes: dict[int, Node] = {}
-        self._journal = Journal()
+        self._journal = ChangeLog()
         self._known: dict[S, _CachedColumn[A]] = {}
 
     # -- what a rule says

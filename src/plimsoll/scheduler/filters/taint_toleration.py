@@ -8,8 +8,8 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from plimsoll.api.core import Node, Taint, Toleration
-from plimsoll.api.tolerations import tolerated
-from plimsoll.ledger.verdict import Code
+from plimsoll.api.tolerations import is_tolerated
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
@@ -26,7 +26,7 @@ _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 def tolerates_hard_taints(tolerations: Tolerations, node: Node) -> bool:
     """Return whether tolerations cover a node's NoSchedule and NoExecute taints."""
-    return all(tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in _HARD)
+    return all(is_tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in _HARD)
 
 
 class HardTaints(SignatureIndex[Tolerations, np.bool_]):
@@ -61,7 +61,7 @@ class TaintTolerationFilter(StaticFilter):
     """Filter by NoSchedule and NoExecute taints."""
 
     rule = Rule.TAINTS
-    reason = NodeReason(rule, ReasonMessage.TAINT, Code.UNRESOLVABLE)
+    reason = NodeReason(rule, ReasonMessage.TAINT, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.TAINTS})
     pod_fields = frozenset({"tolerations"})
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from plimsoll.api.core import Pod, TopologySpreadConstraint
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.volumes import VolumeQueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
@@ -66,4 +66,4 @@ def _strange_words(constraint: TopologySpreadConstraint) -> Iterator[tuple[str, 
 
 def _reason(field: str, value: str) -> NodeReason:
     facts = {"field": field, "value": value or repr(value)}
-    return NodeReason(Rule.UNSUPPORTED, ReasonMessage.NOT_IMPLEMENTED, Code.UNRESOLVABLE, facts)
+    return NodeReason(Rule.UNSUPPORTED, ReasonMessage.NOT_IMPLEMENTED, VerdictCode.UNRESOLVABLE, facts)

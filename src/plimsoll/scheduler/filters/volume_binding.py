@@ -16,7 +16,7 @@ import numpy as np
 
 from plimsoll.api.core import Node, NodeSelector, Pod
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.node_selection import selector_matches, selector_problem
+from plimsoll.api.node_selection import find_selector_problem, selector_matches
 from plimsoll.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.events import EventKind, NodeUpdate
@@ -115,7 +115,7 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
     def _column(self, affinity: NodeSelector) -> Mask:
         """Return the nodes a volume's affinity matches, from the shared index where it reads labels only."""
         fields = any(term.match_fields for term in affinity.node_selector_terms)
-        if fields or selector_problem(affinity) is not None:
+        if fields or find_selector_problem(affinity) is not None:
             return self.snapshot.index(VolumeNodes).column(affinity)
         return self.snapshot.index(NodeAffinityIndex).column(((), affinity))
 

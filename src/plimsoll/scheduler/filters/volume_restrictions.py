@@ -15,7 +15,7 @@ import numpy as np
 from plimsoll.api.core import Pod
 from plimsoll.api.storage import READ_WRITE_ONCE_POD
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import EventKind
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.volumes import (
@@ -41,9 +41,9 @@ _GCE, _AWS, _ISCSI, _RBD = "gcePersistentDisk", "awsElasticBlockStore", "iscsi",
 _KINDS = frozenset({_GCE, _AWS, _ISCSI, _RBD})
 _MATTER = _KINDS | {"persistentVolumeClaim"}
 _RULE = Rule.VOLUME_RESTRICTIONS
-_DISK_IN_USE = NodeReason(_RULE, ReasonMessage.DISK_IN_USE, Code.UNSCHEDULABLE)
-_IN_USE_HERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, Code.UNSCHEDULABLE)
-_IN_USE_ELSEWHERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, Code.UNRESOLVABLE)
+_DISK_IN_USE = NodeReason(_RULE, ReasonMessage.DISK_IN_USE, VerdictCode.UNSCHEDULABLE)
+_IN_USE_HERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, VerdictCode.UNSCHEDULABLE)
+_IN_USE_ELSEWHERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, VerdictCode.UNRESOLVABLE)
 
 
 def disks(pod: Pod) -> Iterator[Disk]:

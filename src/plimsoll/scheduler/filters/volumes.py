@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, QueueingHint, WaitingPod
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -85,7 +85,7 @@ def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 
 def reason(rule: Rule, sentence: ReasonMessage, **facts: object) -> NodeReason:
     """Return a reason that removing other pods does not resolve."""
-    return NodeReason(rule, sentence, Code.UNRESOLVABLE, facts)
+    return NodeReason(rule, sentence, VerdictCode.UNRESOLVABLE, facts)
 
 
 class VolumeQueueingHint(QueueingHint):

@@ -18,7 +18,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.quantity import INT64_MAX
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.ledger.fit import request_shortages
+from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.scheduler.devices import SearchCache, SearchResults
 from plimsoll.scheduler.filters.node_resources import delegated_resources, shortage_reason
 from plimsoll.scheduler.preemption.budgets import Budgets
@@ -196,7 +196,7 @@ def find_shortages(examination: Examination, row: int) -> tuple[NodeReason, ...]
                 left[name] -= entry.units.get(name, 0)
     skip = delegated_resources(pod_info, examination.snapshot)
     return tuple(
-        map(shortage_reason, request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
+        map(shortage_reason, find_request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
     )
 
 

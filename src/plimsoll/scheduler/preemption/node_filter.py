@@ -13,7 +13,7 @@ from itertools import count
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NO_CLAIMS, DynamicResourcesFilter, NewId, NodeFit, try_node
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
-from plimsoll.ledger.node import pod_key
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NewId
 from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.candidates import CandidateLimits, find_candidates
@@ -34,7 +34,7 @@ BY_SCHEDULER = "PreemptionByScheduler"
 #: Added to priorities before they are summed up, so that more victims never sum up to less.
 _LIFT = 2**31
 
-_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, ReasonMessage.NOT_HELPFUL, Code.UNRESOLVABLE)
+_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, ReasonMessage.NOT_HELPFUL, VerdictCode.UNRESOLVABLE)
 
 
 def plan_preemption(
@@ -81,7 +81,7 @@ def why_not_eligible(
     """Why a pod may not preempt now: it never does, or pods are already leaving to make room for it."""
     pod = fit_error.pod_info.pod
     if pod.spec.preemption_policy == NEVER:
-        return NodeReason(Rule.PREEMPTION, ReasonMessage.NEVER_PREEMPTS, Code.UNSCHEDULABLE)
+        return NodeReason(Rule.PREEMPTION, ReasonMessage.NEVER_PREEMPTS, VerdictCode.UNSCHEDULABLE)
     promise = nominations.of(fit_error.pod_info.key) if nominations is not None else None
     node = promise.node if promise is not None else pod.status.nominated_node_name
     row = snapshot.row_of(node) if node else None
@@ -91,7 +91,7 @@ def why_not_eligible(
     for other in snapshot.pods_at(row):
         below = priority_of(other) < fit_error.pod_info.priority
         if below and (pod_key(other) in asked or is_leaving(other)):
-            return NodeReason(Rule.PREEMPTION, ReasonMessage.VICTIMS_LEAVING, Code.UNSCHEDULABLE)
+            return NodeReason(Rule.PREEMPTION, ReasonMessage.VICTIMS_LEAVING, VerdictCode.UNSCHEDULABLE)
     return None
 
 

@@ -17,9 +17,9 @@ from types import TracebackType
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import AllocationResult, ResourceClaim
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.lines import Entry
-from plimsoll.ledger.node import NodeLedger, pod_key
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.entries import LedgerEntry
+from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -42,7 +42,7 @@ class Hypothesis:
         self._kept = frozenset(kept)
         self._frees_devices = frees_devices
         self._original: NodeLedger = snapshot.ledger(row)
-        self._lifted: dict[str, Entry] = {}
+        self._lifted: dict[str, LedgerEntry] = {}
         self._added: dict[str, PodInfo] = {}
         #: What claims held before, for those that hold something else now.
         self._before: dict[str, AllocationResult | None] = {}
@@ -75,7 +75,7 @@ class Hypothesis:
         """The pods that are out now, in the order they were lifted."""
         return [entry.pod for entry in self._lifted.values()]
 
-    def entry(self, pod: Pod) -> Entry:
+    def entry(self, pod: Pod) -> LedgerEntry:
         """What a pod that is out now was charged."""
         return self._lifted[pod_key(pod)]
 
@@ -110,7 +110,7 @@ class Hypothesis:
     def add(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
         """Book another pod, whether there is room for it or not; with `fit`, its claims and devices too."""
         pod = pod_info.pod
-        self.snapshot.ledger(self.row).assume(pod, fit.bills if fit is not None else ())
+        self.snapshot.ledger(self.row).assume(pod, fit.charged_claims if fit is not None else ())
         self._added[pod_info.key] = pod_info
         self._tell_added(pod)
         for claim in pod_info.unallocated_claims if fit is not None else ():
@@ -132,7 +132,7 @@ class Hypothesis:
     # -- inside
 
     def _claims(self, pod: Pod) -> Iterator[ResourceClaim]:
-        for name in dict.fromkeys(claim_names(pod).values()) if pod.spec.resource_claims else ():
+        for name in dict.fromkeys(resolve_claim_names(pod).values()) if pod.spec.resource_claims else ():
             claim = self.snapshot.claim(pod.metadata.namespace, name)
             if claim is not None:
                 yield claim

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.units import PODS
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
@@ -22,7 +22,7 @@ from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 
-NO_VICTIMS = NodeReason(Rule.PREEMPTION, ReasonMessage.NO_VICTIMS, Code.UNRESOLVABLE)
+NO_VICTIMS = NodeReason(Rule.PREEMPTION, ReasonMessage.NO_VICTIMS, VerdictCode.UNRESOLVABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,16 @@ from msgspec.structs import replace
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodStatus
-from plimsoll.api.forms import POD_KEY, ClaimCharge, Form, charges_annotation, read_status, write_status
+from plimsoll.api.forms import (
+    POD_KEY,
+    ClaimCharge,
+    Form,
+    format_charges_annotation,
+    read_status,
+    write_status,
+)
 from plimsoll.api.meta import ObjectMeta, Wire
-from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS, Endpoint
 from plimsoll.client.retries import Backoff
@@ -107,7 +114,7 @@ class ApiWriter:
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, ""))
 
     async def write_allocation(
-        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ClaimConsumer
+        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
     ) -> ResourceClaim:
         """DIFF: the time of the allocation is noted only for devices with binding conditions, which are the
         only ones it is asked of (test_the_time_of_allocation_is_noted_where_it_counts); upstream always
@@ -119,13 +126,13 @@ class ApiWriter:
         body = {"metadata": _version(claim), "status": {"allocation": tree, "reservedFor": [consumer]}}
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
-    async def reserve(self, claim: ResourceClaim, consumer: ClaimConsumer) -> ResourceClaim:
+    async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
         """Without a version: pods that join the same claim at once do not get in each other's way."""
         body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [consumer]}}
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def unreserve(
-        self, claim: ResourceClaim, consumer: ClaimConsumer, *, deallocate: bool = False
+        self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference, *, deallocate: bool = False
     ) -> ResourceClaim:
         if deallocate:
             nothing = {"allocation": None, "reservedFor": None, "devices": None}
@@ -218,7 +225,7 @@ class ApiWriter:
         meta = pod.metadata
         head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **_version(pod)}
         if entries and self.charging is Charging.ANNOTATION:
-            head["annotations"] = {POD_KEY: charges_annotation(entries)}
+            head["annotations"] = {POD_KEY: format_charges_annotation(entries)}
         body = codec.encode(
             {
                 "apiVersion": "v1",

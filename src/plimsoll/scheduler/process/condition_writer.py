@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import ApiError, LeaseLostError, UnreachableError
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import plan_condition
 from plimsoll.scheduler.process.api_writer import ApiWriter, write_time
 

@@ -26,7 +26,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.client import Client
 from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError, LeaseLostError
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.bind import release_claim
 from plimsoll.scheduler.binding.binding_conditions import waits_for_devices
 from plimsoll.scheduler.binding.pod_conditions import (

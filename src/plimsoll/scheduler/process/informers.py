@@ -45,7 +45,7 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.client.informer import Handler, Informer
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import NodeCapacity, classify_change, node_capacity
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.queue import SchedulingQueue

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.common.counters import Counter, Histogram, exponential, gauge
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import CPU, PODS
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.resource import ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.recovery import Leftover, recover
@@ -72,7 +72,7 @@ async def _release(leftover: Leftover, writer: ApiWriter, heard: Callable[[Resou
         )
 
 
-async def _is_gone(consumer: ClaimConsumer, namespace: str, writer: ApiWriter) -> bool:
+async def _is_gone(consumer: ResourceClaimConsumerReference, namespace: str, writer: ApiWriter) -> bool:
     meta = ObjectMeta(name=consumer.name, namespace=namespace, uid=consumer.uid)
     pod = await writer.read_pod(Pod(metadata=meta))
     return pod is None or pod.status.phase in TERMINAL_PHASES

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
@@ -485,7 +485,7 @@ def _is_over(pod: Pod) -> bool:
 
 def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
     """Return the claims whose change can end a hold: the one the reason names, or all."""
-    names = set(claim_names(pod).values())
+    names = set(resolve_claim_names(pod).values())
     named = str(why.facts.get("claim", "")).rpartition("/")[2]
     if named in names:
         names = {named}

@@ -16,7 +16,7 @@ from typing import ClassVar, Self, TypeAlias
 import numpy as np
 
 from plimsoll.api.core import Node, PreferredSchedulingTerm
-from plimsoll.api.node_selection import readable_terms, term_matches
+from plimsoll.api.node_selection import filter_valid_terms, term_matches
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.node_affinity import LabelIndex
 from plimsoll.scheduler.pod_info import PodInfo
@@ -30,7 +30,7 @@ Terms: TypeAlias = "tuple[PreferredSchedulingTerm, ...]"
 @lru_cache(maxsize=1024)
 def _readable(terms: Terms) -> Terms:
     """The terms that count at all."""
-    return tuple(term for term in terms if term.weight > 0 and readable_terms((term.preference,)))
+    return tuple(term for term in terms if term.weight > 0 and filter_valid_terms((term.preference,)))
 
 
 def weigh(terms: Terms, node: Node) -> int:

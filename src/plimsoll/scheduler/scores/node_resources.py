@@ -12,7 +12,7 @@ from typing import Self
 
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
-from plimsoll.ledger.units import CPU, MEMORY, PLAIN, units_of
+from plimsoll.ledger.units import CPU, MEMORY, STANDARD_RESOURCES, to_units
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
 from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, Part
@@ -29,12 +29,12 @@ def non_zero_demand(pod_info: PodInfo, *, skip_pod_level: bool = False) -> Mappi
     spec = pod_info.pod.spec
     if skip_pod_level and spec.resources is not None:
         options = replace(pod_info.options, count_claims=False, non_missing=_NON_ZERO, skip_pod_level=True)
-        return units_of(pod_requests(pod_info.pod, options, ()))
+        return to_units(pod_requests(pod_info.pod, options, ()))
     for container in (*spec.containers, *spec.init_containers):
         requests = container.resources.requests
         if CPU not in requests or MEMORY not in requests:
             options = replace(pod_info.options, count_claims=False, non_missing=_NON_ZERO)
-            return units_of(pod_requests(pod_info.pod, options, ()))
+            return to_units(pod_requests(pod_info.pod, options, ()))
     return pod_info.requests
 
 
@@ -65,7 +65,7 @@ class AllocatedScorer(_FormulaScorer):
         parts = tuple(
             Part(name, demand.get(name, 0), weight)
             for name, weight in settings.resources.items()
-            if weight and (demand.get(name, 0) or name in PLAIN)
+            if weight and (demand.get(name, 0) or name in STANDARD_RESOURCES)
         )
         most = settings.strategy is Strategy.MOST_ALLOCATED
         return cls(pod_info, snapshot, settings, Allocated(parts, most)) if parts else None
@@ -82,7 +82,7 @@ class BalancedScorer(_FormulaScorer):
         parts = tuple(
             Part(name, demand.get(name, 0))
             for name in settings.balanced
-            if demand.get(name, 0) or name in PLAIN
+            if demand.get(name, 0) or name in STANDARD_RESOURCES
         )
         if len(parts) < 2 or not any(part.demand for part in parts):
             return None

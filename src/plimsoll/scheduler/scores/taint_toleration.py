@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from plimsoll.api.core import Node
-from plimsoll.api.tolerations import tolerated
+from plimsoll.api.tolerations import is_tolerated
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.taint_toleration import PREFER_NO_SCHEDULE, Tolerations
@@ -25,7 +25,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 def count_untolerated(tolerations: Tolerations, node: Node) -> int:
     """How many taints of a node ask that a pod with these tolerations rather go elsewhere."""
     soft = (taint for taint in node.spec.taints if taint.effect == PREFER_NO_SCHEDULE)
-    return sum(not tolerated(tolerations, taint) for taint in soft)
+    return sum(not is_tolerated(tolerations, taint) for taint in soft)
 
 
 class SoftTaints(SignatureIndex[Tolerations, np.int64]):

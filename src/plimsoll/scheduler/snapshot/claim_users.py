@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import Bill, claim_names
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
+from plimsoll.ledger.node_ledger import pod_key
 
 #: A claim by namespace and name, or None if it is not known.
 FindClaim: TypeAlias = "Callable[[str, str], ResourceClaim | None]"
@@ -26,11 +26,11 @@ class ClaimUsers:
         self._users: dict[tuple[str, str], set[str]] = {}
 
     def add(self, pod: Pod) -> None:
-        for name in claim_names(pod).values() if pod.spec.resource_claims else ():
+        for name in resolve_claim_names(pod).values() if pod.spec.resource_claims else ():
             self._users.setdefault((pod.metadata.namespace, name), set()).add(pod_key(pod))
 
     def remove(self, pod: Pod) -> None:
-        for name in claim_names(pod).values() if pod.spec.resource_claims else ():
+        for name in resolve_claim_names(pod).values() if pod.spec.resource_claims else ():
             claim = (pod.metadata.namespace, name)
             users = self._users.get(claim, set())
             users.discard(pod_key(pod))
@@ -70,6 +70,8 @@ def _pools_of(claim: ResourceClaim) -> set[tuple[str, str]]:
     return {(result.driver, result.pool) for result in results}
 
 
-def have_same_charges(bills: Iterable[Bill], others: Iterable[Bill]) -> bool:
+def have_same_charges(charged_claims: Iterable[ChargedClaim], others: Iterable[ChargedClaim]) -> bool:
     """Return whether charges come from the same devices; what they consume from pools is ignored."""
-    return [(bill.uid, bill.parts) for bill in bills] == [(bill.uid, bill.parts) for bill in others]
+    return [(charged_claim.uid, charged_claim.parts) for charged_claim in charged_claims] == [
+        (charged_claim.uid, charged_claim.parts) for charged_claim in others
+    ]

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from plimsoll.allocator import Features, Inventory
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
-from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.device_index import DeviceIndex
+from plimsoll.ledger.profile import AccountingProfile
 
 
 class PublishedDevices:
@@ -20,7 +20,7 @@ class PublishedDevices:
 
     __slots__ = ("_devices", "_devices_outdated", "_inventory", "_inventory_outdated", "_nodes", "_profile")
 
-    def __init__(self, features: Features, profile: Profile) -> None:
+    def __init__(self, features: Features, profile: AccountingProfile) -> None:
         self._profile = profile
         self._nodes: dict[tuple[str, str], Counter[str]] = {}
         self._inventory = Inventory((), features)

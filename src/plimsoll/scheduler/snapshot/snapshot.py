@@ -19,11 +19,11 @@ from plimsoll.allocator import Features, Inventory
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import Bill, Pricing, bills_in_status, claim_names
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims, resolve_claim_names
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
-from plimsoll.ledger.judge import price_claims
-from plimsoll.ledger.node import NodeLedger, options_for, pod_key
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
+from plimsoll.ledger.placement import charge_claims
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
 from plimsoll.scheduler.snapshot.claim_users import ClaimUsers, have_same_charges
@@ -41,10 +41,10 @@ class Snapshot:
     rows in use.
     """
 
-    def __init__(self, gates: Gates | None = None, profile: Profile | None = None) -> None:
+    def __init__(self, gates: Gates | None = None, profile: AccountingProfile | None = None) -> None:
         self.gates = gates or Gates.all_on()
-        self.profile = profile or Profile.default()
-        self.options = options_for(self.gates, self.profile)
+        self.profile = profile or AccountingProfile.default()
+        self.options = resources_options(self.gates, self.profile)
         self.features = Features.of(self.gates)
         # -- nodes
         self.size = _FIRST_SIZE
@@ -166,11 +166,11 @@ class Snapshot:
         """Devices of all slices."""
         return self._devices.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
 
-    def pricing(self, row: int | None = None) -> Pricing:
+    def charge_context(self, row: int | None = None) -> ChargeContext:
         """Return the inputs for pricing claims on a node, or on any node."""
         node = None if row is None else self.nodes[row]
         devices = self._devices.devices(self.all(ResourceSlice))
-        return Pricing(devices, node, self.classes, self.profile)
+        return ChargeContext(devices, node, self.classes, self.profile)
 
     # -- hearing of objects
 
@@ -199,7 +199,7 @@ class Snapshot:
         """Charge a placement to the node's ledger and allocate its claims' devices."""
         pod = placement.pod_info.pod
         ledger = self._ledger(placement.row)
-        ledger.assume(pod, placement.bills)
+        ledger.assume(pod, placement.charged_claims)
         key = placement.pod_info.key
         self._assumed[key] = self._unconfirmed[key] = placement
         self.next_start_row = placement.row + 1
@@ -348,7 +348,7 @@ class Snapshot:
             index.pod_removed(row, pod)
         self._users.remove(pod)
 
-    def _bills(self, row: int, pod: Pod) -> tuple[Bill, ...] | None:
+    def _bills(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...] | None:
         """Return the charges of a bound pod's claims, priced now unless its status has them.
 
         DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
@@ -356,13 +356,18 @@ class Snapshot:
         """
         if not (self.options.count_claims and self.profile.charge_preallocated and pod.spec.resource_claims):
             return None
-        if bills_in_status(pod, self.profile):
+        if read_charged_claims(pod, self.profile):
             return None
-        names = claim_names(pod).values()
+        names = resolve_claim_names(pod).values()
         found = {name: self.claim(pod.metadata.namespace, name) for name in names}
         claims = {name: claim for name, claim in found.items() if claim is not None}
-        priced = price_claims(pod, claims, {}, self.pricing(row))
-        return tuple(sorted((b for b in priced if isinstance(b, Bill)), key=lambda bill: bill.claim))
+        priced = charge_claims(pod, claims, {}, self.charge_context(row))
+        return tuple(
+            sorted(
+                (b for b in priced if isinstance(b, ChargedClaim)),
+                key=lambda charged_claim: charged_claim.claim,
+            )
+        )
 
     # -- claims, classes, slices and all the rest
 
@@ -454,9 +459,9 @@ class Snapshot:
         for key in sorted(stale & self._pods.keys()):
             row, pod = self._pods[key]
             entry = self._ledger(row).entries[key]
-            bills = None if entry.assumed else self._bills(row, pod)
-            if bills is not None and not have_same_charges(bills, entry.bills):
-                self._ledger(row).update(pod, bills)
+            charged_claims = None if entry.assumed else self._bills(row, pod)
+            if charged_claims is not None and not have_same_charges(charged_claims, entry.charged_claims):
+                self._ledger(row).update(pod, charged_claims)
                 self._refresh(row)
                 self._bump_generation(row)
 

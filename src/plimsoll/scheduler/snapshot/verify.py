@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plimsoll.allocator import AllocationState, Fault
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator import AllocationFault, AllocationState
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import NodeColumns
-from plimsoll.ledger.node import Discrepancy
+from plimsoll.ledger.node_ledger import Discrepancy
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -74,9 +74,9 @@ def find_overdrafts(snapshot: Snapshot) -> list[str]:
             f"node {ledger.name}: {name} {left}" for name, left in ledger.headroom().items() if left < 0
         ]
         devices = snapshot.inventory.devices_for(snapshot.node(row))
-        if isinstance(devices, Fault):
+        if isinstance(devices, AllocationFault):
             continue
-        usage = Usage(devices, snapshot.state)
+        usage = DeviceUsage(devices, snapshot.state)
         found += [
             f"node {ledger.name}: counter {n} {left}" for n, left in enumerate(usage.available) if left < 0
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod, TopologySpreadConstraint
-from plimsoll.api.label_selection import IN, Requirement, Selector, read_selector
+from plimsoll.api.label_selection import IN, LabelMatcher, LabelRequirement, compile_label_selector
 from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.scheduler.topology.affinity_terms import Crowd
 from plimsoll.scheduler.topology.match_counts import Census
@@ -27,7 +27,7 @@ class Constraint:
     topology_key: str
     max_skew: int
     min_domains: int
-    selector: Selector
+    selector: LabelMatcher
     honor_affinity: bool
     honor_taints: bool
     own: int
@@ -53,13 +53,13 @@ def read_constraints(pod: Pod, when: str) -> tuple[Constraint, ...] | SelectorPr
 
 
 def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | SelectorProblem:
-    selector = read_selector(constraint.label_selector)
+    selector = compile_label_selector(constraint.label_selector)
     if isinstance(selector, SelectorProblem):
         return selector
     labels = pod.metadata.labels
     keys = [key for key in constraint.match_label_keys if key in labels]
     if keys:
-        selector = selector.narrowed(Requirement(key, IN, (labels[key],)) for key in keys)
+        selector = selector.narrowed(LabelRequirement(key, IN, (labels[key],)) for key in keys)
     affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
     return Constraint(
         topology_key=constraint.topology_key,

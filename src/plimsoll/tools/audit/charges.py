@@ -1,6 +1,6 @@
 """What the claims of pods charge: as it was written down, and as it would be charged today.
 
-Owns `ChargedClaim` and `UncountedClaim`, computed once for all checks: the recorded and the present price of
+Owns `AuditedClaim` and `UncountedClaim`, computed once for all checks: the recorded and the present price of
 every claim of every bound pod, and what claims take of their nodes that is on no book at all.
 """
 
@@ -14,23 +14,23 @@ from plimsoll.api.forms import ResourceCharge
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import Bill, bills_in_status, claim_names
-from plimsoll.ledger.judge import price_claims
+from plimsoll.ledger.claims import ChargedClaim, read_charged_claims, resolve_claim_names
+from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.requests import is_pod_level_resource
-from plimsoll.ledger.units import unit_of
+from plimsoll.ledger.units import to_unit
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.audit.facts import AuditFacts, results_of
 from plimsoll.tools.audit.node_resources import taken_by
 
 
 @dataclass(frozen=True, slots=True)
-class ChargedClaim:
+class AuditedClaim:
     """One claim of one bound pod: its bill as recorded with the pod, and as of today."""
 
     pod: Pod
     claim: ResourceClaim
-    recorded: Bill | None
-    priced: Bill | Reason | None
+    recorded: ChargedClaim | None
+    priced: ChargedClaim | Reason | None
     any_recorded: bool  #: whether the pod has any charge written down
 
 
@@ -53,7 +53,7 @@ class UncountedClaim:
         return self.taken - self.mirrored
 
 
-def charged_claims(facts: AuditFacts) -> tuple[ChargedClaim, ...]:
+def charged_claims(facts: AuditFacts) -> tuple[AuditedClaim, ...]:
     """Every allocated claim of every bound pod."""
     return facts.compute_once("charged_claims", lambda: tuple(_price(facts)))
 
@@ -63,27 +63,27 @@ def uncounted_claims(facts: AuditFacts) -> tuple[UncountedClaim, ...]:
     return facts.compute_once("uncounted_claims", lambda: tuple(_find_uncounted(facts)))
 
 
-def _price(facts: AuditFacts) -> Iterator[ChargedClaim]:
+def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
     snapshot = facts.cluster_state.snapshot
     profile = facts.cluster_state.profile
     for pod in facts.bound:
         place = snapshot.row_of(pod.spec.node_name)
-        names = claim_names(pod)
+        names = resolve_claim_names(pod)
         if not names or place is None:
             continue
         found = {claim.metadata.name: claim for claim in facts.claims_of(pod)}
-        recorded = {bill.claim: bill for bill in bills_in_status(pod, profile)}
-        pricing = snapshot.pricing(place)
+        recorded = {charged_claim.claim: charged_claim for charged_claim in read_charged_claims(pod, profile)}
+        charge_context = snapshot.charge_context(place)
         for name in dict.fromkeys(names.values()):
             claim = found.get(name)
             if claim is None or claim.status.allocation is None:
                 continue
-            priced = next(iter(price_claims(pod, {name: claim}, {}, pricing)), None)
-            yield ChargedClaim(pod, claim, recorded.get(name), priced, bool(recorded))
+            priced = next(iter(charge_claims(pod, {name: claim}, {}, charge_context)), None)
+            yield AuditedClaim(pod, claim, recorded.get(name), priced, bool(recorded))
 
 
 def _find_uncounted(facts: AuditFacts) -> Iterator[UncountedClaim]:
-    pods: dict[tuple[str, str], list[ChargedClaim]] = {}
+    pods: dict[tuple[str, str], list[AuditedClaim]] = {}
     for each in charged_claims(facts):
         meta = each.claim.metadata
         pods.setdefault((meta.namespace, meta.name), []).append(each)
@@ -91,7 +91,7 @@ def _find_uncounted(facts: AuditFacts) -> Iterator[UncountedClaim]:
         yield from _uncounted(facts, users)
 
 
-def _uncounted(facts: AuditFacts, users: list[ChargedClaim]) -> Iterator[UncountedClaim]:
+def _uncounted(facts: AuditFacts, users: list[AuditedClaim]) -> Iterator[UncountedClaim]:
     """What one claim takes and nobody counts; `users` are the pods that use it."""
     claim, pods = users[0].claim, tuple(user.pod for user in users)
     taken: dict[str, tuple[Quantity, bool, str]] = {}
@@ -102,19 +102,21 @@ def _uncounted(facts: AuditFacts, users: list[ChargedClaim]) -> Iterator[Uncount
             taken[guess.resource] = (before + guess.amount, guess.sure, guess.why)
     counted = {resource for user in users for resource in _resources(user)}
     for resource, (amount, sure, why) in taken.items():
-        whole = unit_of(resource, amount)
+        whole = to_unit(resource, amount)
         asked = sum(requested_with_claim(user.pod, claim.metadata.name, resource) for user in users)
         if resource not in counted and whole > asked:
-            priced = any(isinstance(u.priced, Bill) and resource in u.priced.charge.resources for u in users)
+            priced = any(
+                isinstance(u.priced, ChargedClaim) and resource in u.priced.charge.resources for u in users
+            )
             yield UncountedClaim(
                 pods[0].spec.node_name, claim, pods, resource, whole, asked, sure, why, priced
             )
 
 
-def _resources(user: ChargedClaim) -> set[str]:
+def _resources(user: AuditedClaim) -> set[str]:
     """The resources that a claim is charged for on the books."""
-    bill = user.recorded if user.any_recorded else user.priced
-    return set(bill.charge.resources) if isinstance(bill, Bill) else set()
+    charged_claim = user.recorded if user.any_recorded else user.priced
+    return set(charged_claim.charge.resources) if isinstance(charged_claim, ChargedClaim) else set()
 
 
 def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
@@ -125,13 +127,13 @@ def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
     if pod.spec.resources is not None and is_pod_level_resource(resource):
         whole = pod.spec.resources.requests.get(resource)
         if whole is not None:
-            return unit_of(resource, whole)
-    return sum(unit_of(resource, amount) for _, amount in requests_with_claim(pod, claim, resource))
+            return to_unit(resource, whole)
+    return sum(to_unit(resource, amount) for _, amount in requests_with_claim(pod, claim, resource))
 
 
 def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
     """The containers that use a claim, or all if none refers to it, with what they request of a resource."""
-    names = claim_names(pod)
+    names = resolve_claim_names(pod)
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     using = {
         container.name
@@ -147,9 +149,11 @@ def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, 
     return found
 
 
-def amounts_of(bill: Bill) -> dict[str, tuple[Quantity | None, Quantity | None, Quantity | None]]:
+def amounts_of(
+    charged_claim: ChargedClaim,
+) -> dict[str, tuple[Quantity | None, Quantity | None, Quantity | None]]:
     """What a bill charges, without what was drawn or which policy holds."""
-    return {name: _amounts(charge) for name, charge in bill.charge.resources.items()}
+    return {name: _amounts(charge) for name, charge in charged_claim.charge.resources.items()}
 
 
 def _amounts(charge: ResourceCharge) -> tuple[Quantity | None, Quantity | None, Quantity | None]:

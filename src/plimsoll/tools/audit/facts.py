@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import (
-    AllocationDevice,
     Device,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
 from plimsoll.controllers.pod_utils import is_finished
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.cluster_state import ClusterState
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class HeldDevice:
     """One allocation result and the claim it is in."""
 
     claim: ResourceClaim
-    result: AllocationDevice
+    result: DeviceRequestAllocationResult
 
     @property
     def name(self) -> str:
@@ -181,13 +181,13 @@ class AuditFacts:
         found: dict[Key, list[Pod]] = {}
         for pod in sorted(self.pods.values(), key=key_of):
             if not is_finished(pod):
-                for name in dict.fromkeys(claim_names(pod).values()):
+                for name in dict.fromkeys(resolve_claim_names(pod).values()):
                     found.setdefault((pod.metadata.namespace, name), []).append(pod)
         return found
 
     def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
         """The claims of a pod that exist, each once."""
-        for name in dict.fromkeys(claim_names(pod).values()):
+        for name in dict.fromkeys(resolve_claim_names(pod).values()):
             claim = self.claims.get((pod.metadata.namespace, name))
             if claim is not None:
                 yield claim
@@ -213,6 +213,6 @@ def subject_of(thing: Any) -> str:
     return f"{type(thing).__name__}/{name_of(thing)}"
 
 
-def results_of(claim: ResourceClaim) -> tuple[AllocationDevice, ...]:
+def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
     allocation = claim.status.allocation
     return allocation.devices.results if allocation is not None else ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import AllocationDevice, Device
+from plimsoll.api.resource import Device, DeviceRequestAllocationResult
 from plimsoll.ledger.units import CPU, MEMORY
 
 #: Drivers that hand out what the node counts as its own.
@@ -52,7 +52,7 @@ def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGu
             return
 
 
-def taken_by(result: AllocationDevice, device: Device) -> Iterator[NodeResourceGuess]:
+def taken_by(result: DeviceRequestAllocationResult, device: Device) -> Iterator[NodeResourceGuess]:
     """What an allocation takes of its node: its share, or all that the device is."""
     if result.admin_access:
         return

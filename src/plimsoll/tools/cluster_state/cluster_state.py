@@ -18,7 +18,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 
@@ -32,14 +32,14 @@ class ClusterState:
         self,
         objects: ClusterObjects | None = None,
         gates: Gates | None = None,
-        profile: Profile | None = None,
+        profile: AccountingProfile | None = None,
         *,
         origin: str = "",
     ) -> None:
         """Without objects it is of an empty cluster. `origin`: where it was read, for people."""
         self.objects = ClusterObjects() if objects is None else objects
         self.gates = gates or Gates.all_on()
-        self.profile = profile or Profile.default()
+        self.profile = profile or AccountingProfile.default()
         self.origin = origin
 
     @cached_property
@@ -51,7 +51,7 @@ class ClusterState:
                 made.set(thing)
         return made
 
-    def under(self, profile: Profile) -> ClusterState:
+    def under(self, profile: AccountingProfile) -> ClusterState:
         """The same objects on other books."""
         return ClusterState(self.objects, self.gates, profile, origin=self.origin)
 

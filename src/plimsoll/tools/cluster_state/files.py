@@ -234,7 +234,7 @@ def _read_tree(given: Any, kind: StateKind, timestamp: str) -> Any | versions.Un
         return tree
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
-        return require_name(codec.look(tree, kind.view))
+        return require_name(codec.convert_fast(tree, kind.view))
     tree = decode_with_defaults(kind.endpoint.kind, tree, kind.view, timestamp)
     if not isinstance(tree.get("metadata"), dict):
         raise DecodeError("must not be empty", "metadata.name")

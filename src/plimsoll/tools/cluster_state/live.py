@@ -20,7 +20,7 @@ from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.informer import Handler, Informer
 from plimsoll.common.gc_pause import without_collection
-from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_of
+from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_error
 from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, require_name
@@ -43,7 +43,7 @@ class _ListTarget:
         tree = versions.to_v1(codec.decode_tree(raw))
         if isinstance(tree, versions.Unconvertible):
             raise DecodeError(tree.why)
-        return require_name(codec.look(tree, self.kind.view))
+        return require_name(codec.convert_fast(tree, self.kind.view))
 
 
 async def read_live(
@@ -126,7 +126,7 @@ async def follow_live(
             group.create_task(_notify_when_listed(informers, changed))
             group.create_task(_report_errors(informers, trouble))
     except BaseExceptionGroup as errors:
-        raise first_of(errors) from None
+        raise first_error(errors) from None
 
 
 async def live_informers(

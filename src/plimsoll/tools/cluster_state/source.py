@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.gates import Gates
 from plimsoll.client import Client, ClientConfig
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, read_files
 from plimsoll.tools.cluster_state.live import read_live
@@ -36,7 +36,7 @@ class Source:
 def read_cluster_state(
     source: Source,
     gates: Gates | None = None,
-    profile: Profile | None = None,
+    profile: AccountingProfile | None = None,
     tick: ProgressCallback = no_progress,
 ) -> ClusterState:
     """Read everything, once."""

@@ -15,7 +15,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
@@ -200,7 +200,7 @@ def _pods_on(cluster_state: ClusterState, name: str) -> list[Pod]:
 def _claims_on(cluster_state: ClusterState, name: str, pods: list[Pod]) -> list[ResourceClaim]:
     """The claims that pods of a node use, and those that hold devices of its pools, by name."""
     pools = {(each.spec.driver, each.spec.pool.name) for each in newest_slices(cluster_state, node=name)}
-    used = {(pod.metadata.namespace, claim) for pod in pods for claim in claim_names(pod).values()}
+    used = {(pod.metadata.namespace, claim) for pod in pods for claim in resolve_claim_names(pod).values()}
     found = []
     for claim in cluster_state.objects.all(ResourceClaim):
         allocation = claim.status.allocation

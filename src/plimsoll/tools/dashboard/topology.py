@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plimsoll.api.cpu_map import ANNOTATION, MOST_CPUS, CpuMap, CpuPlace, read_map
+from plimsoll.api.cpu_map import ANNOTATION, MAX_CPUS, CpuLocation, CpuMap, parse_cpu_map
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import DeviceAttribute, ResourceClaim, ResourceSlice
 from plimsoll.errors import InputError
@@ -44,7 +44,7 @@ def read_machine(slices: Iterable[ResourceSlice]) -> tuple[CpuMap, str] | None:
     known = list(slices)
     for each in known:
         text = each.metadata.annotations.get(ANNOTATION)
-        if text is not None and (machine := read_map(text)) is not None:
+        if text is not None and (machine := parse_cpu_map(text)) is not None:
             return machine, "driver annotation"
     return _from_devices(known)
 
@@ -60,7 +60,7 @@ def cpu_devices(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str, str], i
 
 
 def _from_devices(slices: list[ResourceSlice]) -> tuple[CpuMap, str] | None:
-    places: dict[int, CpuPlace] = {}
+    places: dict[int, CpuLocation] = {}
     kinds: dict[int, str] = {}
     cores: dict[tuple[int, int, int, int], int] = {}
     found = []
@@ -69,14 +69,14 @@ def _from_devices(slices: list[ResourceSlice]) -> tuple[CpuMap, str] | None:
             cpu = _attribute(device.attributes, "dra.cpu/cpuID")
             if 0 <= cpu < 2**31:
                 found.append((cpu, device.attributes))
-    for cpu, attributes in sorted(found, key=lambda pair: pair[0])[:MOST_CPUS]:
+    for cpu, attributes in sorted(found, key=lambda pair: pair[0])[:MAX_CPUS]:
         socket = _attribute(attributes, "dra.cpu/socketID")
         core = _attribute(attributes, "dra.cpu/coreID")
         numa = max(_attribute(attributes, name) for name in _NUMA)
         l3 = _attribute(attributes, "dra.cpu/cacheL3ID")
         # Several dies of a socket may number their cores alike.
         first = cores.setdefault((socket, numa, l3, core), cpu) if core >= 0 else cpu
-        places[cpu] = CpuPlace(socket, numa, l3, first)
+        places[cpu] = CpuLocation(socket, numa, l3, first)
         kind = attributes.get("dra.cpu/coreType")
         if kind is not None and kind.string_value not in (None, "", "standard"):
             kinds[cpu] = str(kind.string_value)
@@ -101,7 +101,7 @@ def cpus_of_claim(claim: ResourceClaim) -> CpuSet:
             cpus = CpuSet.parse(text) if isinstance(text, str) else EMPTY
         except InputError:
             continue
-        if len(cpus) <= MOST_CPUS:
+        if len(cpus) <= MAX_CPUS:
             found |= cpus
     return found
 

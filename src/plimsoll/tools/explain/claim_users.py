@@ -10,7 +10,7 @@ from collections.abc import Collection
 from plimsoll.allocator import DeviceId
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.cluster_state import ClusterState
 
 
@@ -47,5 +47,5 @@ def users_of(cluster_state: ClusterState, namespace: str, claim: str) -> list[Po
         for pod in cluster_state.pods
         if pod.metadata.namespace == namespace
         and pod.spec.resource_claims
-        and claim in claim_names(pod).values()
+        and claim in resolve_claim_names(pod).values()
     ]

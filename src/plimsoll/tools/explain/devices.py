@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from plimsoll.allocator import DeviceId, Fault, GaveUp, Refusal
+from plimsoll.allocator import AllocationFault, DeviceId, Refusal, SearchAborted
 from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
-from plimsoll.allocator.devices.node_devices import Entry, NodeDevices, bits_of
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
+    RefusalRule,
     Removal,
     RequestRefusal,
-    Rule,
     SelectorRefusal,
     TaintRefusal,
 )
 from plimsoll.api.identity import claim_name
 from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
-from plimsoll.ledger.texts import render as render_charge
+from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.tools.explain.attributes import attributes_read, value_text
@@ -68,12 +68,12 @@ def _inner(because: object) -> Hashable:
             for request in because.requests
             if not request.served
         )
-        pools = tuple(sorted({(pool.pool.driver, pool.standing) for pool in because.pools}))
+        pools = tuple(sorted({(pool.pool.driver, pool.status) for pool in because.pools}))
         groups = tuple((group.attribute, group.requests) for group in because.groups)
         return requests, because.together, groups, pools
     if isinstance(because, Reason):
         return because.cause, because.resource, because.claim, because.resolvable
-    return str(because) if isinstance(because, Fault) else ()
+    return str(because) if isinstance(because, AllocationFault) else ()
 
 
 def _removal_kind(removal: Removal) -> Hashable:
@@ -105,7 +105,7 @@ def _distance(because: object) -> int:
 
 def _missing(request: RequestRefusal) -> int:
     """In millionths of a device; one that failed at a late rule is nearer than one that failed early."""
-    last = max((list(Rule).index(removal.rule) for removal in request.removals), default=-1)
+    last = max((list(RefusalRule).index(removal.rule) for removal in request.removals), default=-1)
     return (max(request.wanted, 1) - min(request.left, request.wanted)) * 1_000_000 - last
 
 
@@ -125,7 +125,7 @@ def _describe_reason(view: PodView, reason: NodeReason, place: int) -> Iterator[
         yield from describe_refusal(view, because, place)
     elif isinstance(because, Reason):
         yield _describe_charge(view, because, place)
-    elif isinstance(because, GaveUp):
+    elif isinstance(because, SearchAborted):
         yield Statement(StatementKind.GAVE_UP, {"steps": because.steps})
 
 
@@ -162,9 +162,7 @@ def _describe_charge(view: PodView, reason: Reason, place: int) -> Statement:
 def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[Statement]:
     """The tree of a refusal, with what the devices themselves say."""
     for pool in refusal.pools:
-        yield Statement(
-            StatementKind.POOL, {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
-        )
+        yield Statement(StatementKind.POOL, {"pool": pool.pool, "standing": pool.status, "why": pool.reason})
     for request in refusal.requests:
         if not request.served:
             yield _describe_request(view, request, place)
@@ -182,9 +180,9 @@ def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[St
         )
         for group in refusal.groups
     ]
-    if refusal.stuck is not None and not children:
-        held = tuple(f"{request} has {device}" for _, request, device in refusal.stuck.held)
-        inner = _describe_request(view, refusal.stuck.request, place)
+    if refusal.dead_end is not None and not children:
+        held = tuple(f"{request} has {device}" for _, request, device in refusal.dead_end.held)
+        inner = _describe_request(view, refusal.dead_end.request, place)
         children.append(Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner)
     yield Statement(StatementKind.TOGETHER, {}, tuple(children))
 
@@ -203,13 +201,15 @@ def _describe_request(view: PodView, request: RequestRefusal, place: int) -> Sta
     devices = view.snapshot.inventory.devices_for(view.node(place))
     children: list[Statement] = []
     for removal in request.removals:
-        if removal.rule in (Rule.CLASS_SELECTOR, Rule.REQUEST_SELECTOR) and not isinstance(devices, Fault):
+        if removal.rule in (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR) and not isinstance(
+            devices, AllocationFault
+        ):
             children += _describe_selectors(asked, devices, removal)
         else:
             children.append(_describe_removal(view, removal, devices, asked))
     if request.conflict is not None:
         device, conflict = request.conflict
-        inner = _describe_conflict(Removal(Rule.CONSTRAINT, 1, device, conflict), conflict)
+        inner = _describe_conflict(Removal(RefusalRule.CONSTRAINT, 1, device, conflict), conflict)
         children.append(Statement(StatementKind.AT_MOST, {"count": request.largest_group or 0}, (inner,)))
     return Statement(StatementKind.REQUEST, facts, tuple(children))
 
@@ -218,7 +218,7 @@ def _describe_selectors(
     asked: RequestSelectors, devices: NodeDevices, removal: Removal
 ) -> Iterator[Statement]:
     """How many devices each selector took away, and how near the nearest came."""
-    of_class = removal.rule is Rule.CLASS_SELECTOR
+    of_class = removal.rule is RefusalRule.CLASS_SELECTOR
     classes, own = asked.class_selectors, asked.selectors
     before = devices.all
     for place, after in enumerate(devices.select(classes, own).survivors):
@@ -229,14 +229,14 @@ def _describe_selectors(
         expression = (classes if of_class else own)[index]
         detail = removal.detail
         last = isinstance(detail, SelectorRefusal) and detail.index == index
-        entry = _entry(devices, removal.device) if last else devices.entries[bits_of(gone)[0]]
+        entry = _entry(devices, removal.device) if last else devices.entries[bit_numbers(gone)[0]]
         facts: dict[str, object] = {"count": gone.bit_count(), "expression": expression, "index": index}
         facts["device_class"] = asked.device_class
         kind = StatementKind.CLASS_SELECTOR if of_class else StatementKind.REQUEST_SELECTOR
         yield Statement(kind, facts, (_nearest(entry, expression),) if entry is not None else ())
 
 
-def _nearest(entry: Entry, expression: str) -> Statement:
+def _nearest(entry: DeviceEntry, expression: str) -> Statement:
     values = tuple(
         f"{name}={value_text(value)}"
         for name, value in attributes_read(expression, entry.id.driver, entry.device)
@@ -246,13 +246,13 @@ def _nearest(entry: Entry, expression: str) -> Statement:
     return Statement(StatementKind.NEAREST_DEVICE, {"device": entry.id, "attributes": values})
 
 
-def _entry(devices: NodeDevices, device: DeviceId) -> Entry | None:
+def _entry(devices: NodeDevices, device: DeviceId) -> DeviceEntry | None:
     place = devices.index.get(device.pool_id, {}).get(device.device)
     return None if place is None else devices.entries[place]
 
 
 def _describe_removal(
-    view: PodView, removal: Removal, devices: NodeDevices | Fault, asked: RequestSelectors
+    view: PodView, removal: Removal, devices: NodeDevices | AllocationFault, asked: RequestSelectors
 ) -> Statement:
     count, device, detail = removal.count, removal.device, removal.detail
     facts: dict[str, object] = {"count": count, "device": device}
@@ -276,28 +276,30 @@ def _describe_removal(
             return Statement(
                 StatementKind.DEVICE_TAINT, facts | {"taint": f"{taint.key}{value}:{taint.effect}"}
             )
-    if removal.rule is Rule.TAKEN:
+    if removal.rule is RefusalRule.TAKEN:
         return Statement(StatementKind.TAKEN, {"count": count}, tuple(_takers(view, devices, asked)))
     return Statement(_BARE[removal.rule], facts)
 
 
 _BARE = {
-    Rule.PICKED: StatementKind.PICKED,
-    Rule.BINDING: StatementKind.BINDING_OFF,
-    Rule.NODE: StatementKind.NOT_FOR_NODE,
-    Rule.FAILED: StatementKind.FAILED,
+    RefusalRule.PICKED: StatementKind.PICKED,
+    RefusalRule.BINDING: StatementKind.BINDING_OFF,
+    RefusalRule.NODE: StatementKind.NOT_FOR_NODE,
+    RefusalRule.FAILED: StatementKind.FAILED,
 }
 
 
-def _takers(view: PodView, devices: NodeDevices | Fault, asked: RequestSelectors) -> Iterator[Statement]:
+def _takers(
+    view: PodView, devices: NodeDevices | AllocationFault, asked: RequestSelectors
+) -> Iterator[Statement]:
     """Who has the devices that would do."""
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return
     taken = (
-        Usage(devices, view.snapshot.state).taken
+        DeviceUsage(devices, view.snapshot.state).taken
         & devices.select(asked.class_selectors, asked.selectors).mask
     )
-    wanted = [devices.entries[place].id for place in bits_of(taken)[:MAX_NAMED]]
+    wanted = [devices.entries[place].id for place in bit_numbers(taken)[:MAX_NAMED]]
     for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
         yield Statement(StatementKind.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
 
@@ -337,14 +339,14 @@ def describe_cluster_devices(
     looked_at = 0
     for place in view.snapshot.rows():
         devices = view.snapshot.inventory.devices_for(view.node(place))
-        if isinstance(devices, Fault) or not devices.entries:
+        if isinstance(devices, AllocationFault) or not devices.entries:
             continue
         looked_at += len(devices.entries)
         mask = devices.select(asked.class_selectors, asked.selectors).mask
         if not mask:
             continue
-        held = Usage(devices, view.snapshot.state).taken
-        for place_in in bits_of(mask):
+        held = DeviceUsage(devices, view.snapshot.state).taken
+        for place_in in bit_numbers(mask):
             device = devices.entries[place_in].id
             matching.add(device)
             if held >> place_in & 1:

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from plimsoll.allocator import Fault, Refusal
+from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.slices import SliceView
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filters.filter import Filter
@@ -159,15 +159,15 @@ def group_refused(
 def device_state(view: PodView, place: int) -> Hashable:
     """Equal for nodes whose devices are alike, and taken alike."""
     devices = view.snapshot.inventory.devices_for(view.node(place))
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return str(devices)
-    alike: object = devices.likeness
+    alike: object = devices.signature
     if alike is None:  # devices of several nodes among them: those must be the very same
         alike = tuple(
-            (pool.id.driver, pool.standing, tuple(map(_slice_state, pool.slices))) for pool in devices.pools
+            (pool.id.driver, pool.status, tuple(map(_slice_state, pool.slices))) for pool in devices.pools
         )
-    return alike, devices.elsewhere, Usage(devices, view.snapshot.state).likeness
+    return alike, devices.elsewhere, DeviceUsage(devices, view.snapshot.state).signature
 
 
 def _slice_state(view: SliceView) -> Hashable:
-    return view.likeness if view.slice.spec.node_name else (view.pool, view.slice.metadata.name)
+    return view.signature if view.slice.spec.node_name else (view.pool, view.slice.metadata.name)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from plimsoll.allocator import Fault
+from plimsoll.allocator import AllocationFault
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
 from plimsoll.api.forms import read_device
-from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
-from plimsoll.api.tolerations import tolerated
+from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
+from plimsoll.api.tolerations import is_tolerated
 from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.filter import Filter
@@ -43,7 +43,7 @@ def hard_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
     return tuple(
         taint
         for taint in node.spec.taints
-        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(pod.spec.tolerations, taint)
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not is_tolerated(pod.spec.tolerations, taint)
     )
 
 
@@ -86,7 +86,7 @@ def unmet_requirements(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, .
 
 def _matchable(selector: NodeSelector) -> list[NodeSelectorTerm]:
     """The terms that could match some node: those that can be read and ask for something."""
-    terms = readable_terms(selector.node_selector_terms)
+    terms = filter_valid_terms(selector.node_selector_terms)
     return [term for term in terms if term.match_expressions or term.match_fields]
 
 
@@ -235,7 +235,7 @@ def may_charge_more(view: PodView, place: int, resource: str) -> bool:
     The rule about requests comes first and knows nothing of them.
     """
     devices = view.snapshot.inventory.devices_for(view.node(place)) if view.task.unallocated_claims else None
-    if devices is None or isinstance(devices, Fault):
+    if devices is None or isinstance(devices, AllocationFault):
         return False
     return any(resource in read_device(entry.device) for entry in devices.entries)
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from plimsoll.allocator import Allocation, DeviceId, Refusal, allocate_claims
 from plimsoll.api.core import Pod
-from plimsoll.api.resource import AllocationDevice, DeviceRequest, ResourceClaim
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.node import NodeLedger, pod_key
+from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, ResourceClaim
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filter_result import FilterResult
@@ -62,7 +62,7 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
 def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
     found = (
         cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)
-        for name in dict.fromkeys(claim_names(pod).values())
+        for name in dict.fromkeys(resolve_claim_names(pod).values())
     )
     return [claim for claim in found if claim is not None]
 
@@ -78,7 +78,7 @@ def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, place:
         yield Statement(branch.kind, branch.facts, (*branch.children, *children))
 
 
-def describe_device(claim: ResourceClaim, result: AllocationDevice) -> Statement:
+def describe_device(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Statement:
     """One device of a claim, and what of it."""
     share = ""
     if result.consumed_capacity:
@@ -95,7 +95,11 @@ def describe_device(claim: ResourceClaim, result: AllocationDevice) -> Statement
 
 
 def _earlier(
-    cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, result: AllocationDevice, place: int
+    cluster_state: ClusterState,
+    pod: Pod,
+    claim: ResourceClaim,
+    result: DeviceRequestAllocationResult,
+    place: int,
 ) -> Iterator[Statement]:
     """Why the alternatives before the one that was taken were not; asked as things stand today."""
     head, _, chosen = result.request.partition("/")

@@ -15,14 +15,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import Policy
+from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.claims import Bill, Pricing, claim_names
-from plimsoll.ledger.compatibility import policy_conflicts
-from plimsoll.ledger.judge import judge_bills, may_be_shared, price_claims
-from plimsoll.ledger.lines import make_entry
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.units import PODS, Units, add_units, is_counted, unit_of
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim, resolve_claim_names
+from plimsoll.ledger.entries import make_entry
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import charge_claims, check_charged_claims, is_shareable
+from plimsoll.ledger.policy_conflicts import find_policy_conflicts
+from plimsoll.ledger.units import PODS, Units, add_units, is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.policies.report import (
@@ -85,15 +85,17 @@ class _ShapeCosts:
 
 def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) -> None:
     ledger = cluster_state.snapshot.ledger(place)
-    bills = _price_pods(cluster_state, place, ledger, found.believed)
-    shapes = _shapes(ledger, bills)
+    charged_claims = _price_pods(cluster_state, place, ledger, found.believed)
+    shapes = _shapes(ledger, charged_claims)
     known = [found.alike.get(shape) for shape in shapes.values() if shape is not None]
-    if len(known) == len(bills) and all(each is not None and not each.refused for each in known):
-        _compare_known(ledger, bills, {key: found.alike[shape] for key, shape in shapes.items()}, found)
+    if len(known) == len(charged_claims) and all(each is not None and not each.refused for each in known):
+        _compare_known(
+            ledger, charged_claims, {key: found.alike[shape] for key, shape in shapes.items()}, found
+        )
         return
     ledgers = {AS_IS: ledger}
     for policy in POLICIES:
-        ledgers[policy.value] = rebook(ledger, bills, policy) if bills else ledger
+        ledgers[policy.value] = rebook(ledger, charged_claims, policy) if charged_claims else ledger
     names = {
         *ledger.allocatable,
         *(name for column_ledger in ledgers.values() for name, n in column_ledger.requested.items() if n),
@@ -101,7 +103,7 @@ def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) ->
     for name in sorted(names - {PODS}, key=resource_order):
         charged = {column: column_ledger.requested.get(name, 0) for column, column_ledger in ledgers.items()}
         found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
-    for key, priced in bills.items():
+    for key, priced in charged_claims.items():
         entry = ledger.entries[key]
         own = make_entry(entry.pod, (), entry.options, entry.profile).units
         costs = {column: cost_in(column_ledger, key) for column, column_ledger in ledgers.items()}
@@ -117,26 +119,28 @@ def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) ->
     found.pods += _pool_rows(ledger, ledgers)
 
 
-def _shapes(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]]) -> dict[str, Hashable | None]:
+def _shapes(
+    ledger: NodeLedger, charged_claims: Mapping[str, Sequence[ChargedClaim]]
+) -> dict[str, Hashable | None]:
     """The shapes of pods with bills, by pod; None for those that share a claim or are unlike others."""
     users = Counter(
-        (ledger.entries[key].pod.metadata.namespace, bill.claim)
-        for key, priced in bills.items()
-        for bill in priced
+        (ledger.entries[key].pod.metadata.namespace, charged_claim.claim)
+        for key, priced in charged_claims.items()
+        for charged_claim in priced
     )
     shapes: dict[str, Hashable | None] = {}
-    for key, priced in bills.items():
+    for key, priced in charged_claims.items():
         entry = ledger.entries[key]
         namespace = entry.pod.metadata.namespace
-        alone = all(users[namespace, bill.claim] == 1 for bill in priced)
+        alone = all(users[namespace, charged_claim.claim] == 1 for charged_claim in priced)
         alone = alone and all(len(ledger.claims[claim].consumers) == 1 for claim in entry.claims)
-        shapes[key] = shape_of(entry.pod, priced, entry.bills) if alone else None
+        shapes[key] = shape_of(entry.pod, priced, entry.charged_claims) if alone else None
     return shapes
 
 
 def _compare_known(
     ledger: NodeLedger,
-    bills: Mapping[str, Sequence[Bill]],
+    charged_claims: Mapping[str, Sequence[ChargedClaim]],
     alike: Mapping[str, _ShapeCosts],
     found: _Collected,
 ) -> None:
@@ -151,47 +155,55 @@ def _compare_known(
         charged = {column: total.get(name, 0) for column, total in totals.items()}
         found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
     for key, each in alike.items():
-        found.pods += _pod_rows(ledger, key, bills[key], each.own, each.costs)
+        found.pods += _pod_rows(ledger, key, charged_claims[key], each.own, each.costs)
 
 
 def _price_pods(
     cluster_state: ClusterState, place: int, ledger: NodeLedger, believed: set[tuple[str, str]]
-) -> dict[str, tuple[Bill, ...]]:
+) -> dict[str, tuple[ChargedClaim, ...]]:
     """The bills of the pods whose claims charge the node, by pod, without any policy."""
     snapshot = cluster_state.snapshot
-    known = snapshot.pricing(place)
+    known = snapshot.charge_context(place)
     profile = replace(cluster_state.profile, policies=False, charge_preallocated=True)
-    pricing = Pricing(known.devices, known.node, known.classes, profile)
-    found: dict[str, tuple[Bill, ...]] = {}
+    charge_context = ChargeContext(known.devices, known.node, known.classes, profile)
+    found: dict[str, tuple[ChargedClaim, ...]] = {}
     for key, entry in ledger.entries.items():
         pod = entry.pod
-        if not entry.bills and not pod.spec.resource_claims:
+        if not entry.charged_claims and not pod.spec.resource_claims:
             continue
         claims = {}
-        for name in claim_names(pod).values():
+        for name in resolve_claim_names(pod).values():
             claim = snapshot.claim(pod.metadata.namespace, name)
             if claim is not None:
                 claims[name] = claim
         priced = {
-            bill.claim: bill for bill in price_claims(pod, claims, {}, pricing) if isinstance(bill, Bill)
+            charged_claim.claim: charged_claim
+            for charged_claim in charge_claims(pod, claims, {}, charge_context)
+            if isinstance(charged_claim, ChargedClaim)
         }
-        for bill in entry.bills:
-            if bill.claim not in priced:
-                believed.add((f"{pod.metadata.namespace}/{pod.metadata.name}", bill.claim))
-                priced[bill.claim] = bill
+        for charged_claim in entry.charged_claims:
+            if charged_claim.claim not in priced:
+                believed.add((f"{pod.metadata.namespace}/{pod.metadata.name}", charged_claim.claim))
+                priced[charged_claim.claim] = charged_claim
         if priced:
             found[key] = tuple(priced[name] for name in sorted(priced))
     return found
 
 
-def rebook(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], policy: Policy) -> NodeLedger:
+def rebook(
+    ledger: NodeLedger, charged_claims: Mapping[str, Sequence[ChargedClaim]], policy: AccountingPolicy
+) -> NodeLedger:
     """A copy of a ledger with these pods booked anew, every amount of their claims under one policy."""
     rebooked = ledger.clone()
     anew = []
-    for key, priced in bills.items():
+    for key, priced in charged_claims.items():
         entry = ledger.entries[key]
-        wanted = [forced(bill, policy) for bill in priced]
-        if policy is not Policy.ADD_PER_CLAIM or entry.holds or not _same_charges(wanted, entry.bills):
+        wanted = [forced(charged_claim, policy) for charged_claim in priced]
+        if (
+            policy is not AccountingPolicy.ADD_PER_CLAIM
+            or entry.holds
+            or not _same_charges(wanted, entry.charged_claims)
+        ):
             anew.append((entry.pod, wanted))
     for pod, _ in anew:
         rebooked.remove(pod)
@@ -200,26 +212,26 @@ def rebook(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], policy: Poli
     return rebooked
 
 
-def _same_charges(some: Sequence[Bill], others: Sequence[Bill]) -> bool:
+def _same_charges(some: Sequence[ChargedClaim], others: Sequence[ChargedClaim]) -> bool:
     """Whether bills come to the same, whatever else is known of them."""
     return [*map(_charged, some)] == [*map(_charged, others)]
 
 
-def _charged(bill: Bill) -> tuple[object, ...]:
+def _charged(charged_claim: ChargedClaim) -> tuple[object, ...]:
     resources = {
-        name: (charge.quantity, charge.per_pod, charge.per_container, bill.policy(name))
-        for name, charge in bill.charge.resources.items()
+        name: (charge.quantity, charge.per_pod, charge.per_container, charged_claim.policy(name))
+        for name, charge in charged_claim.charge.resources.items()
     }
-    return bill.claim, bill.charge.containers, resources
+    return charged_claim.claim, charged_claim.charge.containers, resources
 
 
-def forced(bill: Bill, policy: Policy) -> Bill:
+def forced(charged_claim: ChargedClaim, policy: AccountingPolicy) -> ChargedClaim:
     """A bill with all its amounts under a policy, and nothing drawn yet."""
     resources = {
         name: charge if charge.quantity is None else replace(charge, policy=policy.value, drawn=None)
-        for name, charge in bill.charge.resources.items()
+        for name, charge in charged_claim.charge.resources.items()
     }
-    return replace(bill, charge=replace(bill.charge, resources=resources))
+    return replace(charged_claim, charge=replace(charged_claim.charge, resources=resources))
 
 
 def cost_in(ledger: NodeLedger, key: str) -> dict[str, int]:
@@ -229,28 +241,50 @@ def cost_in(ledger: NodeLedger, key: str) -> dict[str, int]:
     for claim in dict.fromkeys(entry.claims):
         state = ledger.claims[claim]
         if state.consumers == {key}:
-            for resource, holding in state.holdings.items():
-                if is_counted(resource):
+            for resource, holding in state.claim_level_charges.items():
+                if is_accounted(resource):
                     total[resource] = total.get(resource, 0) + holding.units(resource)
     return total
 
 
 def _pod_rows(
-    ledger: NodeLedger, key: str, bills: Sequence[Bill], own: Units, costs: Mapping[str, Units]
+    ledger: NodeLedger,
+    key: str,
+    charged_claims: Sequence[ChargedClaim],
+    own: Units,
+    costs: Mapping[str, Units],
 ) -> Iterator[PodCharges]:
     pod = ledger.entries[key].pod
-    resources = {name for bill in bills for name in bill.charge.resources if is_counted(name)}
+    resources = {
+        name
+        for charged_claim in charged_claims
+        for name in charged_claim.charge.resources
+        if is_accounted(name)
+    }
     for name in sorted(resources, key=resource_order):
-        parts = [bill.charge.resources[name].quantity for bill in bills if name in bill.charge.resources]
-        referring = {c for bill in bills if name in bill.charge.resources for c in bill.charge.containers}
+        parts = [
+            charged_claim.charge.resources[name].quantity
+            for charged_claim in charged_claims
+            if name in charged_claim.charge.resources
+        ]
+        referring = {
+            c
+            for charged_claim in charged_claims
+            if name in charged_claim.charge.resources
+            for c in charged_claim.charge.containers
+        }
         yield PodCharges(
             pod.metadata.namespace,
             pod.metadata.name,
             ledger.name,
             name,
-            tuple(bill.claim for bill in bills if name in bill.charge.resources),
+            tuple(
+                charged_claim.claim
+                for charged_claim in charged_claims
+                if name in charged_claim.charge.resources
+            ),
             own.get(name, 0),
-            unit_of(name, sum((part for part in parts if part is not None), ZERO)),
+            to_unit(name, sum((part for part in parts if part is not None), ZERO)),
             len(referring),
             {column: cost.get(name, 0) for column, cost in costs.items()},
         )
@@ -261,8 +295,8 @@ def _pool_rows(ledger: NodeLedger, ledgers: Mapping[str, NodeLedger]) -> Iterato
     totals: dict[tuple[str, str, str], dict[str, int]] = {}
     for column, column_ledger in ledgers.items():
         for state in column_ledger.claims.values():
-            for resource, holding in state.holdings.items() if len(state.consumers) > 1 else ():
-                if is_counted(resource):
+            for resource, holding in state.claim_level_charges.items() if len(state.consumers) > 1 else ():
+                if is_accounted(resource):
                     key = (state.namespace, state.name, resource)
                     totals.setdefault(key, {})[column] = holding.units(resource)
     for (namespace, claim, resource), held in totals.items():
@@ -276,13 +310,17 @@ def _refusals(column: str, ledger: NodeLedger, key: str) -> Iterable[PolicyRefus
     entry = ledger.entries[key]
     pod: Pod = entry.pod
     found: list[Reason] = []
-    for bill, claim in zip(entry.bills, entry.claims, strict=True):
+    for charged_claim, claim in zip(entry.charged_claims, entry.claims, strict=True):
         shared = len(ledger.claims[claim].consumers) > 1
-        if shared and not may_be_shared(bill, ledger.profile):
+        if shared and not is_shareable(charged_claim, ledger.profile):
             meta = pod.metadata
-            found.append(Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=bill.claim))
+            found.append(
+                Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=charged_claim.claim)
+            )
     if _may_break(ledger, key):
-        verdict = judge_bills(ledger, pod, [_without_draws(bill) for bill in entry.bills], True).verdict
+        verdict = check_charged_claims(
+            ledger, pod, [_without_draws(charged_claim) for charged_claim in entry.charged_claims], True
+        ).verdict
         found += [reason for reason in verdict.reasons if reason.cause not in _SHORTAGES]
     for reason in found:
         meta = pod.metadata
@@ -294,12 +332,16 @@ def _may_break(ledger: NodeLedger, key: str) -> bool:
     entry = ledger.entries[key]
     if entry.pod.spec.resources is not None or not ledger.profile.charge_unreferenced:
         return True
-    if any(True for _ in policy_conflicts(entry.pod, entry.bills)):
+    if any(True for _ in find_policy_conflicts(entry.pod, entry.charged_claims)):
         return True
-    pools = (holding.pool for claim in entry.claims for holding in ledger.claims[claim].holdings.values())
+    pools = (
+        holding.pool
+        for claim in entry.claims
+        for holding in ledger.claims[claim].claim_level_charges.values()
+    )
     return any(pool.rest < ZERO for pool in pools)
 
 
-def _without_draws(bill: Bill) -> Bill:
-    resources = {name: replace(charge, drawn=None) for name, charge in bill.charge.resources.items()}
-    return replace(bill, charge=replace(bill.charge, resources=resources))
+def _without_draws(charged_claim: ChargedClaim) -> ChargedClaim:
+    resources = {name: replace(charge, drawn=None) for name, charge in charged_claim.charge.resources.items()}
+    return replace(charged_claim, charge=replace(charged_claim.charge, resources=resources))

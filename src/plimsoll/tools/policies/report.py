@@ -11,15 +11,20 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
 
-from plimsoll.api.forms import Policy
-from plimsoll.ledger.texts import render
+from plimsoll.api.forms import AccountingPolicy
+from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.nodes import format_amount, resource_order
 from plimsoll.tools.top.table import Cell, Table, count, format_short
 
 AS_IS = "as it is"
-POLICIES = (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE, Policy.MAX, Policy.CONSUME_FROM)
+POLICIES = (
+    AccountingPolicy.ADD_PER_CLAIM,
+    AccountingPolicy.ADD_PER_REFERENCE,
+    AccountingPolicy.MAX,
+    AccountingPolicy.CONSUME_FROM,
+)
 #: The columns: the cluster as it is, then under each policy.
 COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
 #: How a column is headed, and what it comes to, in few words.
@@ -112,7 +117,7 @@ class PolicyRefusal:
             "namespace": self.namespace,
             "pod": self.pod,
             "node": self.node,
-            "reason": render(self.reason),
+            "reason": format_reason(self.reason),
         }
 
 
@@ -211,7 +216,7 @@ class PoliciesReport:
         yield "Refused by rule, whatever room there is:"
         groups: dict[tuple[str, str], list[PolicyRefusal]] = {}
         for refusal in self.refusals:
-            groups.setdefault((refusal.column, render(refusal.reason)), []).append(refusal)
+            groups.setdefault((refusal.column, format_reason(refusal.reason)), []).append(refusal)
         for (column, text), group in groups.items():
             first = f"{group[0].namespace}/{group[0].pod}"
             more = f" and {len(group) - 1} more" if len(group) > 1 else ""

@@ -12,11 +12,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.in_place import is_resize_deferred, is_resize_infeasible
 
 
-def shape_of(pod: Pod, *billed: Sequence[Bill]) -> Hashable | None:
+def shape_of(pod: Pod, *billed: Sequence[ChargedClaim]) -> Hashable | None:
     """What an entry of this pod with these bills depends on; None if it had better be worked out itself."""
     if pod.spec.resources is not None or pod.status.extended_resource_claim_status is not None:
         return None
@@ -27,7 +27,7 @@ def shape_of(pod: Pod, *billed: Sequence[Bill]) -> Hashable | None:
         tuple(map(_container, pod.spec.init_containers)),
         _amounts(pod.spec.overhead),
         tuple(_reports(pod)),
-        tuple(tuple(map(_bill, bills)) for bills in billed),
+        tuple(tuple(map(_bill, charged_claims)) for charged_claims in billed),
     )
 
 
@@ -48,10 +48,10 @@ def _reports(pod: Pod) -> Iterable[Hashable]:
         yield applied_total, _amounts(status.allocated_resources)
 
 
-def _bill(bill: Bill) -> Hashable:
+def _bill(charged_claim: ChargedClaim) -> Hashable:
     """All of a bill but the names of claim and devices."""
-    drivers = frozenset((part.resource, part.device.driver) for part in bill.parts)
-    return bill.charge.containers, tuple(bill.charge.resources.items()), drivers
+    drivers = frozenset((part.resource, part.device.driver) for part in charged_claim.parts)
+    return charged_claim.charge.containers, tuple(charged_claim.charge.resources.items()), drivers
 
 
 def _amounts(amounts: Mapping[str, Quantity]) -> Hashable:

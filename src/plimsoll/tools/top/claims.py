@@ -14,11 +14,11 @@ from plimsoll.api.core import NodeSelector
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import effective_policy, price_claim, requested_class
-from plimsoll.ledger.lines import Rule
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.texts import render
-from plimsoll.ledger.units import is_counted, unit_of
+from plimsoll.ledger.claims import charge_claim, effective_policy, find_requested_class
+from plimsoll.ledger.entries import ChargeRule
+from plimsoll.ledger.messages import format_reason
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolder, holder_of, results_of
@@ -85,7 +85,7 @@ class ClaimRow:
             ],
             "charges": [charge.as_json() for charge in self.charges],
             "booked": self.booked,
-            "problem": None if self.problem is None else render(self.problem),
+            "problem": None if self.problem is None else format_reason(self.problem),
             "insidePodLevelRequests": list(self.inside),
             "reservedFor": list(self.reserved_for),
         }
@@ -140,7 +140,7 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
     """The classes of what was given, or else of what is asked for."""
     results = results_of(claim)
     if results:
-        yield from (requested_class(claim, result.request) for result in results)
+        yield from (find_requested_class(claim, result.request) for result in results)
         return
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
@@ -169,21 +169,21 @@ def _booked(
         for resource, rule, amount in _by_pods(ledger, name, places[place]):
             total[resource, rule] = total.get((resource, rule), 0) + amount
         state = ledger.claim_state(namespace, name, claim.metadata.uid)
-        for resource, holding in state.holdings.items() if state is not None else ():
-            if is_counted(resource):
+        for resource, holding in state.claim_level_charges.items() if state is not None else ():
+            if is_accounted(resource):
                 kind = (resource, effective_policy(holding.policy).value)
                 total[kind] = total.get(kind, 0) + holding.units(resource)
-                drawn[resource] = drawn.get(resource, 0) + unit_of(resource, holding.pool.consumed)
+                drawn[resource] = drawn.get(resource, 0) + to_unit(resource, holding.pool.consumed)
         for pod in places[place]:
             if ledger.entries[pod].pod.spec.resources is not None:
                 lines = ledger.entries[pod].lines
                 inside |= {line.resource for line in lines if line.claim == name and not line.counted}
     charges = tuple(
         ClaimChargeRow(
-            resource, amount, rule, drawn.get(resource) if rule == Rule.CONSUME_FROM.value else None
+            resource, amount, rule, drawn.get(resource) if rule == ChargeRule.CONSUME_FROM.value else None
         )
         for (resource, rule), amount in sorted(total.items(), key=_in_order)
-        if amount or rule == Rule.MAX.value
+        if amount or rule == ChargeRule.MAX.value
     )
     return nodes[0] if len(nodes) == 1 else "", charges, tuple(sorted(inside))
 
@@ -197,10 +197,10 @@ def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[
     """What pods are charged for a claim; what they draw from it is told elsewhere."""
     for pod in pods:
         entry = ledger.entries[pod]
-        if all(bill.claim != claim for bill in entry.bills):
+        if all(charged_claim.claim != claim for charged_claim in entry.charged_claims):
             continue
         for holder in entry_holders(entry):
-            if holder.claim == claim and holder.rule != Rule.CONSUME_FROM.value:
+            if holder.claim == claim and holder.rule != ChargeRule.CONSUME_FROM.value:
                 yield holder.resource, holder.rule, holder.amount
 
 
@@ -212,21 +212,23 @@ def _price(
     if allocation is None:
         return (), None
     place = cluster_state.snapshot.row_of(node) if node else None
-    priced = price_claim(claim, allocation, (), cluster_state.snapshot.pricing(place))
+    priced = charge_claim(claim, allocation, (), cluster_state.snapshot.charge_context(place))
     if isinstance(priced, Reason):
         return (), priced
     charges = []
     for resource, charge in sorted(priced.charge.resources.items()) if priced is not None else ():
-        if not is_counted(resource):
+        if not is_accounted(resource):
             continue
         if charge.quantity is not None:
             rule = effective_policy(charge.policy).value
-            charges.append(ClaimChargeRow(resource, unit_of(resource, charge.quantity), rule))
+            charges.append(ClaimChargeRow(resource, to_unit(resource, charge.quantity), rule))
         if charge.per_pod is not None:
-            charges.append(ClaimChargeRow(resource, unit_of(resource, charge.per_pod), Rule.PER_POD.value))
+            charges.append(
+                ClaimChargeRow(resource, to_unit(resource, charge.per_pod), ChargeRule.PER_POD.value)
+            )
         if charge.per_container is not None:
-            amount = unit_of(resource, charge.per_container)
-            charges.append(ClaimChargeRow(resource, amount, Rule.PER_CONTAINER.value))
+            amount = to_unit(resource, charge.per_container)
+            charges.append(ClaimChargeRow(resource, amount, ChargeRule.PER_CONTAINER.value))
     return tuple(charges), None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 
@@ -79,12 +79,12 @@ class DeviceHolders(SnapshotIndex):
                     del self._devices[device]
 
 
-def results_of(claim: ResourceClaim) -> tuple[AllocationDevice, ...]:
+def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
     """The devices that a claim has been given."""
     return () if claim.status.allocation is None else claim.status.allocation.devices.results
 
 
-def holder_of(claim: ResourceClaim, result: AllocationDevice) -> DeviceHolder:
+def holder_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> DeviceHolder:
     return DeviceHolder(
         claim.metadata.namespace,
         claim.metadata.name,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.ledger.texts import render
+from plimsoll.ledger.messages import format_reason
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
@@ -227,7 +227,7 @@ class ClaimsReport:
         yield from table.lines(paint, wide=wide)
         for row in shown:
             if row.problem is not None:
-                yield paint.red(f"{row.namespace}/{row.claim} cannot be priced: {render(row.problem)}")
+                yield paint.red(f"{row.namespace}/{row.claim} cannot be priced: {format_reason(row.problem)}")
         yield from not_shown(len(self.rows) - len(shown), "claim")
         if any(row.charges and not row.booked for row in shown):
             yield "(...) would be charged: no pod on the books uses the claim."
@@ -249,7 +249,7 @@ def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
     for text in charges_of(row):
         yield f"  charges    {text}"
     if row.problem is not None:
-        yield paint.red(f"  charges    cannot be told: {render(row.problem)}")
+        yield paint.red(f"  charges    cannot be told: {format_reason(row.problem)}")
     elif not row.charges and not row.inside:
         yield "  charges    nothing to its node"
     elif not row.booked:

@@ -22,13 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.allocator.devices.capacity import value_of
-from plimsoll.allocator.devices.node_devices import Entry, NodeDevices
-from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.capacity import capacity_value
+from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices
+from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
-from plimsoll.allocator.devices.taints import untolerated
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.input_errors import Fault
+from plimsoll.allocator.devices.taints import find_untolerated_taint
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, DeviceCapacity, ResourceSlice
@@ -92,8 +92,8 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
     if node:
         rows = list(_of_node(cluster_state, node, known))
     else:
-        for devices, views in snapshot.inventory.whole_pools():
-            rows += rows_of(devices, Usage(devices, snapshot.state), known)
+        for devices, views in snapshot.inventory.cluster_pools():
+            rows += rows_of(devices, DeviceUsage(devices, snapshot.state), known)
             rows += stale_rows(devices, views, known)
         rows += missing_rows(known, known.devices() - {row.id for row in rows})
     return sorted(rows, key=lambda row: row.id)
@@ -105,18 +105,20 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
     if place is None:
         raise InputError(f"there is no node {name}")
     devices = snapshot.inventory.devices_for(snapshot.node(place))
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return
-    yield from rows_of(devices, Usage(devices, snapshot.state), known, name)
+    yield from rows_of(devices, DeviceUsage(devices, snapshot.state), known, name)
     for pool in devices.pools:
-        if pool.standing is not Standing.COMPLETE:
-            complete = snapshot.inventory.whole_pool(pool.id)
+        if pool.status is not PoolStatus.COMPLETE:
+            complete = snapshot.inventory.cluster_pool(pool.id)
             for row in stale_rows(complete, snapshot.inventory.slices_of(pool.id), known):
                 if row.node in ("", name):
                     yield row
 
 
-def rows_of(devices: NodeDevices, usage: Usage, known: DeviceHolders, node: str = "") -> Iterator[DeviceRow]:
+def rows_of(
+    devices: NodeDevices, usage: DeviceUsage, known: DeviceHolders, node: str = ""
+) -> Iterator[DeviceRow]:
     """The rows of the devices that are offered."""
     for number, entry in enumerate(devices.entries):
         if node and devices.elsewhere >> number & 1:
@@ -140,7 +142,7 @@ def rows_of(devices: NodeDevices, usage: Usage, known: DeviceHolders, node: str 
         )
 
 
-def _state(devices: NodeDevices, usage: Usage, number: int) -> tuple[str, str]:
+def _state(devices: NodeDevices, usage: DeviceUsage, number: int) -> tuple[str, str]:
     entry = devices.entries[number]
     flag = 1 << number
     if usage.taken & flag:
@@ -152,13 +154,13 @@ def _state(devices: NodeDevices, usage: Usage, number: int) -> tuple[str, str]:
         return (PARTLY if capacity else SHARED), ""
     if usage.blocked & flag:
         return BLOCKED, _short_of(devices, usage, entry)
-    taint = untolerated(entry.device.taints, ())
+    taint = find_untolerated_taint(entry.device.taints, ())
     if taint is not None:
         return TAINTED, f"{taint.key}:{taint.effect}"
     return FREE, ""
 
 
-def _short_of(devices: NodeDevices, usage: Usage, entry: Entry) -> str:
+def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> str:
     """Which counters a blocked device lacks."""
     formats = {(group, name): amount.format for group, name, amount in _draws(entry.device)}
     lacks = []
@@ -183,7 +185,7 @@ def _least(entry: DeviceCapacity) -> int:
     """The least that a share can consume of a capacity, in billionths."""
     policy = entry.request_policy
     if policy is None or not (policy.valid_range or policy.valid_values):
-        return 1 if value_of(entry) > ZERO else 0
+        return 1 if capacity_value(entry) > ZERO else 0
     allowed = [*policy.valid_values]
     if policy.valid_range is not None:
         allowed.append(policy.valid_range.min or Quantity(1))
@@ -192,13 +194,13 @@ def _least(entry: DeviceCapacity) -> int:
     return min(amount.nano for amount in allowed)
 
 
-def _capacity(entry: Entry, usage: Usage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
+def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
     """What a device has of each capacity and what is used: all of it if it is held whole."""
     is_taken = usage.taken >> number & 1
     consumed = usage.consumed.get(number, {})
     found = {}
     for name, each in entry.device.capacity.items():
-        value = value_of(each)
+        value = capacity_value(each)
         used = value if is_taken else Quantity(consumed.get(name, 0), value.format)
         found[name] = (value, used)
     return found
@@ -244,7 +246,7 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
                 _node_of(view.slice, device),
                 STALE,
                 known.of(id),
-                {name: (value_of(each), ZERO) for name, each in device.capacity.items()},
+                {name: (capacity_value(each), ZERO) for name, each in device.capacity.items()},
                 bool(device.allow_multiple_allocations),
                 _draws(device),
                 _taints(device),

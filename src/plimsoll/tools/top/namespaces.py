@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import requested_class
+from plimsoll.ledger.claims import find_requested_class
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import results_of
 from plimsoll.tools.top.nodes import format_amount, resource_order
@@ -85,7 +85,7 @@ def _devices(claims: list[ResourceClaim]) -> tuple[dict[str, int], dict[str, int
         for result in results_of(claim):
             if result.admin_access:
                 continue
-            name = requested_class(claim, result.request)
+            name = find_requested_class(claim, result.request)
             devices.setdefault(name, set()).add(DeviceId.of(result))
             if result.share_id is not None:
                 shares[name] = shares.get(name, 0) + 1

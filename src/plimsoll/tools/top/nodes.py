@@ -21,28 +21,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Node
-from plimsoll.api.forms import Policy
+from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import INT64_MAX, ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.claims import effective_policy
-from plimsoll.ledger.lines import Entry, Line, Rule
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.units import PLAIN, PODS, is_counted, nano_of, quantity_of, unit_of
+from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.units import PODS, STANDARD_RESOURCES, from_units, is_accounted, to_unit, units_to_nano
 from plimsoll.tools.cluster_state import ClusterState
 
 REQUESTS, CLAIMS, OVERHEAD = range(3)
 _COLUMNS = {
-    Rule.REQUESTS: REQUESTS,
-    Rule.POD_LEVEL: REQUESTS,
-    Rule.HELD: REQUESTS,
-    Rule.ADD_PER_CLAIM: CLAIMS,
-    Rule.ADD_PER_REFERENCE: CLAIMS,
-    Rule.MAX: CLAIMS,
-    Rule.OVERHEAD: OVERHEAD,
-    Rule.PER_POD: OVERHEAD,
-    Rule.PER_CONTAINER: OVERHEAD,
+    ChargeRule.REQUESTS: REQUESTS,
+    ChargeRule.POD_LEVEL: REQUESTS,
+    ChargeRule.HELD: REQUESTS,
+    ChargeRule.ADD_PER_CLAIM: CLAIMS,
+    ChargeRule.ADD_PER_REFERENCE: CLAIMS,
+    ChargeRule.MAX: CLAIMS,
+    ChargeRule.OVERHEAD: OVERHEAD,
+    ChargeRule.PER_POD: OVERHEAD,
+    ChargeRule.PER_CONTAINER: OVERHEAD,
 }
 
 
@@ -125,14 +125,14 @@ class ResourceHolder:
 
 def format_amount(resource: str, units: int) -> str:
     """A whole number of a resource as Kubernetes writes it."""
-    return str(units) if resource == PODS else str(quantity_of(resource, units))
+    return str(units) if resource == PODS else str(from_units(resource, units))
 
 
 def resource_order(resource: str) -> tuple[int, str]:
     """Where a resource stands among others: cpu, memory, ephemeral-storage, huge pages, the rest by name."""
-    if resource in PLAIN:
-        return PLAIN.index(resource), ""
-    return (len(PLAIN) if is_huge_page(resource) else len(PLAIN) + 1), resource
+    if resource in STANDARD_RESOURCES:
+        return STANDARD_RESOURCES.index(resource), ""
+    return (len(STANDARD_RESOURCES) if is_huge_page(resource) else len(STANDARD_RESOURCES) + 1), resource
 
 
 # -- books
@@ -179,7 +179,7 @@ def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
     """By resource, what claims and overhead take: only pods that have either are looked at."""
     total: dict[str, list[int]] = {}
     for entry in ledger.entries.values():
-        if entry.bills or entry.pod.spec.overhead:
+        if entry.charged_claims or entry.pod.spec.overhead:
             for resource, parts in entry_columns(entry).items():
                 column = total.setdefault(resource, [0, 0, 0])
                 for place, amount in enumerate(parts):
@@ -191,19 +191,19 @@ def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
 
 def _pool_charges(ledger: NodeLedger) -> Iterator[tuple[str, int]]:
     for state in ledger.claims.values():
-        for resource, holding in state.holdings.items():
-            if is_counted(resource):
+        for resource, holding in state.claim_level_charges.items():
+            if is_accounted(resource):
                 yield resource, holding.units(resource)
 
 
-def entry_columns(entry: Entry) -> dict[str, tuple[int, int, int]]:
+def entry_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
     """What a pod takes by itself: requests, claims and overhead of each resource, in whole units."""
-    if not entry.bills and not entry.pod.spec.overhead:
+    if not entry.charged_claims and not entry.pod.spec.overhead:
         return {name: (amount, 0, 0) for name, amount in entry.units.items()}
     return simple_columns(entry) or full_columns(entry)
 
 
-def simple_columns(entry: Entry) -> dict[str, tuple[int, int, int]] | None:
+def simple_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]] | None:
     """The usual case without walking the lines: claims that are simply added, in whole units; else None.
 
     Where claims and overhead are whole units, nothing is rounded in them, and the rest is by requests.
@@ -214,19 +214,19 @@ def simple_columns(entry: Entry) -> dict[str, tuple[int, int, int]] | None:
     claims: dict[str, int] = {}
     overhead: dict[str, int] = {}
     parts = [(overhead, name, amount, 1) for name, amount in spec.overhead.items()]
-    for bill in entry.bills:
-        for name, charge in bill.charge.resources.items():
+    for charged_claim in entry.charged_claims:
+        for name, charge in charged_claim.charge.resources.items():
             if charge.quantity is not None:
-                if bill.policy(name) is not Policy.ADD_PER_CLAIM:
+                if charged_claim.policy(name) is not AccountingPolicy.ADD_PER_CLAIM:
                     return None
                 parts.append((claims, name, charge.quantity, 1))
             if charge.per_pod is not None:
                 parts.append((overhead, name, charge.per_pod, 1))
             if charge.per_container is not None:
-                parts.append((overhead, name, charge.per_container, len(bill.charge.containers)))
+                parts.append((overhead, name, charge.per_container, len(charged_claim.charge.containers)))
     for total, name, amount, times in parts:
-        if is_counted(name):
-            unit, rest = divmod(amount.nano, nano_of(name, 1))
+        if is_accounted(name):
+            unit, rest = divmod(amount.nano, units_to_nano(name, 1))
             if rest or entry.units.get(name, INT64_MAX) >= INT64_MAX:
                 return None
             total[name] = total.get(name, 0) + unit * times
@@ -237,11 +237,11 @@ def simple_columns(entry: Entry) -> dict[str, tuple[int, int, int]] | None:
     return found
 
 
-def full_columns(entry: Entry) -> dict[str, tuple[int, int, int]]:
+def full_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
     """The same by the lines of the entry, one by one."""
     sums: dict[str, list[Quantity]] = {}
     for line in entry.lines:
-        if line.counted and is_counted(line.resource):
+        if line.counted and is_accounted(line.resource):
             column = sums.setdefault(line.resource, [ZERO, ZERO, ZERO])
             place = column_of(line)
             column[place] = column[place] + line.amount
@@ -252,9 +252,9 @@ def full_columns(entry: Entry) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def column_of(line: Line) -> int:
+def column_of(line: LedgerLine) -> int:
     """In which column a line is told; what is drawn from a pool is no longer requested of the node."""
-    if line.rule is Rule.CONSUME_FROM:
+    if line.rule is ChargeRule.CONSUME_FROM:
         return REQUESTS if line.pod else CLAIMS
     return _COLUMNS[line.rule]
 
@@ -264,7 +264,7 @@ def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
     so_far, before = ZERO, 0
     for amount in amounts:
         so_far = so_far + amount
-        after = unit_of(resource, so_far)
+        after = to_unit(resource, so_far)
         yield after - before
         before = after
 
@@ -284,8 +284,8 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
         for each in entry_holders(entry, _devices_of(cluster_state, entry))
     ]
     for state in ledger.claims.values():
-        for name, holding in state.holdings.items():
-            if is_counted(name):
+        for name, holding in state.claim_level_charges.items():
+            if is_accounted(name):
                 rule = effective_policy(holding.policy).value
                 amount = holding.units(name)
                 found.append(
@@ -296,7 +296,7 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
 
 
 def entry_holders(
-    entry: Entry, devices: dict[str, tuple[DeviceId, ...]] | None = None
+    entry: LedgerEntry, devices: dict[str, tuple[DeviceId, ...]] | None = None
 ) -> list[ResourceHolder]:
     """The charges of one pod, those of the same rule and claim together; they come to what was booked.
 
@@ -304,7 +304,7 @@ def entry_holders(
     """
     merged: dict[str, dict[tuple[int, str, str], tuple[Quantity, tuple[DeviceId, ...]]]] = {}
     for line in entry.lines:
-        if line.counted and is_counted(line.resource):
+        if line.counted and is_accounted(line.resource):
             key = (column_of(line), line.rule.value, line.claim)
             rows = merged.setdefault(line.resource, {})
             amount, known = rows.get(key, (ZERO, ()))
@@ -319,16 +319,16 @@ def entry_holders(
     return found
 
 
-def _devices_of(cluster_state: ClusterState, entry: Entry) -> dict[str, tuple[DeviceId, ...]]:
+def _devices_of(cluster_state: ClusterState, entry: LedgerEntry) -> dict[str, tuple[DeviceId, ...]]:
     """The devices of a pod's claims, for charges that were written down without them."""
     found = {}
-    for bill in entry.bills:
-        if bill.parts:
+    for charged_claim in entry.charged_claims:
+        if charged_claim.parts:
             continue
-        claim = cluster_state.snapshot.claim(entry.pod.metadata.namespace, bill.claim)
+        claim = cluster_state.snapshot.claim(entry.pod.metadata.namespace, charged_claim.claim)
         if claim is not None and claim.status.allocation is not None:
             results = claim.status.allocation.devices.results
-            found[bill.claim] = tuple(dict.fromkeys(map(DeviceId.of, results)))
+            found[charged_claim.claim] = tuple(dict.fromkeys(map(DeviceId.of, results)))
     return found
 
 

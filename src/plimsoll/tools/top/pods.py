@@ -12,11 +12,11 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.lines import make_entry
-from plimsoll.ledger.node import NodeLedger, pod_key
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.entries import make_entry
+from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
-from plimsoll.ledger.units import is_counted, unit_of
+from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import results_of
 from plimsoll.tools.top.nodes import entry_columns, format_amount, resource_order
@@ -84,8 +84,8 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
         pod = entry.pod
         drawn: dict[str, int] = {}
         for hold in entry.holds:
-            if hold.drawn and is_counted(hold.resource):
-                drawn[hold.resource] = drawn.get(hold.resource, 0) + unit_of(hold.resource, hold.drawn)
+            if hold.drawn and is_accounted(hold.resource):
+                drawn[hold.resource] = drawn.get(hold.resource, 0) + to_unit(hold.resource, hold.drawn)
         yield PodRow(
             pod.metadata.namespace,
             pod.metadata.name,
@@ -99,11 +99,13 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
     for state in ledger.claims.values():
         pool_charges = {
             resource: (0, holding.units(resource), 0)
-            for resource, holding in state.holdings.items()
-            if is_counted(resource)
+            for resource, holding in state.claim_level_charges.items()
+            if is_accounted(resource)
         }
         if pool_charges:
-            devices = dict.fromkeys(d for holding in state.holdings.values() for d in holding.devices)
+            devices = dict.fromkeys(
+                d for holding in state.claim_level_charges.values() for d in holding.devices
+            )
             yield PodRow(state.namespace, "", ledger.name, pool_charges, "", (state.name,), tuple(devices))
 
 
@@ -121,7 +123,7 @@ def _claims(cluster_state: ClusterState, pod: Pod) -> tuple[tuple[str, ...], tup
     """The claims of a pod and their devices."""
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return (), ()
-    names = tuple(dict.fromkeys(claim_names(pod).values()))
+    names = tuple(dict.fromkeys(resolve_claim_names(pod).values()))
     devices: dict[DeviceId, None] = {}
     for name in names:
         claim = cluster_state.snapshot.claim(pod.metadata.namespace, name)

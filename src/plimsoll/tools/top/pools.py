@@ -14,9 +14,9 @@ from typing import Any
 
 from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.tools.cluster_state import ClusterState
@@ -56,12 +56,12 @@ class PoolRow:
     generation: int = 0
     slices: int = 0  #: of this generation
     expected: int = 0  #: slices that the generation should have
-    standing: str = Standing.COMPLETE.value  #: complete, incomplete, invalid, or `missing`: not published
+    standing: str = PoolStatus.COMPLETE.value  #: complete, incomplete, invalid, or `missing`: not published
     why: str = ""
 
     @property
     def complete(self) -> bool:
-        return self.standing == Standing.COMPLETE.value
+        return self.standing == PoolStatus.COMPLETE.value
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -107,7 +107,7 @@ def inspect_pools(
         if only is None or id.pool_id in only:
             held.setdefault(id.pool_id, set()).add(id)
     for devices, views in _pools(snapshot.inventory, only):
-        usage = Usage(devices, snapshot.state)
+        usage = DeviceUsage(devices, snapshot.state)
         found = [*rows_of(devices, usage, known), *stale_rows(devices, views, known)]
         missing = held.pop(devices.pools[0].id, set()).difference(row.id for row in found)
         found += missing_rows(known, missing)
@@ -121,14 +121,16 @@ def _pools(
     inventory: Inventory, only: Set[PoolId] | None
 ) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
     if only is None:
-        yield from inventory.whole_pools()
+        yield from inventory.cluster_pools()
         return
     for pool in only:
         if views := inventory.slices_of(pool):
-            yield inventory.whole_pool(pool), views
+            yield inventory.cluster_pool(pool), views
 
 
-def _row(devices: NodeDevices, usage: Usage, views: Iterable[SliceView], found: list[DeviceRow]) -> PoolRow:
+def _row(
+    devices: NodeDevices, usage: DeviceUsage, views: Iterable[SliceView], found: list[DeviceRow]
+) -> PoolRow:
     (pool,) = devices.pools
     newest = max(view.slice.spec.pool.generation for view in views)
     specs = [view.slice.spec for view in views if view.slice.spec.pool.generation == newest]
@@ -143,7 +145,7 @@ def _row(devices: NodeDevices, usage: Usage, views: Iterable[SliceView], found: 
         newest,
         len(specs),
         specs[0].pool.resource_slice_count,
-        pool.standing.value,
+        pool.status.value,
         pool.reason,
     )
 
@@ -154,7 +156,9 @@ def _counts(found: list[DeviceRow]) -> tuple[int, int, int, int, int]:
     return len(found), states[FREE], states[PARTLY] + states[SHARED], states[TAKEN], unavailable
 
 
-def _counters(devices: NodeDevices, usage: Usage, views: Iterable[SliceView]) -> dict[tuple[str, str], Stock]:
+def _counters(
+    devices: NodeDevices, usage: DeviceUsage, views: Iterable[SliceView]
+) -> dict[tuple[str, str], Stock]:
     formats = {
         (group.name, name): counter.value.format
         for view in views

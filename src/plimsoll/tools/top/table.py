@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.units import CPU, PODS, is_extended
+from plimsoll.ledger.units import CPU, PODS, is_extended_resource
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.nodes import format_amount
 
@@ -99,7 +99,7 @@ def format_short(resource: str, units: int) -> str:
         cores, milli = divmod(abs(units), 1000)
         text = f"{cores}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(cores)
         return f"-{text}" if units < 0 else text
-    if resource == PODS or is_extended(resource) or "/" in resource:
+    if resource == PODS or is_extended_resource(resource) or "/" in resource:
         return format_amount(resource, units)
     return short_bytes(units)
 

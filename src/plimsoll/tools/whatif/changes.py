@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import key_of
 

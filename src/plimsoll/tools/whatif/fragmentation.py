@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.allocator import Fault
+from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.api.resource import RESULTS_MAX, ResourceClaim
+from plimsoll.api.resource import MAX_ALLOCATION_RESULTS, ResourceClaim
 from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, charges_node
 from plimsoll.scheduler.pod_info import PodInfo
@@ -138,9 +138,9 @@ def find_fragments(snapshot: Snapshot, rooms: FreeByNode) -> Fragmentation:
 def _free_devices(snapshot: Snapshot, place: int) -> tuple[dict[str, int], bool]:
     """The devices of a node that can still be handed out, at least in part, by driver; if it has any."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return {}, False
-    usage = Usage(devices, snapshot.state)
+    usage = DeviceUsage(devices, snapshot.state)
     found: dict[str, int] = {}
     for number in _handed_out(devices, usage):
         driver = devices.entries[number].id.driver
@@ -148,7 +148,7 @@ def _free_devices(snapshot: Snapshot, place: int) -> tuple[dict[str, int], bool]
     return found, bool(devices.entries)
 
 
-def _handed_out(devices: NodeDevices, usage: Usage) -> Iterator[int]:
+def _handed_out(devices: NodeDevices, usage: DeviceUsage) -> Iterator[int]:
     for number, entry in enumerate(devices.entries):
         if (usage.taken | usage.blocked) >> number & 1:
             continue
@@ -181,7 +181,7 @@ def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[LargestCl
 
 def _most_at(name: str, snapshot: Snapshot, place: int) -> int:
     """The largest number of devices of a class that one claim can have on a node."""
-    low, high = 0, RESULTS_MAX
+    low, high = 0, MAX_ALLOCATION_RESULTS
     while low < high:
         middle = (low + high + 1) // 2
         answer = DynamicResourcesFilter(_task_for(name, middle, snapshot), snapshot).search_uncached(place)
@@ -207,10 +207,10 @@ def _task_for(name: str, count: int, snapshot: Snapshot) -> PodInfo:
 def _state(snapshot: Snapshot, place: int) -> object:
     """Equal for nodes on which the same claims fit."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
-    if isinstance(devices, Fault) or devices.likeness is None:
+    if isinstance(devices, AllocationFault) or devices.signature is None:
         return place
     room: object = None
     if snapshot.options.count_claims and charges_node(snapshot, place):
         ledger = snapshot.ledger(place)
         room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
-    return devices.likeness, Usage(devices, snapshot.state).likeness, room
+    return devices.signature, DeviceUsage(devices, snapshot.state).signature, room

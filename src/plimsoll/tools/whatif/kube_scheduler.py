@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, SchedulerProfile, Scoring
 from plimsoll.tools.cluster_state import ClusterState
 
@@ -28,7 +28,7 @@ class KubeScheduler:
     name: str
     about: str
     gates: Gates
-    profile: Profile
+    profile: AccountingProfile
 
     def cluster_state(self, cluster_state: ClusterState) -> ClusterState:
         """The same objects on that scheduler's books."""
@@ -45,19 +45,19 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
             "kube-1.36",
             "1.36 with DRANodeAllocatableResources on: one set of books, by upstream's rules",
             Gates.all_on(),
-            Profile.upstream_1_36(),
+            AccountingProfile.upstream_1_36(),
         ),
         KubeScheduler(
             "kube-1.36-default",
             "1.36 with its default gates: two books, claims are not counted on the node",
             Gates.upstream(),
-            Profile.upstream_1_36(),
+            AccountingProfile.upstream_1_36(),
         ),
         KubeScheduler(
             "kube-1.37",
             "1.37.0-rc.1 with DRANodeAllocatableResources on",
             Gates.all_on(),
-            Profile.upstream_1_37(),
+            AccountingProfile.upstream_1_37(),
         ),
     )
 }

@@ -16,15 +16,15 @@ from plimsoll.api.forms import POD_KEY, Form
 from plimsoll.api.meta import ObjectMeta, OwnerReference
 from plimsoll.api.resource import (
     AllocationResult,
-    ClaimConsumer,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
 from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, claim_for_entry, is_owned_by
 from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.status import with_charges
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.status import write_charges
 from plimsoll.scheduler.result import Placement
 
 
@@ -73,7 +73,7 @@ def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> Resource
 # -- bound
 
 
-def bind(placement: Placement, profile: Profile) -> tuple[Pod, list[ResourceClaim]]:
+def bind(placement: Placement, profile: AccountingProfile) -> tuple[Pod, list[ResourceClaim]]:
     """A pod on its node and its claims with their devices, as they would stand in the API."""
     pod = placement.pod_info.pod
     claims = [
@@ -81,10 +81,10 @@ def bind(placement: Placement, profile: Profile) -> tuple[Pod, list[ResourceClai
         for claim in placement.pod_info.claims
     ]
     bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
-    if placement.bills or bound.status.node_allocatable_resource_claim_statuses:
+    if placement.charged_claims or bound.status.node_allocatable_resource_claim_statuses:
         # The 1.37 form has room for everything our own rules write.
         form = profile.form if profile.name != "default" else Form.V1_37
-        bound = with_charges(bound, placement.bills, form).view
+        bound = write_charges(bound, placement.charged_claims, form).view
     return replace(bound, status=replace(bound.status, phase="Running", nominated_node_name="")), claims
 
 
@@ -92,7 +92,7 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | Non
     status, uid = claim.status, pod.metadata.uid
     users = status.reserved_for
     if all(user.uid != uid for user in users):
-        users = (*users, ClaimConsumer(resource="pods", name=pod.metadata.name, uid=uid))
+        users = (*users, ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=uid))
     given = allocation or status.allocation
     return replace(claim, status=replace(status, allocation=given, reserved_for=users))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import (
-    AllocationDevice,
+    DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -22,7 +22,7 @@ from plimsoll.api.resource import (
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.taint_eviction import eviction_time
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
@@ -169,7 +169,7 @@ class MemoryCluster:
         ordered = sorted(slices, key=_pool_of)
         published = {pool: published_taints(group) for pool, group in groupby(ordered, _pool_of)}
 
-        def tainting(result: AllocationDevice) -> Iterator[Any]:
+        def tainting(result: DeviceRequestAllocationResult) -> Iterator[Any]:
             yield from rule_taints(rules, result)
             yield from published.get((result.driver, result.pool), {}).get(result.device, ())
 

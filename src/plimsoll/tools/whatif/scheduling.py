@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import render_unplaced
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info

@@ -21,8 +21,8 @@ from plimsoll.api.forms import (
     DeviceRule,
     Form,
     ResourceCharge,
-    charges_annotation,
-    pod_problem,
+    find_pod_problem,
+    format_charges_annotation,
     read_charges_annotation,
     read_class_annotation,
     read_device_class,
@@ -264,12 +264,12 @@ def test_a_pod_without_claims_has_no_charges() -> None:
 def test_charges_that_cannot_be_believed_count_as_absent(text: str, problem: str) -> None:
     one = pod(text)
     assert read_pod(one) == ()
-    assert str(pod_problem(one)).startswith(problem)
+    assert str(find_pod_problem(one)).startswith(problem)
 
 
 def test_a_good_annotation_has_no_problem() -> None:
-    assert pod_problem(pod(ENTRY)) is None
-    assert pod_problem(pod(None)) is None
+    assert find_pod_problem(pod(ENTRY)) is None
+    assert find_pod_problem(pod(None)) is None
 
 
 some = st.none() | quantities
@@ -290,9 +290,9 @@ claims = st.lists(
 
 @given(claims)
 def test_charges_survive_being_written(entries: list[ClaimCharge]) -> None:
-    text = charges_annotation(entries)
+    text = format_charges_annotation(entries)
     assert read_charges_annotation(text) == tuple(entries)
 
 
 def test_an_entry_is_what_1_36_writes_where_1_36_has_the_words() -> None:
-    assert charges_annotation([CHARGE]) == ENTRY
+    assert format_charges_annotation([CHARGE]) == ENTRY

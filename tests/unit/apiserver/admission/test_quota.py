@@ -15,7 +15,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.apiserver.admission.quota import QuotaCharge, charge_quotas
 from plimsoll.apiserver.validation.write_context import decode_view
-from plimsoll.ledger.quota_usage import ExtendedNames, Surroundings
+from plimsoll.ledger.quota_usage import ExtendedResourceNames, QuotaContext
 from tests.unit.apiserver.validation.objects import NOW, Tree
 
 CLAIMS = "resourceclaims.resource.k8s.io"
@@ -44,7 +44,7 @@ def _charge(
 ) -> QuotaCharge:
     before = copy.deepcopy((quota, tree, old))
     subresource = more.pop("subresource", "")
-    charged = charge_quotas([quota], resource, tree, old, Surroundings(NOW, **more), subresource=subresource)
+    charged = charge_quotas([quota], resource, tree, old, QuotaContext(NOW, **more), subresource=subresource)
     assert (quota, tree, old) == before
     return charged
 
@@ -177,7 +177,7 @@ def test_claims() -> None:
     quota = _quota({f"count/{CLAIMS}": "5", "gpu.deviceclass.resource.k8s.io/devices": "3"})
     (after,) = _charge(quota, claim, resource=CLAIMS).quotas
     assert after["status"]["used"]["gpu.deviceclass.resource.k8s.io/devices"] == "2"
-    named = ExtendedNames({"gpu": "example.com/gpu"})
+    named = ExtendedResourceNames({"gpu": "example.com/gpu"})
     quota = _quota({"requests.example.com/gpu": "1"})
     assert _charge(quota, claim, resource=CLAIMS) == QuotaCharge()
     assert "exceeded quota" in _charge(quota, claim, resource=CLAIMS, extended=named).refusal
@@ -188,13 +188,13 @@ def test_claims() -> None:
 def test_a_class_without_a_name_has_one_all_the_same() -> None:
     name = "requests.deviceclass.resource.kubernetes.io/gpu"
     quota = _quota({name: "1"})
-    unnamed = ExtendedNames({"gpu": ""})
+    unnamed = ExtendedResourceNames({"gpu": ""})
     assert f"requested: {name}=2" in _charge(quota, _claim(), resource=CLAIMS, extended=unnamed).refusal
     assert _charge(quota, _claim(), resource=CLAIMS) == QuotaCharge()  # there is no such class
 
 
 def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
-    named = ExtendedNames({"gpu": "example.com/gpu"})
+    named = ExtendedResourceNames({"gpu": "example.com/gpu"})
     pod = decode_view(_pod({"example.com/gpu": "2"}), Pod)
     pods = {"p": msgspec.structs.replace(pod, metadata=ObjectMeta(name="p", uid="uid-p"))}
     others: list[ResourceClaim] = []
@@ -253,7 +253,7 @@ def test_a_volume_between_two_classes_counts_in_both() -> None:
 
 def test_all_quotas_are_asked_whether_they_can_be_charged_before_any_is() -> None:
     full, strict = _quota({"pods": "0"}), _quota({"requests.cpu": "1"})
-    charged = charge_quotas([full, strict], "pods", _pod(), None, Surroundings(NOW))
+    charged = charge_quotas([full, strict], "pods", _pod(), None, QuotaContext(NOW))
     assert charged.refusal == "failed quota: q: must specify requests.cpu for: a"
 
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.codec import view_type
+from plimsoll.api.coercion import members, strip_optional
 from plimsoll.api.gates import GATES, Gates
-from plimsoll.api.shape import members, strip_optional
 from plimsoll.apiserver.validation import FieldError, FieldErrorType, PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api import codec
-from plimsoll.api.resource import AllocationDevice, DeviceTaintRule, ResourceSlice
+from plimsoll.api.resource import DeviceRequestAllocationResult, DeviceTaintRule, ResourceSlice
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.client.event_recorder import Report
@@ -76,7 +76,7 @@ def rule(
 def tainting(slices: Iterable[ResourceSlice] = (), rules: Iterable[DeviceTaintRule] = ()) -> Any:
     published = published_taints(slices)
 
-    def taints(result: AllocationDevice) -> Any:
+    def taints(result: DeviceRequestAllocationResult) -> Any:
         return [*published.get(result.device, ()), *rule_taints(rules, result)]
 
     return taints
@@ -191,7 +191,7 @@ def test_who_does_not_go() -> None:
 
 
 def taints_of(taints: Any) -> Any:
-    return tuple(cause for cause, _, _ in taints(view(device(), AllocationDevice)))
+    return tuple(cause for cause, _, _ in taints(view(device(), DeviceRequestAllocationResult)))
 
 
 TAINTS = st.builds(

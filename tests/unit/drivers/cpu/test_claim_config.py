@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.codec import convert
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.api.resource import AllocationConfiguration, ResourceClaim
+from plimsoll.api.resource import DeviceAllocationConfiguration, ResourceClaim
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.claim_config import (
     ClaimConfig,
@@ -39,7 +39,7 @@ def config(*requests: str, source: str = "FromClaim", driver: str = "dra.cpu", *
 
 
 def read(*configs: Any, request: str = "r", settings: CpuSettings = MACHINE) -> ClaimConfig | ConfigFault:
-    return read_configs([convert(tree, AllocationConfiguration) for tree in configs], request, settings)
+    return read_configs([convert(tree, DeviceAllocationConfiguration) for tree in configs], request, settings)
 
 
 def fault(*configs: Any, request: str = "r", settings: CpuSettings = MACHINE) -> ConfigFault:
@@ -213,7 +213,7 @@ def test_the_configuration_of_an_allocated_claim() -> None:
         ClaimRef("ns", "c", "u"),
         ResourceClaim(),
         (),
-        (convert(config("r", cpuset="4"), AllocationConfiguration),),
+        (convert(config("r", cpuset="4"), DeviceAllocationConfiguration),),
     )
     assert read_claim_config(claim, "r", MACHINE) == ClaimConfig(USUAL, CpuSet([4]))
     assert read_claim_config(claim, "s", MACHINE) == ClaimConfig(USUAL)

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.fault_injection import parse_control
@@ -44,7 +44,9 @@ def ref(name: str) -> ClaimRef:
 
 def claim(name: str, *devices: str, **more: Any) -> AllocatedClaim:
     results = tuple(
-        AllocationDevice(request=f"r{i}", driver="gpu.example.com", pool="n", device=device, **more)
+        DeviceRequestAllocationResult(
+            request=f"r{i}", driver="gpu.example.com", pool="n", device=device, **more
+        )
         for i, device in enumerate(devices)
     )
     return AllocatedClaim(ref(name), ResourceClaim(), results)
@@ -71,7 +73,7 @@ def test_devices_are_handed_with_what_containers_get() -> None:
 def test_shares_know_what_they_have() -> None:
     driver = FakeDriver(find_drivers("nics")[0], "n")
     amounts = {"bandwidth": Quantity.parse("25G"), "queues": Quantity.parse("2")}
-    result = AllocationDevice(
+    result = DeviceRequestAllocationResult(
         request="net/fast",
         driver=driver.name,
         pool="n",
@@ -136,7 +138,7 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
 def test_a_device_that_is_not_there(pool: str, device: str) -> None:
     driver = gpus()
     told(driver, absent=["gpu-1*"])
-    result = AllocationDevice(request="r", driver=driver.name, pool=pool, device=device)
+    result = DeviceRequestAllocationResult(request="r", driver=driver.name, pool=pool, device=device)
     answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
     assert answer == ClaimError(f"device {pool}/{device} of gpu.example.com is not on node n")
 

@@ -10,17 +10,19 @@ from hypothesis import given
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups import ContainerPlan, Settings, plan_containers
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.cgroups import CgroupSettings, ContainerPlan, plan_containers
+from plimsoll.ledger.containers import ContainerRole
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
 GIB = 1 << 30
-NODE = Settings(memory_capacity=64 * GIB, huge_page_sizes=("2MB", "1GB"), single_process_oom_kill=True)
-OLD = Settings(memory_capacity=64 * GIB, form=Form.V1_36, huge_page_sizes=("2MB", "1GB"))
+NODE = CgroupSettings(memory_capacity=64 * GIB, huge_page_sizes=("2MB", "1GB"), single_process_oom_kill=True)
+OLD = CgroupSettings(memory_capacity=64 * GIB, form=Form.V1_36, huge_page_sizes=("2MB", "1GB"))
 CLAIM = charge("x", "a", cpu="2", memory="1Gi", hugepages_2Mi="8Mi")
 
 
-def plan(given_pod: Pod, settings: Settings = NODE, *charges: ClaimCharge, **options: Any) -> ContainerPlan:
+def plan(
+    given_pod: Pod, settings: CgroupSettings = NODE, *charges: ClaimCharge, **options: Any
+) -> ContainerPlan:
     return plan_containers(given_pod, settings, charges, **options)[-1]
 
 
@@ -43,7 +45,7 @@ def test_a_container_without_limits_stays_unlimited_but_gets_its_huge_pages() ->
 
 def test_claims_are_ignored_in_1_36_and_where_they_are_switched_off() -> None:
     limited = pod(tree("a", {}, {"cpu": "2", "memory": "1Gi"}))
-    off = Settings(memory_capacity=64 * GIB, count_claims=False)
+    off = CgroupSettings(memory_capacity=64 * GIB, count_claims=False)
     for settings in (OLD, off):
         found = plan(limited, settings, CLAIM)
         assert (found.cpu_shares, found.cpu_quota, found.memory_limit) == (2048, 200_000, GIB)
@@ -69,13 +71,13 @@ def test_limits_of_the_whole_pod_stand_in() -> None:
     assert found.huge_pages == {"2MB": 10 << 20, "1GB": GIB}
     covered = plan(pod(tree("a"), resources=whole), NODE, CLAIM)
     assert covered.huge_pages == {"2MB": 4 << 20, "1GB": GIB}
-    gate_off = Settings(memory_capacity=GIB, pod_level=False)
+    gate_off = CgroupSettings(memory_capacity=GIB, pod_level=False)
     assert plan(pod(tree("a"), resources=whole), gate_off).memory_limit == 0
 
 
 def test_quotas_can_be_off() -> None:
     limited = pod(tree("a", {}, {"cpu": "2"}))
-    off = Settings(memory_capacity=GIB, cfs_quota=False)
+    off = CgroupSettings(memory_capacity=GIB, cfs_quota=False)
     assert (plan(limited, off).cpu_quota, plan(limited, off).cpu_period) == (0, 0)
     assert plan(limited, NODE, exclusive=["a"]).cpu_quota == -1
     assert plan(limited, NODE, exclusive=["b"]).cpu_quota == 200_000
@@ -85,7 +87,7 @@ def test_quotas_can_be_off() -> None:
 def test_processes_die_together_unless_told() -> None:
     lonely = pod(tree("a"))
     assert plan(lonely, OLD).unified == {"memory.oom.group": "1"}
-    assert plan(lonely, Settings(memory_capacity=1, form=Form.V1_36, cgroup_version=1)).unified == {}
+    assert plan(lonely, CgroupSettings(memory_capacity=1, form=Form.V1_36, cgroup_version=1)).unified == {}
     assert plan(lonely, NODE).unified == {"memory.high": "max"}
 
 
@@ -101,14 +103,18 @@ def test_policies_change_limits_as_their_charges_do() -> None:
 def test_order_and_roles() -> None:
     given_pod = pod(tree("a"), init=(tree("i"), sidecar("s")))
     found = plan_containers(given_pod, NODE)
-    assert [(c.name, c.role) for c in found] == [("i", Role.INIT), ("s", Role.SIDECAR), ("a", Role.REGULAR)]
+    assert [(c.name, c.role) for c in found] == [
+        ("i", ContainerRole.INIT),
+        ("s", ContainerRole.SIDECAR),
+        ("a", ContainerRole.REGULAR),
+    ]
 
 
 def test_settings_must_make_sense() -> None:
     with pytest.raises(InputError, match="memory_capacity must be positive"):
-        Settings(memory_capacity=0)
+        CgroupSettings(memory_capacity=0)
     with pytest.raises(InputError, match="cfs_period must be positive"):
-        Settings(memory_capacity=1, cfs_period=0)
+        CgroupSettings(memory_capacity=1, cfs_period=0)
 
 
 @given(charged_pods())

@@ -11,15 +11,15 @@ from plimsoll.ledger.cgroups.conversions import (
     MAX_SHARES,
     MIN_SHARES,
     UNLIMITED,
-    huge_pages_of,
-    milli_of_quota,
-    milli_of_shares,
-    page_size_of,
-    page_size_text,
-    quota_of,
-    shares_of,
-    shares_of_weight,
-    weight_of,
+    format_page_size,
+    milli_cpu_to_quota,
+    milli_cpu_to_shares,
+    parse_page_size,
+    quota_to_milli_cpu,
+    shares_to_milli_cpu,
+    shares_to_weight,
+    sum_huge_pages,
+    weight_to_shares,
 )
 from tests.unit.ledger.samples import amounts
 
@@ -28,7 +28,7 @@ from tests.unit.ledger.samples import amounts
     ("milli", "shares"), [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (300_000, 262_144)]
 )
 def test_shares(milli: int, shares: int) -> None:
-    assert shares_of(milli) == shares
+    assert milli_cpu_to_shares(milli) == shares
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_shares(milli: int, shares: int) -> None:
     [(2, 1), (102, 4), (1024, 39), (262_143, 9999), (262_144, 10_000), (300_000, 10_000)],
 )
 def test_weights(shares: int, weight: int) -> None:
-    assert weight_of(shares) == weight
+    assert shares_to_weight(shares) == weight
 
 
 @pytest.mark.parametrize(
@@ -44,33 +44,33 @@ def test_weights(shares: int, weight: int) -> None:
     [(0, 100_000, 0), (1, 100_000, 1000), (10, 100_000, 1000), (1500, 100_000, 150_000), (1, 1000, 1000)],
 )
 def test_quotas(milli: int, period: int, quota: int) -> None:
-    assert quota_of(milli, period) == quota
+    assert milli_cpu_to_quota(milli, period) == quota
 
 
 @given(st.integers(0, 256_000))
 def test_shares_and_weights_come_back(milli: int) -> None:
-    shares = shares_of(milli)
+    shares = milli_cpu_to_shares(milli)
     assert MIN_SHARES <= shares <= MAX_SHARES
-    assert shares_of(milli_of_shares(shares)) == shares
-    again = shares_of_weight(weight_of(shares))
+    assert milli_cpu_to_shares(shares_to_milli_cpu(shares)) == shares
+    again = weight_to_shares(shares_to_weight(shares))
     assert 0 <= shares - again <= 27
-    assert weight_of(again) in (weight_of(shares), weight_of(shares) - 1)
+    assert shares_to_weight(again) in (shares_to_weight(shares), shares_to_weight(shares) - 1)
 
 
 @given(st.integers(10, 100_000), st.sampled_from((1000, 10_000, 100_000)))
 def test_quotas_come_back(milli: int, period: int) -> None:
-    back = milli_of_quota(quota_of(milli, period), period)
+    back = quota_to_milli_cpu(milli_cpu_to_quota(milli, period), period)
     assert back == max(milli, 1_000_000 // period)
 
 
 def test_no_quota_is_no_limit() -> None:
-    assert milli_of_quota(UNLIMITED, 100_000) == 0
-    assert milli_of_shares(1) == 0
+    assert quota_to_milli_cpu(UNLIMITED, 100_000) == 0
+    assert shares_to_milli_cpu(1) == 0
 
 
 def test_conversions_do_not_wrap() -> None:
-    assert shares_of(INT64_MAX) == MAX_SHARES
-    assert quota_of(INT64_MAX, 100_000) == INT64_MAX * 100
+    assert milli_cpu_to_shares(INT64_MAX) == MAX_SHARES
+    assert milli_cpu_to_quota(INT64_MAX, 100_000) == INT64_MAX * 100
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,15 @@ def test_conversions_do_not_wrap() -> None:
     ],
 )
 def test_page_sizes(resource: str, size: int, text: str | None) -> None:
-    assert page_size_of(resource) == size
-    assert page_size_text(size) == text
+    assert parse_page_size(resource) == size
+    assert format_page_size(size) == text
 
 
 def test_huge_pages_by_size() -> None:
-    found = huge_pages_of(amounts(cpu="1", hugepages_2Mi="4Mi", hugepages_2048Ki="2Mi", hugepages_1Gi="1Gi"))
+    found = sum_huge_pages(amounts(cpu="1", hugepages_2Mi="4Mi", hugepages_2048Ki="2Mi", hugepages_1Gi="1Gi"))
     assert found == {2 << 20: 6 << 20, 1 << 30: 1 << 30}
 
 
 def test_huge_pages_without_a_size_are_left_out() -> None:
-    assert page_size_of("cpu") is None
-    assert huge_pages_of(amounts(hugepages_many="4Mi", hugepages_="1")) == {}
+    assert parse_page_size("cpu") is None
+    assert sum_huge_pages(amounts(hugepages_many="4Mi", hugepages_="1")) == {}

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.ledger.cgroups import Settings, plan_containers, plan_pod
+from plimsoll.ledger.cgroups import CgroupSettings, plan_containers, plan_pod
 from plimsoll.ledger.qos import qos_class
 from tests.unit.ledger.samples import charge, pod, sidecar, tree
 
@@ -24,7 +24,7 @@ EXAMPLE = pod(
 
 def figures(form: Form, policy: str) -> list[str]:
     """A column of the table."""
-    settings = Settings(memory_capacity=64 * GIB, form=form)
+    settings = CgroupSettings(memory_capacity=64 * GIB, form=form)
     charges = [charge("cpus", "app", policy=policy, cpu="4", memory="4Gi")]
     whole = plan_pod(EXAMPLE, settings, charges)
     proxy, app = plan_containers(EXAMPLE, settings, charges)

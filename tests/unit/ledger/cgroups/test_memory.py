@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
-from plimsoll.ledger.cgroups import Reservation, Settings, plan_containers
-from plimsoll.ledger.cgroups.memory import throttle_at
+from plimsoll.ledger.cgroups import CgroupSettings, MemoryReservationPolicy, plan_containers
+from plimsoll.ledger.cgroups.memory import compute_memory_high
 from tests.unit.ledger.samples import charge, pod, tree
 
 MIB = 1 << 20
-NODE = Settings(
+NODE = CgroupSettings(
     memory_capacity=2048 * MIB,
     allocatable_memory=1000 * MIB,
     memory_qos=True,
-    reservation=Reservation.TIERED,
+    reservation=MemoryReservationPolicy.TIERED,
     single_process_oom_kill=True,
 )
 OLD = replace(NODE, form=Form.V1_36)
 
 
-def unified(given_pod: Pod, settings: Settings = NODE, *charges: ClaimCharge) -> dict[str, str]:
+def unified(given_pod: Pod, settings: CgroupSettings = NODE, *charges: ClaimCharge) -> dict[str, str]:
     return dict(plan_containers(given_pod, settings, charges)[-1].unified)
 
 
@@ -34,7 +34,7 @@ def test_requests_are_protected_by_class() -> None:
     assert unified(burstable)["memory.low"] == str(100 * MIB)
     guaranteed = pod(tree("a", both={"cpu": "1", "memory": "100Mi"}))
     assert unified(guaranteed) == {"memory.min": str(100 * MIB)}
-    unprotected = replace(NODE, reservation=Reservation.NONE)
+    unprotected = replace(NODE, reservation=MemoryReservationPolicy.NONE)
     assert unified(guaranteed, unprotected) == {"memory.min": "0", "memory.low": "0"}
 
 
@@ -80,14 +80,14 @@ def test_switched_off_it_is_taken_back_since_1_37() -> None:
 def test_memory_high_is_exact() -> None:
     factor = Fraction(57, 100)
     limit = 100 * 4096
-    assert throttle_at(0, limit, factor, 4096) == 57 * 4096
+    assert compute_memory_high(0, limit, factor, 4096) == 57 * 4096
     # floating point lands a hair below the page and would give the one before it
     assert int(limit * 0.57 / 4096) * 4096 == 56 * 4096
-    assert throttle_at(1, 2**62, Fraction(9, 10), 1) == 1 + (2**62 - 1) * 9 // 10
+    assert compute_memory_high(1, 2**62, Fraction(9, 10), 1) == 1 + (2**62 - 1) * 9 // 10
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40))
 def test_memory_high_is_what_floating_point_gives_for_the_usual_factor(request: int, limit: int) -> None:
     assume(request <= limit)
     high = int((request + (limit - request) * 0.9) // 4096 * 4096)
-    assert throttle_at(request, limit, Fraction(9, 10), 4096) == (high if high > request else None)
+    assert compute_memory_high(request, limit, Fraction(9, 10), 4096) == (high if high > request else None)

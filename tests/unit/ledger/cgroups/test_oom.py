@@ -9,17 +9,17 @@ from hypothesis import given
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
-from plimsoll.ledger.cgroups import Settings, oom_score_adj, share_claims
-from plimsoll.ledger.cgroups.oom import is_critical, is_node_critical
+from plimsoll.ledger.cgroups import CgroupSettings, compute_claim_shares, oom_score_adj
+from plimsoll.ledger.cgroups.oom import is_critical_pod, is_node_critical_pod
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, qos_class
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
-NODE = Settings(memory_capacity=10 << 30)
-OLD = Settings(memory_capacity=10 << 30, form=Form.V1_36)
+NODE = CgroupSettings(memory_capacity=10 << 30)
+OLD = CgroupSettings(memory_capacity=10 << 30, form=Form.V1_36)
 
 
-def scores(given_pod: Pod, settings: Settings = NODE, *charges: ClaimCharge) -> list[int]:
-    shares = share_claims(given_pod, charges)
+def scores(given_pod: Pod, settings: CgroupSettings = NODE, *charges: ClaimCharge) -> list[int]:
+    shares = compute_claim_shares(given_pod, charges)
     containers = (*given_pod.spec.init_containers, *given_pod.spec.containers)
     return [oom_score_adj(given_pod, c, settings, shares) for c in containers]
 
@@ -81,8 +81,8 @@ def test_a_sidecar_is_not_killed_before_the_containers_it_serves() -> None:
 )
 def test_critical_pods(spec: dict[str, Any], critical: bool, node_critical: bool) -> None:
     given_pod = pod(tree("a"), **spec)
-    assert is_critical(given_pod) is critical
-    assert is_node_critical(given_pod) is node_critical
+    assert is_critical_pod(given_pod) is critical
+    assert is_node_critical_pod(given_pod) is node_critical
     assert scores(given_pod) == [-997 if node_critical else 1000]
 
 

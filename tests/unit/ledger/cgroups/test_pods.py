@@ -8,14 +8,20 @@ from hypothesis import given
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
-from plimsoll.ledger.cgroups import Reservation, Settings, plan_pod, plan_sandbox, plan_tiers
+from plimsoll.ledger.cgroups import (
+    CgroupSettings,
+    MemoryReservationPolicy,
+    plan_pod,
+    plan_qos_cgroups,
+    plan_sandbox,
+)
 from plimsoll.ledger.charges import read_charges
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
 MIB = 1 << 20
-NODE = Settings(memory_capacity=1 << 40, single_process_oom_kill=True)
+NODE = CgroupSettings(memory_capacity=1 << 40, single_process_oom_kill=True)
 OLD = replace(NODE, form=Form.V1_36)
-PROTECTING = replace(NODE, memory_qos=True, reservation=Reservation.TIERED)
+PROTECTING = replace(NODE, memory_qos=True, reservation=MemoryReservationPolicy.TIERED)
 BOTH = {"cpu": "1", "memory": "100Mi"}
 
 
@@ -151,30 +157,30 @@ def test_tiers_sum_up_their_pods() -> None:
         pod(tree("a", {"cpu": "500m"})),
         pod(tree("a"), status=status),
     ]
-    found = plan_tiers(running, NODE)
+    found = plan_qos_cgroups(running, NODE)
     assert (found.burstable_shares, found.best_effort_shares) == (3584, 2)
     assert found.burstable_weight == 137
     assert found.memory_requests == {"Guaranteed": 100 * MIB, "Burstable": 8 * MIB}
-    assert plan_tiers(running, OLD).burstable_shares == 2560
-    assert plan_tiers(running, NODE, read_charges) == found
-    assert plan_tiers(running, NODE, lambda _: ()).burstable_shares == 2560
-    assert plan_tiers([], NODE).burstable_shares == 2
+    assert plan_qos_cgroups(running, OLD).burstable_shares == 2560
+    assert plan_qos_cgroups(running, NODE, read_charges) == found
+    assert plan_qos_cgroups(running, NODE, lambda _: ()).burstable_shares == 2560
+    assert plan_qos_cgroups([], NODE).burstable_shares == 2
 
 
 def test_parents_are_protected_with_their_pods() -> None:
     running = [pod(tree("a", both=BOTH)), pod(tree("a", {"memory": "7Mi"}))]
     both, low = str(107 * MIB), str(7 * MIB)
-    found = plan_tiers(running, PROTECTING)
+    found = plan_qos_cgroups(running, PROTECTING)
     assert found.root_unified == {"memory.min": both, "memory.low": low}
     assert found.burstable_unified == {"memory.low": low}
-    old = plan_tiers(running, replace(PROTECTING, form=Form.V1_36))
+    old = plan_qos_cgroups(running, replace(PROTECTING, form=Form.V1_36))
     assert old.root_unified == {"memory.min": both}
-    off = plan_tiers(running, NODE)
+    off = plan_qos_cgroups(running, NODE)
     assert off.root_unified == {"memory.min": "0", "memory.low": "0"}
-    assert plan_tiers(running, OLD).root_unified == {}
-    assert plan_tiers(running, replace(PROTECTING, cgroup_version=1)).root_unified == {}
+    assert plan_qos_cgroups(running, OLD).root_unified == {}
+    assert plan_qos_cgroups(running, replace(PROTECTING, cgroup_version=1)).root_unified == {}
 
 
 def test_the_class_written_down_decides_the_tier() -> None:
     odd = pod(tree("a", {"cpu": "1"}), status={"qosClass": "BestEffort"})
-    assert plan_tiers([odd], NODE).burstable_shares == 2
+    assert plan_qos_cgroups([odd], NODE).burstable_shares == 2

@@ -7,8 +7,8 @@ from hypothesis import given
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.cgroups.shares import share_claims
-from plimsoll.ledger.charges import container_charge, pod_charge
+from plimsoll.ledger.cgroups.shares import compute_claim_shares
+from plimsoll.ledger.charges import sum_container_charges, sum_pod_charges
 from plimsoll.ledger.containers import is_sidecar
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, texts, tree
 
@@ -17,41 +17,41 @@ PAIR = pod(tree("a", {"cpu": "1"}), tree("b", {"cpu": "2"}))
 
 def test_a_plain_claim_is_given_once_to_the_pod_and_in_full_to_each_container() -> None:
     for policy in ("", "AddPerClaim", "SomethingNew"):
-        found = share_claims(PAIR, [charge("x", "a", "b", policy=policy, cpu="3")])
+        found = compute_claim_shares(PAIR, [charge("x", "a", "b", policy=policy, cpu="3")])
         assert texts(found.pod) == {"cpu": "3"}
         assert texts(found.of("a")) == texts(found.of("b")) == {"cpu": "3"}
 
 
 def test_add_per_reference_is_given_for_each_container() -> None:
-    found = share_claims(PAIR, [charge("x", "a", "b", "b", policy="AddPerReference", cpu="3")])
+    found = compute_claim_shares(PAIR, [charge("x", "a", "b", "b", policy="AddPerReference", cpu="3")])
     assert texts(found.pod) == {"cpu": "6"}
     assert texts(found.of("a")) == texts(found.of("b")) == {"cpu": "3"}
-    alone = share_claims(PAIR, [charge("x", policy="AddPerReference", cpu="3")])
+    alone = compute_claim_shares(PAIR, [charge("x", policy="AddPerReference", cpu="3")])
     assert texts(alone.pod) == {"cpu": "3"}
     assert alone.of("a") == {}
 
 
 def test_consume_from_gives_nothing_beyond_the_request() -> None:
-    found = share_claims(PAIR, [charge("x", "a", policy="ConsumeFrom", cpu="100")])
+    found = compute_claim_shares(PAIR, [charge("x", "a", policy="ConsumeFrom", cpu="100")])
     assert found.pod == {}
     assert found.of("a") == {}
 
 
 def test_max_gives_what_the_claim_has_beyond_the_requests() -> None:
-    found = share_claims(PAIR, [charge("x", "a", "b", policy="Max", cpu="10")])
+    found = compute_claim_shares(PAIR, [charge("x", "a", "b", policy="Max", cpu="10")])
     assert texts(found.pod) == {"cpu": "7"}
     assert texts(found.of("a")) == texts(found.of("b")) == {"cpu": "7"}
-    assert share_claims(PAIR, [charge("x", "a", "b", policy="Max", cpu="2")]).pod == {}
-    assert texts(share_claims(PAIR, [charge("x", policy="Max", cpu="2")]).pod) == {"cpu": "2"}
+    assert compute_claim_shares(PAIR, [charge("x", "a", "b", policy="Max", cpu="2")]).pod == {}
+    assert texts(compute_claim_shares(PAIR, [charge("x", policy="Max", cpu="2")]).pod) == {"cpu": "2"}
 
 
 def test_claims_that_share_containers_are_one_group_under_max() -> None:
     trio = pod(tree("a", {"cpu": "1"}), tree("b", {"cpu": "2"}), tree("c", {"cpu": "4"}))
     claims = [charge("x", "a", "b", policy="Max", cpu="3"), charge("y", "c", policy="Max", cpu="5")]
-    apart = share_claims(trio, claims)
+    apart = compute_claim_shares(trio, claims)
     assert texts(apart.pod) == {"cpu": "1"}
     assert texts(apart.of("c")) == {"cpu": "1"}
-    joined = share_claims(trio, [*claims, charge("z", "b", "c", policy="Max", cpu="2")])
+    joined = compute_claim_shares(trio, [*claims, charge("z", "b", "c", policy="Max", cpu="2")])
     assert texts(joined.pod) == {"cpu": "3"}
     assert [texts(joined.of(name)) for name in "abc"] == [{"cpu": "3"}] * 3
 
@@ -61,16 +61,16 @@ def test_an_init_container_has_its_own_excess_under_max() -> None:
         tree("a", {"cpu": "5"}),
         init=(tree("i", {"cpu": "1"}), sidecar("s", {"cpu": "2"})),
     )
-    found = share_claims(given_pod, [charge("x", "i", "s", "a", policy="Max", cpu="8")])
+    found = compute_claim_shares(given_pod, [charge("x", "i", "s", "a", policy="Max", cpu="8")])
     # a and s request 7 of the 8 together, i requests 1 in a phase before s
     assert texts(found.of("a")) == texts(found.of("s")) == {"cpu": "1"}
     assert texts(found.of("i")) == {"cpu": "7"}
     assert texts(found.pod) == {"cpu": "7"}
     later = pod(tree("a", {"cpu": "5"}), init=(sidecar("s", {"cpu": "2"}), tree("i", {"cpu": "1"})))
-    assert texts(share_claims(later, [charge("x", "i", "s", "a", policy="Max", cpu="8")]).of("i")) == {
-        "cpu": "5"
-    }
-    only = share_claims(given_pod, [charge("x", "i", policy="Max", cpu="8")])
+    assert texts(
+        compute_claim_shares(later, [charge("x", "i", "s", "a", policy="Max", cpu="8")]).of("i")
+    ) == {"cpu": "5"}
+    only = compute_claim_shares(given_pod, [charge("x", "i", policy="Max", cpu="8")])
     assert texts(only.pod) == {"cpu": "7"}
     assert only.of("a") == {}
 
@@ -78,23 +78,28 @@ def test_an_init_container_has_its_own_excess_under_max() -> None:
 def test_memory_is_shared_fairly() -> None:
     resource = ResourceCharge(Quantity.of(10), Quantity.of(5), Quantity.of(1))
     claim = ClaimCharge("x", ("a", "b"), {"memory": resource})
-    found = share_claims(PAIR, [claim, charge("y", memory="100")])
+    found = compute_claim_shares(PAIR, [claim, charge("y", memory="100")])
     assert dict(found.memory) == {"a": 8, "b": 8}
-    greater = share_claims(pod(tree("a"), tree("b")), [charge("x", "a", "b", policy="Max", memory="9")])
+    greater = compute_claim_shares(
+        pod(tree("a"), tree("b")), [charge("x", "a", "b", policy="Max", memory="9")]
+    )
     assert dict(greater.memory) == {"a": 4, "b": 4}
     init = pod(tree("a"), init=(tree("i"),))
-    assert dict(share_claims(init, [charge("x", "i", policy="Max", memory="9")]).memory) == {"a": 0, "i": 9}
-    reference = share_claims(PAIR, [charge("x", "a", "b", policy="AddPerReference", memory="9")])
+    assert dict(compute_claim_shares(init, [charge("x", "i", policy="Max", memory="9")]).memory) == {
+        "a": 0,
+        "i": 9,
+    }
+    reference = compute_claim_shares(PAIR, [charge("x", "a", "b", policy="AddPerReference", memory="9")])
     assert dict(reference.memory) == {"a": 9, "b": 9}
 
 
 @given(charged_pods(policies=("",)))
 def test_without_policies_the_sums_of_1_37_hold(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
     given_pod, charges = case
-    found = share_claims(given_pod, charges)
-    assert found.pod == pod_charge(charges)
+    found = compute_claim_shares(given_pod, charges)
+    assert found.pod == sum_pod_charges(charges)
     for container in (*given_pod.spec.init_containers, *given_pod.spec.containers):
-        assert found.of(container.name) == container_charge(charges, container.name)
+        assert found.of(container.name) == sum_container_charges(charges, container.name)
 
 
 def live_phases(pod: Pod) -> list[dict[str, Container]]:
@@ -140,7 +145,7 @@ def test_max_against_the_naive_twin(case: tuple[Pod, tuple[ClaimCharge, ...]]) -
         )
         for c in charges
     )
-    found = share_claims(given_pod, bare)
+    found = compute_claim_shares(given_pod, bare)
     for name in ("cpu", "memory", "hugepages-2Mi"):
         wanted = max(excess_by_search(phase, bare, name) for phase in live_phases(given_pod))
         assert found.pod.get(name, ZERO) == wanted
@@ -154,7 +159,7 @@ def test_a_containers_excess_is_that_of_its_group(case: tuple[Pod, tuple[ClaimCh
         ClaimCharge(c.claim, c.containers, {"cpu": ResourceCharge(Quantity.of(3), policy="Max")})
         for c in charges
     )
-    found = share_claims(given_pod, bare)
+    found = compute_claim_shares(given_pod, bare)
     *before, last = live_phases(given_pod)
     homes = [*((name, last) for name in last), *((list(phase)[-1], phase) for phase in before)]
     for name, phase in homes:
@@ -170,8 +175,8 @@ def test_a_containers_excess_is_that_of_its_group(case: tuple[Pod, tuple[ClaimCh
 @given(charged_pods())
 def test_no_container_is_given_more_than_its_claims_hold(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
     given_pod, charges = case
-    found = share_claims(given_pod, charges)
-    whole = pod_charge(charges)
+    found = compute_claim_shares(given_pod, charges)
+    whole = sum_pod_charges(charges)
     for container in (*given_pod.spec.init_containers, *given_pod.spec.containers):
         for name, amount in found.of(container.name).items():
             assert amount <= whole.get(name, ZERO)

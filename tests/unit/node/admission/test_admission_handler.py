@@ -19,8 +19,8 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.common.checkpoint import RecordFile
-from plimsoll.ledger.claims import bills_in_status
-from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.claims import read_charged_claims
+from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler, host_ports, matches_node
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import CRITICAL
@@ -421,7 +421,7 @@ def test_who_is_in_never_comes_to_more_than_the_line(
         assert state is None or state.consumed["cpu"] <= state.allocated["cpu"]
     again = NodeLedger(NODE)
     for one in admission_handler.pods():
-        again.add(one, bills_in_status(one))
+        again.add(one, read_charged_claims(one))
     assert again.requested.get("cpu", 0) == admission_handler.ledger.requested.get("cpu", 0)
     assert not admission_handler.ledger.verify()
 

@@ -15,9 +15,9 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups import ContainerPlan, PodPlan, Settings
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.cgroups import CgroupSettings, ContainerPlan, PodPlan
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import (
     PendingResize,
@@ -38,7 +38,7 @@ from tests.unit.node.cgroups.stand_in import V1StandIn
 
 GI = 1 << 30
 MAPPED = {"resourceClaimName": "x", "containers": ["a"], "mapping": [{"name": "cpu", "quantity": "2"}]}
-V1_37 = Profile(form=Form.V1_37)
+V1_37 = AccountingProfile(form=Form.V1_37)
 RESTART = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
 
 
@@ -53,7 +53,9 @@ def one(requests: dict[str, str], limits: dict[str, str] | None = None, name: st
     return {"name": name, "resources": {"requests": requests, "limits": limits or {}}, **more}
 
 
-def books(*others: Pod, cpu: str = "8", profile: Profile = V1_37, gates: Gates | None = None) -> NodeLedger:
+def books(
+    *others: Pod, cpu: str = "8", profile: AccountingProfile = V1_37, gates: Gates | None = None
+) -> NodeLedger:
     line = {"cpu": cpu, "memory": "16Gi", "pods": "10"}
     node = codec.convert({"metadata": {"name": "n1"}, "status": {"allocatable": line}}, Node)
     ledger = NodeLedger(node, gates, profile)
@@ -111,7 +113,7 @@ def test_shrinking_is_never_deferred() -> None:
 def test_pods_with_claim_charges_are_not_resized_in_1_36() -> None:
     before = pod(one({"cpu": "1"}), charged=True)
     after = pod(one({"cpu": "2"}), charged=True)
-    judged = judge(before, after, books(before, profile=Profile()))
+    judged = judge(before, after, books(before, profile=AccountingProfile()))
     text = "pods with node allocatable resource claims cannot be resized"
     assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, text)
     assert judge(before, after) == ResizeDecision(ResizeOutcome.ACCEPTED)
@@ -257,7 +259,7 @@ def test_who_is_tried_first() -> None:
 # -- how
 
 
-SETTINGS = Settings(memory_capacity=16 * GI, cgroup_version=1)
+SETTINGS = CgroupSettings(memory_capacity=16 * GI, cgroup_version=1)
 
 
 def steps(before: Pod, after: Pod, running: set[str] | None = None, **more: Any) -> ResizePlan | str:

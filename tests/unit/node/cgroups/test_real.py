@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.ledger.cgroups import PodPlan, TierPlan
+from plimsoll.ledger.cgroups import PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
@@ -78,7 +78,7 @@ def test_a_process_that_joined_runs_where_it_may(cgroups: Cgroups) -> None:
 
 def test_values_reach_the_kernel(cgroups: Cgroups) -> None:
     needs("cpu", "memory", "pids")
-    assert cgroups.apply_tiers(TierPlan(burstable_shares=700)) == ()
+    assert cgroups.apply_tiers(QosCgroupPlan(burstable_shares=700)) == ()
     assert cgroups.make_pod("u", "Burstable", POD) == ()
     resources = LinuxResources(
         cpu_shares=100, cpu_quota=20_000, cpu_period=100_000, memory_limit=8 << 20, pids=9

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.ledger.cgroups import PodPlan, TierPlan
+from plimsoll.ledger.cgroups import PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, PodUsage, open_cgroups
 from plimsoll.node.resources import LinuxResources
 from tests.unit.node.cgroups.stand_in import StandIn, V1StandIn, V2StandIn
@@ -64,7 +64,7 @@ def test_values_of_version_1(tmp_path: Path) -> None:
     cgroups = opened(kernel)
     cgroups.set_up(LinuxResources(cpu_shares=2048, memory_limit=1 << 30))
     assert texts(kernel, "plimsoll", "cpu.shares", "memory.limit_in_bytes") == ["2048", str(1 << 30)]
-    cgroups.apply_tiers(TierPlan(burstable_shares=700))
+    cgroups.apply_tiers(QosCgroupPlan(burstable_shares=700))
     assert texts(kernel, "plimsoll/burstable", "cpu.shares") == ["700"]
     assert texts(kernel, "plimsoll/besteffort", "cpu.shares") == ["2"]
     cgroups.make_pod("u", "Burstable", POD)
@@ -84,7 +84,7 @@ def test_values_of_version_2(tmp_path: Path) -> None:
     kernel = V2StandIn(tmp_path / "cgroup")
     cgroups = opened(kernel)
     assert cgroups.set_up() == ()
-    plan = TierPlan(
+    plan = QosCgroupPlan(
         burstable_shares=1024, root_unified={"memory.min": "7"}, burstable_unified={"memory.low": "8"}
     )
     assert cgroups.apply_tiers(plan) == ()
@@ -451,7 +451,7 @@ def test_a_root_of_another_agent_is_not_touched(kernel: StandIn) -> None:
     assert fault.error == "this root belongs to first"
     assert second.make_pod("v", "Burstable", POD) == (fault,)
     assert second.make_container("u", "c", SMALL) == (fault,)
-    assert second.apply_tiers(TierPlan(burstable_shares=3)) == (fault,)
+    assert second.apply_tiers(QosCgroupPlan(burstable_shares=3)) == (fault,)
     assert second.pods() == ()
     second.kill("u", "c")
     assert not second.remove_container("u", "c")
@@ -517,7 +517,7 @@ def test_a_plan_is_what_would_be_written(tmp_path: Path) -> None:
     assert (real.version, plan.version) == (2, 0)
     for cgroups in (real, plan):
         assert cgroups.set_up(LinuxResources(cpu_shares=4096)) == ()
-        assert cgroups.apply_tiers(TierPlan(burstable_shares=700)) == ()
+        assert cgroups.apply_tiers(QosCgroupPlan(burstable_shares=700)) == ()
         assert cgroups.make_pod("u", "Burstable", POD) == ()
         assert cgroups.make_container("u", "c", LinuxResources(cpus="1", pids=4)) == ()
         assert cgroups.make_container("u", "d", SMALL) == ()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.ledger.cgroups import PodPlan
-from plimsoll.ledger.cgroups.conversions import weight_of
+from plimsoll.ledger.cgroups.conversions import shares_to_weight
 from plimsoll.node.cgroups.writes import resources_of_pod, v1_writes, v2_writes
 from plimsoll.node.resources import LinuxResources
 
@@ -45,7 +45,7 @@ def test_only_files_of_resource_controllers_are_written(resources: LinuxResource
 def test_what_is_not_set_is_not_written(resources: LinuxResources) -> None:
     """The naive twin: one line for every file, by its name."""
     expected = {
-        "cpu.weight": weight_of(resources.cpu_shares) if resources.cpu_shares else None,
+        "cpu.weight": shares_to_weight(resources.cpu_shares) if resources.cpu_shares else None,
         "memory.max": (resources.memory_limit if (resources.memory_limit or 0) > 0 else "max")
         if resources.memory_limit
         else None,

@@ -14,7 +14,7 @@ from plimsoll.api.core import (
     PodStatus,
 )
 from plimsoll.api.meta import OwnerReference
-from plimsoll.api.resource import AllocationDevice, ClaimConsumer, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.node.claim_info import AllocatedDevice
 from plimsoll.node.claims.checks import read_claims
 from tests.unit.node.claims.world import GPU, NIC, make_claim, make_pod
@@ -127,7 +127,7 @@ def test_refusals(pod: Pod, claims: dict[str, ResourceClaim], code: str, text: s
     assert (fault.code, fault.message) == (code, text)
 
 
-GROUP = ClaimConsumer(api_group="scheduling.k8s.io", resource="podgroups", name="g", uid="?")
+GROUP = ResourceClaimConsumerReference(api_group="scheduling.k8s.io", resource="podgroups", name="g", uid="?")
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_every_claim_is_looked_at() -> None:
 
 def test_a_claim_is_wanted_once_with_every_driver_once() -> None:
     results = [
-        AllocationDevice(driver=NIC, pool="n", device="x"),
-        AllocationDevice(driver=GPU, pool="n", device="x", share_id="s"),
-        AllocationDevice(driver=GPU, pool="n", device="y", admin_access=True),
+        DeviceRequestAllocationResult(driver=NIC, pool="n", device="x"),
+        DeviceRequestAllocationResult(driver=GPU, pool="n", device="x", share_id="s"),
+        DeviceRequestAllocationResult(driver=GPU, pool="n", device="y", admin_access=True),
     ]
     claim = make_claim("a", users=["p"], results=results)
     pod = make_pod("p")

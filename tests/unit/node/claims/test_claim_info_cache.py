@@ -18,7 +18,7 @@ from plimsoll.api.core import (
     ResourceRequirements,
 )
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice
+from plimsoll.api.resource import DeviceRequestAllocationResult
 from plimsoll.errors import StateError
 from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.claims.checkpoint import read_boot_id
@@ -287,7 +287,9 @@ def test_reconcile_releases_what_vanished_in_one_call(layout: Layout, world: Wor
 
 def test_an_earlier_allocation_has_to_be_released_first(layout: Layout, world: World) -> None:
     first, second = make_claim("a", GPU, users=["p"]), make_claim("a", NIC, users=["q"])
-    moved = make_claim("a", users=["q"], results=[AllocationDevice(driver=GPU, pool="node", device="other")])
+    moved = make_claim(
+        "a", users=["q"], results=[DeviceRequestAllocationResult(driver=GPU, pool="node", device="other")]
+    )
     world.add(first)
 
     async def story() -> None:
@@ -313,8 +315,8 @@ def device(pool: str = "node", name: str = "d", share: str | None = None) -> Pre
     [device(name="e"), device(pool="other"), device(share="s2"), device(name=""), device(pool="", name="")],
 )
 def test_devices_of_others_are_refused(layout: Layout, world: World, answer: PreparedDevice) -> None:
-    mine = AllocationDevice(request="r", driver=GPU, pool="node", device="d", share_id="s1")
-    nic = AllocationDevice(request="r", driver=NIC, pool="node", device="e")
+    mine = DeviceRequestAllocationResult(request="r", driver=GPU, pool="node", device="d", share_id="s1")
+    nic = DeviceRequestAllocationResult(request="r", driver=NIC, pool="node", device="e")
     world.add(make_claim("a", users=["p"], results=[mine, nic]))
     world.answers[GPU, "uid-a"] = (device(share="s1"), answer)
 
@@ -331,7 +333,9 @@ def test_devices_of_others_are_refused(layout: Layout, world: World, answer: Pre
 
 
 def test_a_share_may_be_left_unnamed_and_devices_left_out(layout: Layout, world: World) -> None:
-    mine = AllocationDevice(driver=GPU, pool="node", device="d", share_id="s1", admin_access=True)
+    mine = DeviceRequestAllocationResult(
+        driver=GPU, pool="node", device="d", share_id="s1", admin_access=True
+    )
     world.add(make_claim("a", users=["p"], results=[mine]))
     world.add(make_claim("b", users=["p"]), make_claim("none", users=["p"], results=[]))
     world.answers[GPU, "uid-a"] = (device(), device(share="s1"))
@@ -352,7 +356,8 @@ def test_a_share_may_be_left_unnamed_and_devices_left_out(layout: Layout, world:
 
 def test_cdi_devices_are_given_once_and_in_order(layout: Layout, world: World) -> None:
     results = [
-        AllocationDevice(request=name, driver=GPU, pool="node", device=f"d{name}") for name in ("x", "y", "z")
+        DeviceRequestAllocationResult(request=name, driver=GPU, pool="node", device=f"d{name}")
+        for name in ("x", "y", "z")
     ]
     world.add(make_claim("a", users=["p"], results=results))
     world.answers[GPU, "uid-a"] = (
@@ -385,7 +390,10 @@ def test_cdi_devices_are_given_once_and_in_order(layout: Layout, world: World) -
 
 
 def test_claims_for_extended_resources_follow_their_mappings(layout: Layout, world: World) -> None:
-    results = [AllocationDevice(request=f"r{n}", driver=GPU, pool="node", device=f"d{n}") for n in range(2)]
+    results = [
+        DeviceRequestAllocationResult(request=f"r{n}", driver=GPU, pool="node", device=f"d{n}")
+        for n in range(2)
+    ]
     world.add(make_claim("made", users=["p"], results=results))
     world.answers[GPU, "uid-made"] = tuple(
         PreparedDevice("node", f"d{n}", (f"r{n}",), (f"v/c={n}",)) for n in range(2)
@@ -447,7 +455,9 @@ def test_the_record_can_be_read(layout: Layout, world: World) -> None:
         make_claim(
             "a",
             users=["p"],
-            results=[AllocationDevice(request="r", driver=GPU, pool="node", device="d", share_id="s")],
+            results=[
+                DeviceRequestAllocationResult(request="r", driver=GPU, pool="node", device="d", share_id="s")
+            ],
         )
     )
 

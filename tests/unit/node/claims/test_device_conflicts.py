@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims.checks import claim_to_prepare
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
@@ -32,13 +32,13 @@ def world() -> World:
 
 def result(
     device: str = "d", share: str | None = None, *, driver: str = GPU, admin: bool | None = None
-) -> AllocationDevice:
-    return AllocationDevice(
+) -> DeviceRequestAllocationResult:
+    return DeviceRequestAllocationResult(
         request="r", driver=driver, pool="node", device=device, share_id=share, admin_access=admin
     )
 
 
-def claim_with(name: str, *results: AllocationDevice, uid: str = "") -> ResourceClaim:
+def claim_with(name: str, *results: DeviceRequestAllocationResult, uid: str = "") -> ResourceClaim:
     return make_claim(name, uid=uid, users=["p", "q"], results=results)
 
 
@@ -253,7 +253,11 @@ def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, world: World) 
     ],
 )
 def test_what_conflicts(
-    layout: Layout, world: World, held: AllocationDevice, wanted: AllocationDevice, conflict: bool
+    layout: Layout,
+    world: World,
+    held: DeviceRequestAllocationResult,
+    wanted: DeviceRequestAllocationResult,
+    conflict: bool,
 ) -> None:
     world.add(claim_with("a", held), claim_with("b", wanted))
 

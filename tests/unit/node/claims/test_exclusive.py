@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import HELD, REPLACED
 from plimsoll.node.layout import Layout
@@ -27,7 +27,7 @@ PODS = ("p", "q", "r", "s")
 KINDS = ("refused", "timeout", "broken", "skipped", "malformed")
 RESULTS = st.lists(
     st.builds(
-        AllocationDevice,
+        DeviceRequestAllocationResult,
         request=st.just("r"),
         driver=st.sampled_from(DRIVERS),
         pool=st.just("node"),
@@ -39,7 +39,7 @@ RESULTS = st.lists(
 )
 
 
-def exclude_each_other(one: AllocationDevice, other: AllocationDevice) -> bool:
+def exclude_each_other(one: DeviceRequestAllocationResult, other: DeviceRequestAllocationResult) -> bool:
     """Whether two results of different claims must not be prepared at the same time."""
     if one.admin_access or other.admin_access:
         return False
@@ -107,7 +107,7 @@ class Exclusive(RuleBasedStateMachine):
     CRASHES = st.just(0) | st.integers(1, 25)
 
     @rule(name=st.sampled_from(NAMES), results=RESULTS)
-    def replace_claim(self, name: str, results: list[AllocationDevice]) -> None:
+    def replace_claim(self, name: str, results: list[DeviceRequestAllocationResult]) -> None:
         self.serial += 1
         claim = make_claim(name, uid=f"{name}{self.serial}", users=PODS, results=results)
         self.world.add(claim)
@@ -187,7 +187,7 @@ class Exclusive(RuleBasedStateMachine):
         names = [claim.ref.name for claim in self.cache.claims()]
         assert len(names) == len(set(names))
 
-    def _results(self, uid: str, driver: str) -> list[AllocationDevice]:
+    def _results(self, uid: str, driver: str) -> list[DeviceRequestAllocationResult]:
         allocation = self.world.claims[uid].status.allocation
         assert allocation is not None
         return [each for each in allocation.devices.results if each.driver == driver]

@@ -16,11 +16,11 @@ from plimsoll.api.core import (
 )
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import (
-    AllocationDevice,
-    AllocationDevices,
     AllocationResult,
-    ClaimConsumer,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, Devices, DriverFault, PreparedDevice
@@ -35,20 +35,22 @@ def make_claim(
     *drivers: str,
     uid: str = "",
     users: Sequence[str] = (),
-    results: Sequence[AllocationDevice] | None = None,
+    results: Sequence[DeviceRequestAllocationResult] | None = None,
     namespace: str = "default",
 ) -> ResourceClaim:
     """A claim that has one device of each driver (GPU if none is named), reserved for pods."""
     if results is None:
         results = [
-            AllocationDevice(request="r", driver=driver, pool="node", device=f"{name}-dev")
+            DeviceRequestAllocationResult(request="r", driver=driver, pool="node", device=f"{name}-dev")
             for driver in drivers or (GPU,)
         ]
     return ResourceClaim(
         metadata=ObjectMeta(name=name, namespace=namespace, uid=uid or f"uid-{name}"),
         status=ResourceClaimStatus(
-            allocation=AllocationResult(devices=AllocationDevices(results=tuple(results))),
-            reserved_for=tuple(ClaimConsumer(resource="pods", name=user, uid=user) for user in users),
+            allocation=AllocationResult(devices=DeviceAllocationResult(results=tuple(results))),
+            reserved_for=tuple(
+                ResourceClaimConsumerReference(resource="pods", name=user, uid=user) for user in users
+            ),
         ),
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.ledger.cgroups.oom import is_critical
+from plimsoll.ledger.cgroups.oom import is_critical_pod
 from plimsoll.ledger.eviction import eviction_request
 from plimsoll.node.eviction.manager import (
     EvictionManager,
@@ -237,12 +237,12 @@ def test_no_critical_pod_goes_and_none_within_its_request_while_one_is_above(
     ]
     used = {str(i): amount * GI for i, (_, amount, _) in enumerate(drawn) if amount is not None}
     chosen = first(pods, used)
-    mortal = [one for one in pods if not is_critical(one)]
+    mortal = [one for one in pods if not is_critical_pod(one)]
     assert (chosen is None) == (not mortal)
     if chosen is None:
         return
     gone = chosen[0]
-    assert not is_critical(gone)
+    assert not is_critical_pod(gone)
 
     def above(one: Pod) -> bool:
         """Nobody knows what it uses, or it is known to use more than it requested."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import RuntimeContainer, RuntimeState
 from plimsoll.node.nri import Eviction, NriServer
@@ -30,7 +30,7 @@ POD = SandboxSpec(
     plan=PodPlan(cpu_shares=512),
     sandbox=SandboxPlan(resources=RuntimeResources(cpu_shares=512)),
 )
-PLAN = ContainerPlan(name="app", role=Role.REGULAR, oom_score_adj=900)
+PLAN = ContainerPlan(name="app", role=ContainerRole.REGULAR, oom_score_adj=900)
 SPEC = ContainerSpec(
     id="c1", pod="u1", name="app", command=("sleep", "1"), env={"A": "1", "B": "2"}, plan=PLAN
 )

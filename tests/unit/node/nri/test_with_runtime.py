@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.nri import NriServer
 from plimsoll.node.runtime import NoneRuntime
@@ -95,7 +95,7 @@ def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
         assert await runtime.start_container("second") is None
         await runtime.stop_container("early", 0)
         await until(lambda: cpus()["second"] == "0,1")
-        plan = replace(PLAN, role=Role.REGULAR, cpu_shares=99)
+        plan = replace(PLAN, role=ContainerRole.REGULAR, cpu_shares=99)
         assert await runtime.update("second", plan) is None
         assert cpus()["second"] == "0,1"
         await runtime.remove_sandbox(POD.uid)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.api.containers import ContainerRestartRule, ExitCodes, Probe
+from plimsoll.api.containers import ContainerRestartRule, ContainerRestartRuleOnExitCodes, Probe
 from plimsoll.api.core import Container, Pod, PodSpec
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, SandboxInfo
@@ -74,7 +74,7 @@ def containers(draw: st.DrawFn, prefix: str, most: int, *, init: bool) -> tuple[
         rules: tuple[ContainerRestartRule, ...] = ()
         if own in ("Never", "OnFailure") and draw(st.booleans()):
             operator = draw(st.sampled_from(["In", "NotIn"]))
-            codes = ExitCodes(operator=operator, values=(42,))
+            codes = ContainerRestartRuleOnExitCodes(operator=operator, values=(42,))
             rules = (ContainerRestartRule(action="Restart", exit_codes=codes),)
         made.append(Container(name=f"{prefix}{place}", restart_policy=own, restart_policy_rules=rules))
     return tuple(made)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.containers import Exec, Grpc, HttpGet, Probe, TcpSocket
+from plimsoll.api.containers import ExecAction, GRPCAction, HTTPGetAction, Probe, TCPSocketAction
 from plimsoll.api.core import Container, ContainerPort
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.pods.handlers import HandlerResult, find_port, run_handler
@@ -54,9 +54,9 @@ def test_ports() -> None:
 def test_nobody_answers() -> None:
     # No port of these names is there, and nothing listens on the last one.
     for probe in (
-        Probe(http_get=HttpGet(port="web")),
-        Probe(tcp_socket=TcpSocket(port="web")),
-        Probe(grpc=Grpc(port=1)),
+        Probe(http_get=HTTPGetAction(port="web")),
+        Probe(tcp_socket=TCPSocketAction(port="web")),
+        Probe(grpc=GRPCAction(port=1)),
     ):
         outcome = check(probe)
         assert not outcome.ok
@@ -83,7 +83,7 @@ def test_garbage_and_silence_are_failures() -> None:
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
             async with server:
-                probe = Probe(http_get=HttpGet(port=port))
+                probe = Probe(http_get=HTTPGetAction(port=port))
                 outcome = await run_handler(probe, Container(name="c"), "id", "127.0.0.1", None, 0.2)
                 assert not outcome.ok
                 await left.wait()
@@ -110,13 +110,13 @@ def run(work: Awaitable[Any]) -> None:
     ],
 )
 def test_commands(command: tuple[str, ...], outcome: HandlerResult) -> None:
-    probe = Probe(exec=Exec(command=command))
+    probe = Probe(exec=ExecAction(command=command))
     seconds = 0.3 if "timed out" in outcome.text else 20.0
     assert check(probe, seconds, beside_us({"A": "1"})) == outcome
 
 
 def test_commands_nobody_can_run() -> None:
-    probe = Probe(exec=Exec(command=("no-such-command",)))
+    probe = Probe(exec=ExecAction(command=("no-such-command",)))
     assert not check(probe, commands=beside_us({"A": "1"})).ok
     assert not check(probe, commands=HostCommandRunner(lambda id: None, lambda: CONFINEMENT)).ok
     assert not check(probe).ok

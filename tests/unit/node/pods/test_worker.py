@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from plimsoll.api.resource import AllocationDevice
+from plimsoll.api.resource import DeviceRequestAllocationResult
 from plimsoll.client.endpoints import CONFIG_MAPS, PODS
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.pods.pod_state import TerminationRequest
@@ -333,7 +333,7 @@ def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> 
 def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
         node.deps.timing = replace(QUICK, retry_first=3600.0, retry_max=3600.0)
-        device = [AllocationDevice(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]
+        device = [DeviceRequestAllocationResult(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]
         earlier = make_claim("earlier", uid="old", users=["gone"], results=device)
         assert await node.claim_cache.prepare(make_pod("gone", "earlier"), {"earlier": earlier}) == ()
         worker = await node.begin(await with_claim(node))

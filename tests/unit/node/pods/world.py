@@ -16,7 +16,7 @@ from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.http import HttpTransport
 from plimsoll.client.transport import Reply, Request, Stream
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.ledger.cgroups import Settings
+from plimsoll.ledger.cgroups import CgroupSettings
 from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
@@ -205,7 +205,7 @@ class Node:
         return WorkerDependencies(
             runtime=self.machine,
             claim_cache=self.claim_cache,
-            plans=CgroupPlanner(Settings(memory_capacity=2**34)),
+            plans=CgroupPlanner(CgroupSettings(memory_capacity=2**34)),
             objects=self.client,
             writer=StatusWriter(self.client, retry_first=0.02, retry_max=0.05),
             events=PodEvents(self.client),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
@@ -31,32 +31,36 @@ class Clock:
 @pytest.mark.parametrize(
     ("annotations", "role", "script"),
     [
-        ({}, Role.REGULAR, Script()),
-        ({}, Role.SIDECAR, Script()),
-        ({}, Role.INIT, Script(0.0)),
-        ({RUN_SECONDS: "2.5"}, Role.REGULAR, Script(2.5)),
-        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, Role.REGULAR, Script(2.5, 3)),
-        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, Role.SIDECAR, Script()),
-        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, Role.INIT, Script(0.0)),
-        ({"run-seconds.plimsoll.dev/a": "1", RUN_SECONDS: "9"}, Role.REGULAR, Script(1.0)),
-        ({"run-seconds.plimsoll.dev/b": "1", RUN_SECONDS: "9"}, Role.REGULAR, Script(9.0)),
-        ({"run-seconds.plimsoll.dev/a": "1", "exit-code.plimsoll.dev/a": "1"}, Role.INIT, Script(1.0, 1)),
-        ({"exit-code.plimsoll.dev/a": "1"}, Role.INIT, Script(0.0, 1)),
-        ({"run-seconds.plimsoll.dev/a": "1"}, Role.SIDECAR, Script(1.0)),
-        ({RUN_SECONDS: "soon"}, Role.REGULAR, Script()),
-        ({RUN_SECONDS: "nan"}, Role.REGULAR, Script()),
-        ({RUN_SECONDS: "inf"}, Role.REGULAR, Script()),
-        ({RUN_SECONDS: "1e300"}, Role.REGULAR, Script()),
-        ({RUN_SECONDS: "-5"}, Role.REGULAR, Script(0.0)),
-        ({EXIT_CODE: "999"}, Role.REGULAR, Script(None, 999 & 0xFF)),
+        ({}, ContainerRole.REGULAR, Script()),
+        ({}, ContainerRole.SIDECAR, Script()),
+        ({}, ContainerRole.INIT, Script(0.0)),
+        ({RUN_SECONDS: "2.5"}, ContainerRole.REGULAR, Script(2.5)),
+        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, ContainerRole.REGULAR, Script(2.5, 3)),
+        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, ContainerRole.SIDECAR, Script()),
+        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, ContainerRole.INIT, Script(0.0)),
+        ({"run-seconds.plimsoll.dev/a": "1", RUN_SECONDS: "9"}, ContainerRole.REGULAR, Script(1.0)),
+        ({"run-seconds.plimsoll.dev/b": "1", RUN_SECONDS: "9"}, ContainerRole.REGULAR, Script(9.0)),
+        (
+            {"run-seconds.plimsoll.dev/a": "1", "exit-code.plimsoll.dev/a": "1"},
+            ContainerRole.INIT,
+            Script(1.0, 1),
+        ),
+        ({"exit-code.plimsoll.dev/a": "1"}, ContainerRole.INIT, Script(0.0, 1)),
+        ({"run-seconds.plimsoll.dev/a": "1"}, ContainerRole.SIDECAR, Script(1.0)),
+        ({RUN_SECONDS: "soon"}, ContainerRole.REGULAR, Script()),
+        ({RUN_SECONDS: "nan"}, ContainerRole.REGULAR, Script()),
+        ({RUN_SECONDS: "inf"}, ContainerRole.REGULAR, Script()),
+        ({RUN_SECONDS: "1e300"}, ContainerRole.REGULAR, Script()),
+        ({RUN_SECONDS: "-5"}, ContainerRole.REGULAR, Script(0.0)),
+        ({EXIT_CODE: "999"}, ContainerRole.REGULAR, Script(None, 999 & 0xFF)),
     ],
 )
-def test_annotations(annotations: dict[str, str], role: Role, script: Script) -> None:
+def test_annotations(annotations: dict[str, str], role: ContainerRole, script: Script) -> None:
     assert script_of(annotations, "a", role) == script
 
 
-@given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(Role))
-def test_whatever_annotations_say(seconds: str, code: str, role: Role) -> None:
+@given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(ContainerRole))
+def test_whatever_annotations_say(seconds: str, code: str, role: ContainerRole) -> None:
     script = script_of({RUN_SECONDS: seconds, EXIT_CODE: code}, "a", role)
     assert script.seconds is None or script.seconds >= 0
     assert 0 <= script.exit_code <= 255
@@ -130,7 +134,7 @@ def test_real_time() -> None:
         changed: list[str] = []
         await runtime.start(changed.append)
         await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "0.05"}))
-        await runtime.create(a_container(id="init", role=Role.INIT))
+        await runtime.create(a_container(id="init", role=ContainerRole.INIT))
         await runtime.start_container("init")
         await until(lambda: runtime.containers()[0].phase is ContainerPhase.EXITED)
         await runtime.create(a_container())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.common.checkpoint import Finding
 from plimsoll.errors import StoreError
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, image_names, stop_signal
@@ -51,7 +51,7 @@ _specs = st.builds(
     command=st.lists(_texts, max_size=3).map(tuple),
     env=st.dictionaries(_texts, _texts, max_size=3),
     cdi=st.lists(_texts, max_size=2).map(tuple),
-    plan=st.builds(a_plan, _texts, st.sampled_from(Role), memory_limit=st.integers(0, 2**40)),
+    plan=st.builds(a_plan, _texts, st.sampled_from(ContainerRole), memory_limit=st.integers(0, 2**40)),
 )
 _records = st.builds(
     ContainerRecord,

@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
-from plimsoll.ledger.containers import Role
+from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import NO_HOOKS, AdjustedContainer, RuntimeHooks
@@ -44,7 +44,7 @@ def a_pod(uid: str = "pod-1", **changes: Any) -> SandboxSpec:
     return SandboxSpec(**fields)
 
 
-def a_plan(name: str = "main", role: Role = Role.REGULAR, **changes: Any) -> ContainerPlan:
+def a_plan(name: str = "main", role: ContainerRole = ContainerRole.REGULAR, **changes: Any) -> ContainerPlan:
     return ContainerPlan(name=name, role=role, oom_score_adj=changes.pop("oom_score_adj", 900), **changes)
 
 
@@ -53,7 +53,7 @@ def a_container(
     id: str = "c1",
     pod: str = "pod-1",
     name: str = "",
-    role: Role = Role.REGULAR,
+    role: ContainerRole = ContainerRole.REGULAR,
     **changes: Any,
 ) -> ContainerSpec:
     name = name or id

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.binding.pod_conditions import (
     Deallocation,
     Mishap,
@@ -28,20 +28,27 @@ NOW = "2026-01-02T03:04:05Z"
 
 
 def short(resource: str) -> NodeReason:
-    return NodeReason(Rule.RESOURCES, ReasonMessage.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": resource})
+    return NodeReason(
+        Rule.RESOURCES, ReasonMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": resource}
+    )
 
 
-NO_DEVICES = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
+NO_DEVICES = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
 NO_CLASS = NodeReason(
-    Rule.DEVICES, ReasonMessage.NO_CLASS, Code.UNRESOLVABLE, {"request": "r", "device_class": "no-such-class"}
+    Rule.DEVICES,
+    ReasonMessage.NO_CLASS,
+    VerdictCode.UNRESOLVABLE,
+    {"request": "r", "device_class": "no-such-class"},
 )
 
 
 def fit_error(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True) -> FitError:
-    from plimsoll.ledger.requests import Options  # noqa: PLC0415
+    from plimsoll.ledger.requests import PodResourcesOptions  # noqa: PLC0415
 
     mine = (claim("c", exactly()),) if claims else ()
-    return FitError(PodInfo(pod("p", claims=["c"] if claims else []), mine, Options()), nodes, reasons)
+    return FitError(
+        PodInfo(pod("p", claims=["c"] if claims else []), mine, PodResourcesOptions()), nodes, reasons
+    )
 
 
 def test_reasons_are_counted_and_sorted_as_texts() -> None:
@@ -59,7 +66,9 @@ def test_numbers_are_sorted_as_texts_too() -> None:
 
 
 def test_equal_texts_are_one_reason() -> None:
-    other = NodeReason(Rule.DEVICES, ReasonMessage.INSUFFICIENT, Code.UNRESOLVABLE, {"resource": "cpu"})
+    other = NodeReason(
+        Rule.DEVICES, ReasonMessage.INSUFFICIENT, VerdictCode.UNRESOLVABLE, {"resource": "cpu"}
+    )
     made = fit_error(3, (short("cpu"), 2), (other, 1))
     assert render_unplaced(made) == "0/3 nodes are available: 3 Insufficient cpu."
 
@@ -101,14 +110,14 @@ def test_no_nodes() -> None:
     [(1, 'running "DynamicResources" filter plugin'), (0, 'running PreFilter plugin "DynamicResources"')],
 )
 def test_an_error_is_all_that_is_said(count: int, where: str) -> None:
-    error = NodeReason(Rule.DEVICES, ReasonMessage.TOLD, Code.ERROR, {"text": "device d not found"})
+    error = NodeReason(Rule.DEVICES, ReasonMessage.TOLD, VerdictCode.ERROR, {"text": "device d not found"})
     made = fit_error(3, (short("cpu"), 1), (error, count))
     assert render_unplaced(made, PREEMPTION) == f"{where}: device d not found"
     assert failure_reason(made) == "SchedulerError"
 
 
 def test_reasons_of_the_condition() -> None:
-    gate = NodeReason(Rule.SCHEDULING_GATES, ReasonMessage.TOLD, Code.UNRESOLVABLE, {"text": "gated"})
+    gate = NodeReason(Rule.SCHEDULING_GATES, ReasonMessage.TOLD, VerdictCode.UNRESOLVABLE, {"text": "gated"})
     assert failure_reason(gate) == "SchedulingGated"
     assert failure_reason(fit_error(1, (short("cpu"), 1))) == "Unschedulable"
     assert failure_reason(NO_CLASS) == "Unschedulable"

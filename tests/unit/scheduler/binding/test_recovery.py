@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from plimsoll.api.codec import convert
-from plimsoll.api.resource import ClaimConsumer
-from plimsoll.ledger.requests import Options
-from plimsoll.ledger.verdict import Code
+from plimsoll.api.resource import ResourceClaimConsumerReference
+from plimsoll.ledger.requests import PodResourcesOptions
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.binding.recovery import find_abandoned, recover
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -50,7 +50,9 @@ def test_others_keep_a_claim_that_one_has_left() -> None:
 
 def test_what_is_no_pod_is_not_judged() -> None:
     held = claim("c", exactly(), results=[RESULT], reserved=["p"])
-    group = convert({"apiGroup": "x.io", "resource": "pods", "name": "p", "uid": "u"}, ClaimConsumer)
+    group = convert(
+        {"apiGroup": "x.io", "resource": "pods", "name": "p", "uid": "u"}, ResourceClaimConsumerReference
+    )
     held = replace(held, status=replace(held.status, reserved_for=(group,)))
     assert recover([held], []).released == ()
 
@@ -94,15 +96,15 @@ def test_nothing_is_released_that_a_pod_counts_on(
 # -- a claim that stands in the way
 
 
-ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)
-OTHER = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
+ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, VerdictCode.UNRESOLVABLE)
+OTHER = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
 
 
 def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:
     mine = pod("p", claims=["c"])
     for users, wanted in (([], True), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
-        pod_info = PodInfo(mine, (held,), Options())
+        pod_info = PodInfo(mine, (held,), PodResourcesOptions())
         assert (find_abandoned(FitError(pod_info, 2, ((ELSEWHERE, 2),))) is held) is wanted
 
 
@@ -111,5 +113,5 @@ def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
     mine = pod("p", claims=["c"])
     for users, wanted in (([], False), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
-        pod_info = PodInfo(mine, (held,), Options())
+        pod_info = PodInfo(mine, (held,), PodResourcesOptions())
         assert (find_abandoned(FitError(pod_info, 2, ((OTHER, 2),))) is held) is wanted

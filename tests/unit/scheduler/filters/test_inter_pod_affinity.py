@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -70,9 +70,9 @@ def test_codes() -> None:
         pod("q", node="n1", labels={"app": "b"}),
     )
     cases = [
-        (pod("new", affinity=affinity(term())), 1, Code.UNRESOLVABLE),
-        (pod("new", affinity=affinity(apart=(term(),))), 0, Code.UNSCHEDULABLE),
-        (pod("new", labels={"app": "b"}), 0, Code.UNSCHEDULABLE),
+        (pod("new", affinity=affinity(term())), 1, VerdictCode.UNRESOLVABLE),
+        (pod("new", affinity=affinity(apart=(term(),))), 0, VerdictCode.UNSCHEDULABLE),
+        (pod("new", labels={"app": "b"}), 0, VerdictCode.UNSCHEDULABLE),
     ]
     for new, row, code in cases:
         found = InterPodAffinityFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
@@ -249,7 +249,7 @@ def test_what_cannot_be_read_is_said(where: str) -> None:
         pod_info_of(pod("new", affinity=rule[where]), snapshot), snapshot
     )
     assert isinstance(found, NodeReason)
-    assert found.code is Code.UNRESOLVABLE
+    assert found.code is VerdictCode.UNRESOLVABLE
     assert "labelSelector.matchExpressions[0]: 'Like' is not a valid label selector operator" in render(found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_ports import NodePortsFilter, host_sockets
 from plimsoll.scheduler.reasons import render
@@ -23,7 +23,7 @@ def fits(snapshot: Snapshot, *wanted: dict[str, Any]) -> bool:
     assert isinstance(rule, Filter)
     for reason in rule.filter_node(0):
         assert render(reason) == "node(s) didn't have free ports for the requested pod ports"
-        assert reason.code is Code.UNSCHEDULABLE
+        assert reason.code is VerdictCode.UNSCHEDULABLE
     return bool(rule.filter()[0])
 
 

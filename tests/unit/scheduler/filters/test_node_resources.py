@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from plimsoll.api.gates import Gates
-from plimsoll.ledger.profile import Profile
-from plimsoll.ledger.verdict import Code, Reason
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.verdict import Reason, VerdictCode
 from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -28,7 +28,7 @@ from tests.unit.scheduler.build import (
 )
 
 
-def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, Code]]:
+def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, VerdictCode]]:
     rule = NodeResourcesFilter.pre_filter(pod_info_of(wanting, snapshot), snapshot)
     row = snapshot.row_of(name)
     assert row is not None
@@ -49,13 +49,13 @@ def test_everything_that_is_short_is_told_in_order() -> None:
         "example.com/none": "1",
     }
     assert told(snapshot, pod("p", cpu="1500m", memory="2Gi", requests=wants)) == [
-        ("Too many pods", Code.UNSCHEDULABLE),
-        ("Insufficient cpu", Code.UNSCHEDULABLE),
-        ("Insufficient memory", Code.UNRESOLVABLE),
-        ("Insufficient ephemeral-storage", Code.UNRESOLVABLE),
-        ("Insufficient example.com/gpu", Code.UNSCHEDULABLE),
-        ("Insufficient example.com/none", Code.UNRESOLVABLE),
-        ("Insufficient hugepages-2Mi", Code.UNRESOLVABLE),
+        ("Too many pods", VerdictCode.UNSCHEDULABLE),
+        ("Insufficient cpu", VerdictCode.UNSCHEDULABLE),
+        ("Insufficient memory", VerdictCode.UNRESOLVABLE),
+        ("Insufficient ephemeral-storage", VerdictCode.UNRESOLVABLE),
+        ("Insufficient example.com/gpu", VerdictCode.UNSCHEDULABLE),
+        ("Insufficient example.com/none", VerdictCode.UNRESOLVABLE),
+        ("Insufficient hugepages-2Mi", VerdictCode.UNRESOLVABLE),
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_pod_that_requests_nothing_needs_a_place_all_the_same() -> None:
     snapshot = snapshot_of(node("n", pods="1"))
     assert told(snapshot, pod("p")) == []
     snapshot.set(pod("other", node="n"))
-    assert told(snapshot, pod("p")) == [("Too many pods", Code.UNSCHEDULABLE)]
+    assert told(snapshot, pod("p")) == [("Too many pods", VerdictCode.UNSCHEDULABLE)]
 
 
 def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None:
@@ -102,7 +102,7 @@ def test_claims_of_other_pods_take_room() -> None:
         pod("holder", node="n", claims=["c"]),
     )
     assert told(snapshot, pod("p", cpu="2")) == []
-    assert told(snapshot, pod("p", cpu="3")) == [("Insufficient cpu", Code.UNSCHEDULABLE)]
+    assert told(snapshot, pod("p", cpu="3")) == [("Insufficient cpu", VerdictCode.UNSCHEDULABLE)]
 
 
 def result(device: str) -> dict[str, str]:
@@ -141,12 +141,12 @@ def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
         claim("c", exactly(device_class="own")),
         claim("d", exactly(device_class="other")),
     )
-    short = [("Insufficient cpu", Code.UNRESOLVABLE)]
+    short = [("Insufficient cpu", VerdictCode.UNRESOLVABLE)]
     assert told(snapshot, pod("p", cpu="2", claims=["c"])) == (short if judged else [])
     # pods without claims are judged by their spec, and so is all that no claim charges
     assert told(snapshot, pod("p", cpu="2")) == short
     lacking = told(snapshot, pod("p", memory="2Gi", claims=["c"]))
-    assert lacking == [("Insufficient memory", Code.UNRESOLVABLE)]
+    assert lacking == [("Insufficient memory", VerdictCode.UNRESOLVABLE)]
     if where == "class":
         assert told(snapshot, pod("p", cpu="2", claims=["d"])) == short
 
@@ -185,13 +185,13 @@ def test_without_policies_or_the_gate_the_spec_decides() -> None:
         node("n", cpu="1"), device_class("own", **policies), claim("c", exactly(device_class="own"))
     ]  # fmt: skip
     wanting = pod("p", cpu="2", claims=["c"])
-    assert told(snapshot_of(*objects, profile=Profile.upstream_1_36()), wanting)
+    assert told(snapshot_of(*objects, profile=AccountingProfile.upstream_1_36()), wanting)
     assert told(snapshot_of(*objects, gates=Gates.of({"DRANodeAllocatableResources": False})), wanting)
 
 
 def test_pod_level_requests_with_shared_claims_are_left_to_the_exact_question() -> None:
-    profile = replace(Profile.default(), share_per_claim=True)
+    profile = replace(AccountingProfile.default(), share_per_claim=True)
     snapshot = snapshot_of(node("n", cpu="1", memory="1Gi"), claim("c"), profile=profile)
     level = {"requests": {"cpu": "2"}}
     assert not told(snapshot, pod("p", claims=["c"], resources=level))
-    assert told(snapshot, pod("p", resources=level)) == [("Insufficient cpu", Code.UNRESOLVABLE)]
+    assert told(snapshot, pod("p", resources=level)) == [("Insufficient cpu", VerdictCode.UNRESOLVABLE)]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -67,8 +67,8 @@ def test_codes_and_words() -> None:
     assert told(snapshot, new) == {"n0": SKEWED, "n1": "", "n2": UNLABELLED}
     found = PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
     assert isinstance(found, PodTopologySpreadFilter)
-    assert [reason.code for reason in found.filter_node(0)] == [Code.UNSCHEDULABLE]
-    assert [reason.code for reason in found.filter_node(2)] == [Code.UNRESOLVABLE]
+    assert [reason.code for reason in found.filter_node(0)] == [VerdictCode.UNSCHEDULABLE]
+    assert [reason.code for reason in found.filter_node(2)] == [VerdictCode.UNRESOLVABLE]
 
 
 def test_nodes_without_all_labels_do_not_count() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import NamedNodesFilter, NodeAffinityFilter, NodeAffinityIndex
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
@@ -28,7 +28,7 @@ def passing(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> list[str]:
     passed = rule.filter()
     for row in snapshot.rows():
         for reason in rule.filter_node(row):
-            assert (reason.rule, reason.code) == (kind.rule, Code.UNRESOLVABLE)
+            assert (reason.rule, reason.code) == (kind.rule, VerdictCode.UNRESOLVABLE)
     return [snapshot.node(row).metadata.name for row in snapshot.rows() if passed[row]]
 
 
@@ -192,7 +192,7 @@ def test_names_that_contradict_each_other_fit_no_node(zones: Snapshot) -> None:
         pod_info_of(pod("p", affinity=affinity({"matchFields": fields})), zones), zones
     )
     assert isinstance(reason, NodeReason)
-    assert (reason.rule, reason.code) == (Rule.NODE_AFFINITY, Code.UNRESOLVABLE)
+    assert (reason.rule, reason.code) == (Rule.NODE_AFFINITY, VerdictCode.UNRESOLVABLE)
     assert render(reason) == "pod affinity terms conflict"
 
 

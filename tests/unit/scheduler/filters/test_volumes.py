@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsFilter
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
@@ -183,7 +183,7 @@ def test_a_pod_goes_where_its_volume_can_be_reached() -> None:
     assert isinstance(found, Filter)
     (told,) = found.filter_node(snapshot.row_of("b") or 0)
     assert render(told) == "node(s) didn't match PersistentVolume's node affinity"
-    assert told.code is Code.UNRESOLVABLE
+    assert told.code is VerdictCode.UNRESOLVABLE
     snapshot.set(node("b", labels={"zone": "east"}))
     assert open_places(VolumeBindingFilter, one, snapshot) == {"a", "b"}
 

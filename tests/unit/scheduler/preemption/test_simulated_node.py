@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import LedgerError
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NodeFit, try_node
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.pod_info import PodInfo

@@ -15,7 +15,7 @@ from plimsoll.client.discovery import Served
 from plimsoll.client.discovery import discover as discover_served
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import UnreachableError
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.process import informers as feed_module
 from plimsoll.scheduler.process.configuration import SchedulerSettings

@@ -18,8 +18,8 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.requests import Options
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.scheduler.binding.writes import FINALIZER
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
@@ -104,13 +104,13 @@ class World:
         pod = await self.pod()
         assert pod is not None
         claims = tuple([await self.claim(name) for name in CLAIMS])
-        pod_info = PodInfo(pod, claims, Options())
+        pod_info = PodInfo(pod, claims, PodResourcesOptions())
         allocations = {
             each.metadata.name: convert(results(f"gpu-{each.metadata.name}", **more), AllocationResult)
             for each in pod_info.unallocated_claims
         }
-        bills = (Bill(charge(NEW, "2")), Bill(charge(BEGUN, "3"))) if charges else ()
-        return Placement(pod_info, 0, NODE, allocations, bills)
+        charged_claims = (ChargedClaim(charge(NEW, "2")), ChargedClaim(charge(BEGUN, "3"))) if charges else ()
+        return Placement(pod_info, 0, NODE, allocations, charged_claims)
 
     def hear(self, claim: ResourceClaim) -> None:
         known = self.heard.get(claim.metadata.name)

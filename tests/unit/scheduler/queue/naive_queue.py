@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.queue import QueueSettings, QueueState
 from plimsoll.scheduler.queueing_hints import (
@@ -200,7 +200,7 @@ class NaiveQueue:
             known.attempts -= 1
             if self._land(key, now) is None:
                 return
-        names = frozenset(claim_names(known.pod).values())
+        names = frozenset(resolve_claim_names(known.pod).values())
         named = why.facts.get("claim")
         known.watched = frozenset({str(named)}) if named in names else names
         if was_in_flight and (known.changed or any(self._concerns(each, known) for each in known.missed)):
@@ -214,7 +214,7 @@ class NaiveQueue:
         if meta.namespace != waiter.pod.metadata.namespace:
             return False
         if event.kind is EventKind.POD_DELETED:
-            names = {*claim_names(event.old).values()}
+            names = {*resolve_claim_names(event.old).values()}
             return not event.old.spec.node_name and not waiter.watched.isdisjoint(names)
         return event.kind in _CLAIMS and meta.name in waiter.watched
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import (
     ClusterEvent,
     EventKind,
@@ -41,10 +41,10 @@ def drain(queue: SchedulingQueue, now: int) -> list[str]:
 
 
 def missing(name: str) -> NodeReason:
-    return NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": name})
+    return NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, VerdictCode.UNRESOLVABLE, {"claim": name})
 
 
-NOT_MADE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, Code.UNRESOLVABLE, {"pod": "p"})
+NOT_MADE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, VerdictCode.UNRESOLVABLE, {"pod": "p"})
 
 
 def gone(name: str = "other", **fields: Any) -> ClusterEvent:
@@ -313,7 +313,7 @@ def test_a_pod_that_waits_for_a_promised_claim_comes_back_when_the_promise_does(
     queue.add(pod("second", claims=["mine"]), 0)
     attempt = queue.pop(0)
     assert attempt is not None
-    why = NodeReason(Rule.DEVICES, pending, Code.UNRESOLVABLE, {"claim": "default/mine"})
+    why = NodeReason(Rule.DEVICES, pending, VerdictCode.UNRESOLVABLE, {"claim": "default/mine"})
     queue.hold(attempt.pod, why, 0)
     assert queue.on_event(make_release_event(pod("else", claims=["yours"])), 1) == 0
     assert queue.on_event(make_release_event(pod("first", claims=["mine"])), 1) == 1

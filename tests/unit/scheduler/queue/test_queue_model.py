@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.verdict import Code
+from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, NodeCapacity, classify_change, make_release_event
 from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
@@ -141,8 +141,8 @@ _QUEUE = QueueSettings(
     retries_in_a_row=2,
 )
 _WHY = [
-    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": "c1"}),
-    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, Code.UNRESOLVABLE, {"pod": "p"}),
+    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, VerdictCode.UNRESOLVABLE, {"claim": "c1"}),
+    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, VerdictCode.UNRESOLVABLE, {"pod": "p"}),
 ]
 steps = st.lists(
     st.one_of(

@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import classify_change, make_release_event, node_capacity

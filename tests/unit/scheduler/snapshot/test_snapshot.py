@@ -15,8 +15,8 @@ from plimsoll.api.codec import convert
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.node import pod_key
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
@@ -66,7 +66,7 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
             "node": snapshot.node(row),
             "requested": {key: amount for key, amount in ledger.requested.items() if amount},
             "entries": {
-                key: (entry.pod, entry.assumed, {b.claim: b.charge.resources for b in entry.bills})
+                key: (entry.pod, entry.assumed, {b.claim: b.charge.resources for b in entry.charged_claims})
                 for key, entry in ledger.entries.items()
             },
             "free": {key: int(snapshot.columns.free(key)[row]) for key in ledger.allocatable},
@@ -186,7 +186,7 @@ def test_a_pod_bound_without_charges_is_priced() -> None:
     assert cpu(snapshot_of(*around, pod("p", "1", node="n0", claims=["c"], status=charges("c", "5")))) == 6000
     off = Gates.of({"DRANodeAllocatableResources": False})
     assert cpu(snapshot_of(*around, silent, gates=off)) == 1000
-    assert cpu(snapshot_of(*around, silent, profile=Profile.upstream_1_36())) == 1000
+    assert cpu(snapshot_of(*around, silent, profile=AccountingProfile.upstream_1_36())) == 1000
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))])

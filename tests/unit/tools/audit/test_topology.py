@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.api.cpu_map import ANNOTATION, CpuMap, CpuPlace, write_map
+from plimsoll.api.cpu_map import ANNOTATION, CpuLocation, CpuMap, format_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
@@ -136,8 +136,10 @@ def test_other_drivers_may_manage_some_of_the_cpus() -> None:
 
 
 def mapped(tree: Tree, shared: str) -> Tree:
-    places = {cpu: CpuPlace(0, 0, 0, cpu) for cpu in range(24)}
-    tree["metadata"]["annotations"] = {ANNOTATION: write_map(CpuMap(places, shared=CpuSet.parse(shared)))}
+    places = {cpu: CpuLocation(0, 0, 0, cpu) for cpu in range(24)}
+    tree["metadata"]["annotations"] = {
+        ANNOTATION: format_cpu_map(CpuMap(places, shared=CpuSet.parse(shared)))
+    }
     return tree
 
 

@@ -15,8 +15,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
@@ -24,7 +24,7 @@ from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node
 
-SHARING = Profile(name="sharing", share_per_claim=True)
+SHARING = AccountingProfile(name="sharing", share_per_claim=True)
 
 
 def _with(thing: Any, kind: type[Any], **changes: dict[str, Any]) -> Any:
@@ -75,7 +75,7 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     kinds += [_nearly(draw, kinds[0]) for _ in range(draw(st.integers(0, 3)))]
     several = st.lists(st.sampled_from(kinds), min_size=1, max_size=2)
     places = draw(st.lists(several, min_size=2, max_size=6))
-    profile = SHARING if draw(st.booleans()) else Profile.default()
+    profile = SHARING if draw(st.booleans()) else AccountingProfile.default()
     return ClusterState(
         ClusterObjects(_cluster(devices, places, draw(st.integers(0, 4)) > 0)), profile=profile
     )
@@ -105,11 +105,11 @@ def test_names_make_no_shape_and_amounts_do() -> None:
     assert shape_of(one) != shape_of(pod("a", container("c", cpu="2")))
     assert shape_of(one) != shape_of(pod("a", container("d", cpu="1")))
     assert shape_of(pod("a", container("c", cpu="1"), resources={"requests": {"cpu": "1"}})) is None
-    bills = [
-        Bill(ClaimCharge(claim, ("c",), {"cpu": ResourceCharge(Quantity.of(amount), policy=policy)}))
+    charged_claims = [
+        ChargedClaim(ClaimCharge(claim, ("c",), {"cpu": ResourceCharge(Quantity.of(amount), policy=policy)}))
         for claim, amount, policy in (("x", 1, "Max"), ("y", 1, "Max"), ("x", 2, "Max"), ("x", 1, ""))
     ]
-    shapes = [shape_of(one, [bill]) for bill in bills]
+    shapes = [shape_of(one, [charged_claim]) for charged_claim in charged_claims]
     assert shapes[0] == shapes[1]
     assert len(set(shapes)) == 3
     report = {"name": "c", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}}

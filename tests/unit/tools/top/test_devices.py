@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.allocator.devices.capacity import Consumption, consume, value_of
+from plimsoll.allocator.devices.capacity import Consumption, capacity_value, consume
 from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.quantity import Quantity
@@ -228,7 +228,7 @@ def test_there_is_room_if_any_request_fits(policy: Any, free: int) -> None:
     asked: list[dict[str, Quantity]] = [{}, *({"bw": Quantity.of(n)} for n in range(1, 11))]
     found = [consume(each, capacity) for each in asked]
     least = min(each.nano[0] for each in found if isinstance(each, Consumption))
-    assert value_of(capacity["bw"]) == Quantity.of(10)
+    assert capacity_value(capacity["bw"]) == Quantity.of(10)
     assert is_room(capacity, [free * 10**9]) == (least <= free * 10**9)
 
 

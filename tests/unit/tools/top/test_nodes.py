@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.errors import InputError
-from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.lines import Entry
-from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.entries import LedgerEntry
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import format_amount, holders, namespace_rows, node_rows, pod_rows
 from plimsoll.tools.top.nodes import entry_columns, entry_holders, full_columns, node_row_of
@@ -22,7 +22,7 @@ from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.samples import charged_pods
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 
-SHARING = Profile(name="sharing", share_per_claim=True)
+SHARING = AccountingProfile(name="sharing", share_per_claim=True)
 
 
 def node(name: str = "node-1", **line: str) -> Node:
@@ -43,7 +43,7 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]
     pods.append(on(pod("stray", container("c", cpu="1")), "nowhere"))
-    profile = SHARING if draw(st.booleans()) else Profile.default()
+    profile = SHARING if draw(st.booleans()) else AccountingProfile.default()
     return ClusterState(ClusterObjects([node(), piece(*devices), *claims, *pods]), profile=profile)
 
 
@@ -90,7 +90,7 @@ def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> No
 def test_the_short_way_is_the_long_way(found: tuple[Pod, Any], share: bool) -> None:
     made, charges = found
     ledger = NodeLedger(node(), profile=SHARING if share else None)
-    entry = ledger.add(made, [Bill(charge) for charge in charges])
+    entry = ledger.add(made, [ChargedClaim(charge) for charge in charges])
     assert tidy(entry_columns(entry)) == tidy(full_columns(entry))
     sums = {name: sum(parts) for name, parts in entry_columns(entry).items()}
     assert {n: t for n, t in sums.items() if t} == {n: t for n, t in entry.units.items() if t}
@@ -104,8 +104,8 @@ def tidy(columns: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, 
     return {name: parts for name, parts in columns.items() if any(parts)}
 
 
-def entry_of(made: Pod, *bills: Bill) -> Entry:
-    return NodeLedger(node()).add(made, bills)
+def entry_of(made: Pod, *charged_claims: ChargedClaim) -> LedgerEntry:
+    return NodeLedger(node()).add(made, charged_claims)
 
 
 def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:

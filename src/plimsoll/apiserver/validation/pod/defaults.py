@@ -15,7 +15,11 @@ from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.resource_names import is_huge_page_resource
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.errors import DecodeError
-from plimsoll.ledger.requests import container_limits_sum, container_requests_sum, is_pod_level_resource
+from plimsoll.ledger.requests import (
+    aggregate_container_limits,
+    aggregate_container_requests,
+    is_pod_level_resource,
+)
 
 GROUPS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -102,12 +106,12 @@ def _set_pod_level_defaults(tree: Tree, resources: Tree) -> None:
         return
     pod = decode_view(tree, Pod)
     limits, requests = dict(resources.get("limits", {})), dict(resources.get("requests", {}))
-    for name, amount in container_limits_sum(pod).items():
+    for name, amount in aggregate_container_limits(pod).items():
         if is_huge_page_resource(name) and name not in requests and name not in limits:
             limits[name] = str(amount)
     if limits:
         resources["limits"] = limits
-        for name, amount in container_requests_sum(pod).items():
+        for name, amount in aggregate_container_requests(pod).items():
             if is_pod_level_resource(name) and not is_huge_page_resource(name):
                 requests.setdefault(name, str(amount))
         for name, text in limits.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from plimsoll.api.containers import ObjectField, ResourceField
+from plimsoll.api.containers import ObjectFieldSelector, ResourceFieldSelector
 from plimsoll.api.names import label_key
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -43,7 +43,9 @@ _UNITS = frozenset(
 _CPU_UNITS = frozenset(("1", "1m"))
 
 
-def validate_object_field(reference: ObjectField, allowed: Collection[str], path: FieldPath) -> FieldErrors:
+def validate_object_field(
+    reference: ObjectFieldSelector, allowed: Collection[str], path: FieldPath
+) -> FieldErrors:
     """A field of the pod; `allowed` are those that can be used in this place as a whole."""
     if not reference.api_version:
         yield required(path.child("apiVersion"))
@@ -81,7 +83,9 @@ def _split(field: str) -> tuple[str, str | None]:
     return field, None
 
 
-def validate_resource_field(reference: ResourceField, path: FieldPath, *, of_volume: bool) -> FieldErrors:
+def validate_resource_field(
+    reference: ResourceFieldSelector, path: FieldPath, *, of_volume: bool
+) -> FieldErrors:
     """A request or limit; a file in a volume must say of which container."""
     if of_volume and not reference.container_name:
         yield required(path.child("containerName"))
@@ -92,7 +96,7 @@ def validate_resource_field(reference: ResourceField, path: FieldPath, *, of_vol
     yield from _validate_divisor(reference, path.child("divisor"))
 
 
-def _validate_divisor(reference: ResourceField, path: FieldPath) -> FieldErrors:
+def _validate_divisor(reference: ResourceFieldSelector, path: FieldPath) -> FieldErrors:
     name, divisor = reference.resource, reference.divisor
     if divisor is None or divisor.is_zero():
         return

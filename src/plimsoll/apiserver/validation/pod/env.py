@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.api.containers import EnvFrom, EnvVar, FileKey, KeySelector
+from plimsoll.api.containers import EnvFromSource, EnvVar, FileKeySelector, KeySelector
 from plimsoll.api.names import dns_subdomain
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, not_found, required
 from plimsoll.apiserver.validation.file_paths import validate_path_no_backsteps
@@ -81,7 +81,7 @@ def _validate_key(selector: KeySelector, path: FieldPath) -> FieldErrors:
         yield from validate_format(selector.key, path.child("key"), data_key)
 
 
-def _validate_file_key(selector: FileKey, path: FieldPath) -> FieldErrors:
+def _validate_file_key(selector: FileKeySelector, path: FieldPath) -> FieldErrors:
     if not selector.key:
         yield required(path.child("key"))
     else:
@@ -96,7 +96,7 @@ def _validate_file_key(selector: FileKey, path: FieldPath) -> FieldErrors:
         yield from validate_path_no_backsteps(selector.path, path.child("path"))
 
 
-def _validate_source(source: EnvFrom, path: FieldPath, item: FieldPath) -> FieldErrors:
+def _validate_source(source: EnvFromSource, path: FieldPath, item: FieldPath) -> FieldErrors:
     if source.prefix:
         yield from validate_format(source.prefix, item.child("prefix"), variable_name)
     for name, reference in (("configMapRef", source.config_map_ref), ("secretRef", source.secret_ref)):

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.api.containers import Exec, Grpc, Handler, HttpGet, Lifecycle, Probe, Sleep, TcpSocket
+from plimsoll.api.containers import (
+    ExecAction,
+    GRPCAction,
+    HTTPGetAction,
+    Lifecycle,
+    Probe,
+    ProbeHandler,
+    SleepAction,
+    TCPSocketAction,
+)
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -81,7 +90,7 @@ def validate_lifecycle(
             yield not_supported(at, signal, sorted(signals))
 
 
-def _validate_handler(handler: Handler, grace: int | None, path: FieldPath) -> FieldErrors:
+def _validate_handler(handler: ProbeHandler, grace: int | None, path: FieldPath) -> FieldErrors:
     """A probe or hook does exactly one thing."""
     first = True
     for name, field in (
@@ -104,19 +113,19 @@ def _validate_handler(handler: Handler, grace: int | None, path: FieldPath) -> F
 
 
 def _validate_action(action: Any, grace: int | None, path: FieldPath) -> FieldErrors:
-    if isinstance(action, Exec):
+    if isinstance(action, ExecAction):
         if not action.command:
             yield required(path.child("command"))
-    elif isinstance(action, HttpGet):
+    elif isinstance(action, HTTPGetAction):
         yield from _validate_request(action, path)
-    elif isinstance(action, (TcpSocket, Grpc)):
+    elif isinstance(action, (TCPSocketAction, GRPCAction)):
         yield from _validate_port(action.port, path.child("port"))
-    elif isinstance(action, Sleep) and grace is not None and not 0 <= action.seconds <= grace:
+    elif isinstance(action, SleepAction) and grace is not None and not 0 <= action.seconds <= grace:
         detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
         yield invalid(path, action.seconds, detail)
 
 
-def _validate_request(action: HttpGet, path: FieldPath) -> FieldErrors:
+def _validate_request(action: HTTPGetAction, path: FieldPath) -> FieldErrors:
     if not action.path:
         yield required(path.child("path"))
     yield from _validate_port(action.port, path.child("port"))

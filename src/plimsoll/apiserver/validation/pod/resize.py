@@ -32,11 +32,11 @@ from plimsoll.apiserver.validation.pod.claims import is_mirror
 from plimsoll.apiserver.validation.pod.containers import is_sidecar
 from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPod
 from plimsoll.apiserver.validation.pod.update import specs_equal
-from plimsoll.ledger.budget import budget_breaches
 from plimsoll.ledger.charges import read_charges
+from plimsoll.ledger.messages import format_reason
+from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.qos import qos_class
-from plimsoll.ledger.requests import Options
-from plimsoll.ledger.texts import render
+from plimsoll.ledger.requests import PodResourcesOptions
 
 _SPEC = FieldPath("spec")
 _GROUPS = ("containers", "initContainers")
@@ -153,10 +153,10 @@ def _validate_budget(tree: Tree, pod: FullPod, gates: Gates) -> FieldErrors:
     """What the pod as a whole asks for must still cover its containers and claims."""
     if not gates.enabled("DRANodeAllocatableResources") or not gates.enabled("PodLevelResources"):
         return
-    options = Options(form=Form.V1_37, count_claims=True)
-    for reason in budget_breaches(pod, read_charges(pod), options, limits=True):
+    options = PodResourcesOptions(form=Form.V1_37, count_claims=True)
+    for reason in find_budget_violations(pod, read_charges(pod), options, limits=True):
         value = subtree(tree, "spec").get("resources")
-        yield invalid(_SPEC.child("resources"), value, render(reason))
+        yield invalid(_SPEC.child("resources"), value, format_reason(reason))
         return
 
 

@@ -26,7 +26,11 @@ from plimsoll.apiserver.validation.resource_names import (
     validate_resource,
     validate_resource_quantity,
 )
-from plimsoll.ledger.requests import container_limits_sum, container_requests_sum, is_pod_level_resource
+from plimsoll.ledger.requests import (
+    aggregate_container_limits,
+    aggregate_container_requests,
+    is_pod_level_resource,
+)
 
 _COMPUTE = ("cpu", "memory")
 _POD_LEVEL = ("cpu", "hugepages-*", "memory")
@@ -124,11 +128,11 @@ def validate_pod_level(pod: FullPod, path: FieldPath, *, allow_indivisible_huge_
         return
     requests, limits = spec.resources.requests, spec.resources.limits
     yield from _validate(requests, limits, _validate_pod_resource, path, allow_indivisible_huge_pages)
-    for name, amount in container_requests_sum(pod).items():
+    for name, amount in aggregate_container_requests(pod).items():
         if name in requests and amount > requests[name]:
             detail = f"must be greater than or equal to aggregate container requests of {amount}"
             yield invalid(path.child("requests").key(name), requests[name], detail)
-    for name, amount in container_limits_sum(pod).items():
+    for name, amount in aggregate_container_limits(pod).items():
         if is_huge_page_resource(name) and name in limits and amount > limits[name]:
             detail = f"must be greater than or equal to aggregate container limits of {amount}"
             yield invalid(path.child("limits").key(name), limits[name], detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plimsoll.api.shape import wire_types
+from plimsoll.api.coercion import wire_types
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
 from plimsoll.apiserver.validation.pod.volume_view import Volume

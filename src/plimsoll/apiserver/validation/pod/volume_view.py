@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.api.containers import ObjectField, ResourceField
+from plimsoll.api.containers import ObjectFieldSelector, ResourceFieldSelector
 from plimsoll.api.meta import Int, Int32, LabelSelector, Wire
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.metadata_view import FullObjectMeta
@@ -24,8 +24,8 @@ class KeyToPath(Wire, frozen=True):
 
 class DownwardAPIVolumeFile(Wire, frozen=True):
     path: str = ""
-    field_ref: ObjectField | None = None
-    resource_field_ref: ResourceField | None = None
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
     mode: Int32 | None = None
 
 

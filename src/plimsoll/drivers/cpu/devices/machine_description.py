@@ -8,7 +8,7 @@ DIFF: the Go driver says nothing of the kind (test_one_slice_describes_the_machi
 
 from __future__ import annotations
 
-from plimsoll.api.cpu_map import ANNOTATION, CpuMap, CpuPlace, write_map
+from plimsoll.api.cpu_map import ANNOTATION, CpuLocation, CpuMap, format_cpu_map
 from plimsoll.drivers.cpu.devices.groups import Arrangement
 from plimsoll.drivers.cpu.topology import CoreKind, Topology
 
@@ -19,7 +19,7 @@ def make_annotations(topology: Topology, arrangement: Arrangement) -> dict[str, 
     caches = _cache_names(topology)
     machine = CpuMap(
         places={
-            cpu.id: CpuPlace(cpu.socket, cpu.numa, caches.get(cpu.l3, -1), lowest[cpu.core])
+            cpu.id: CpuLocation(cpu.socket, cpu.numa, caches.get(cpu.l3, -1), lowest[cpu.core])
             for cpu in topology.cpus
         },
         reserved=arrangement.reserved,
@@ -27,7 +27,7 @@ def make_annotations(topology: Topology, arrangement: Arrangement) -> dict[str, 
         offline=topology.offline,
         kinds={cpu.id: cpu.kind.value for cpu in topology.cpus if cpu.kind is not CoreKind.STANDARD},
     )
-    return {ANNOTATION: write_map(machine)}
+    return {ANNOTATION: format_cpu_map(machine)}
 
 
 def _cache_names(topology: Topology) -> dict[int, int]:

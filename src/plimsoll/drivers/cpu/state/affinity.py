@@ -15,7 +15,7 @@ from functools import reduce
 from operator import and_
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.api.resource import AllocationDevice, Device, DeviceAttribute, ResourceSlice
+from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult, ResourceSlice
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.drivers.cpu.state.holdings import union
 from plimsoll.drivers.cpu.topology import Topology
@@ -32,12 +32,12 @@ def needs_neighbours(claim: AllocatedClaim) -> bool:
     return bool(ties(claim))
 
 
-def ties(claim: AllocatedClaim) -> tuple[tuple[str, str, tuple[AllocationDevice, ...]], ...]:
+def ties(claim: AllocatedClaim) -> tuple[tuple[str, str, tuple[DeviceRequestAllocationResult, ...]], ...]:
     """Requests for CPUs, the attribute that ties each, and the devices of others that it is tied to."""
     allocation = claim.claim.status.allocation
     if allocation is None:
         return ()
-    found: list[tuple[str, str, tuple[AllocationDevice, ...]]] = []
+    found: list[tuple[str, str, tuple[DeviceRequestAllocationResult, ...]]] = []
     for constraint in claim.claim.spec.devices.constraints:
         attribute = constraint.match_attribute
         if attribute is None or (attribute != PCIE_ROOT and attribute not in NUMA_NAMES):

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.quantity import NANO
-from plimsoll.api.resource import AllocationDevice
+from plimsoll.api.resource import DeviceRequestAllocationResult
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, assign, explain
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions
 from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_claim_config
@@ -110,7 +110,7 @@ def plan(
     return Plan(tuple(grants), mix, tuple(reasons))
 
 
-def count_of(result: AllocationDevice) -> int | PrepareFault:
+def count_of(result: DeviceRequestAllocationResult) -> int | PrepareFault:
     """How many CPUs of a device of many a result has."""
     device, amount = result.device, result.consumed_capacity.get(CAPACITY)
     if amount is None:
@@ -216,7 +216,7 @@ def extent(domain: Domain, scene: Scene) -> CpuSet:
 
 def _choose(
     claim: AllocatedClaim,
-    result: AllocationDevice,
+    result: DeviceRequestAllocationResult,
     config: ClaimConfig,
     scene: Scene,
     taken: CpuSet,
@@ -315,7 +315,7 @@ def _check_pool(claim: AllocatedClaim, scene: Scene, taken: CpuSet, needed: bool
     return PrepareFault(Why.POOL_EMPTY, str(claim.ref), cpus=taken) if needed else None
 
 
-def _own(claim: AllocatedClaim) -> tuple[AllocationDevice, ...]:
+def _own(claim: AllocatedClaim) -> tuple[DeviceRequestAllocationResult, ...]:
     return tuple(result for result in claim.results if result.driver == DRIVER_NAME)
 
 
@@ -323,7 +323,9 @@ def _base(request: str) -> str:
     return request.partition("/")[0]
 
 
-def _grant(result: AllocationDevice, cpus: CpuSet, how: How, options: AssignOptions | None = None) -> Grant:
+def _grant(
+    result: DeviceRequestAllocationResult, cpus: CpuSet, how: How, options: AssignOptions | None = None
+) -> Grant:
     return Grant(result.request, result.pool, result.device, cpus, result.share_id, how, options)
 
 

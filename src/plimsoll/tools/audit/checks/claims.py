@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
-from plimsoll.api.resource import ALL, RESULTS_MAX, ClaimConsumer, DeviceRequest, ResourceClaim
+from plimsoll.api.resource import (
+    ALL,
+    MAX_ALLOCATION_RESULTS,
+    DeviceRequest,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import (
     find_condition,
@@ -21,7 +27,7 @@ from plimsoll.controllers.pod_utils import (
     is_reserved_for,
     owner_pod,
 )
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
@@ -54,7 +60,7 @@ def find_stale_reservations(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
 
 
-def _why_stale(facts: AuditFacts, claim: ResourceClaim, consumer: ClaimConsumer) -> str:
+def _why_stale(facts: AuditFacts, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> str:
     if not is_pod(consumer):
         return ""
     pod = facts.pods.get((claim.metadata.namespace, consumer.name))
@@ -156,7 +162,7 @@ def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         if not pod.spec.resource_claims or not _settled(facts, pod):
             continue
-        names = claim_names(pod)
+        names = resolve_claim_names(pod)
         for reference in pod.spec.resource_claims:
             name = names.get(reference.name, "")
             if not name:
@@ -244,10 +250,11 @@ def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[Ch
     for request in requests:
         choices = [request.exactly] if request.exactly is not None else request.first_available
         wanted += min((each.count for each in choices if each.allocation_mode != ALL), default=0)
-    if wanted > RESULTS_MAX:
+    if wanted > MAX_ALLOCATION_RESULTS:
         yield CheckProblem(
             subject_of(thing),
-            f"asks for {wanted} devices, and a claim can have {RESULTS_MAX}: it is never allocated",
+            f"asks for {wanted} devices, and a claim can have {MAX_ALLOCATION_RESULTS}: it is never "
+            "allocated",
             (),
             "ask for fewer, or for one device with capacity (CPUs in grouped mode)",
             "results",

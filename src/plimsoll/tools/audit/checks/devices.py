@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from plimsoll.allocator.devices.capacity import CapacityRefusal, policy_refusal, value_of
+from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
 from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
@@ -153,9 +153,9 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
                     consumed[name] = consumed.get(name, ZERO) + amount
         for name, total in sorted(consumed.items()):
             entry = device.capacity.get(name)
-            if entry is None or total <= value_of(entry):
+            if entry is None or total <= capacity_value(entry):
                 continue
-            whole = value_of(entry)
+            whole = capacity_value(entry)
             parts = sorted(held, key=lambda each: _biggest(each, name))
             yield CheckProblem(
                 f"Device/{id}",
@@ -184,7 +184,7 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
                 if entry is None:
                     message = f"consumes {amount} of capacity {name}, which device {result.device} has not"
                 else:
-                    refusal = policy_refusal(name, amount, entry.request_policy)
+                    refusal = check_policy(name, amount, entry.request_policy)
                     if refusal is None:
                         continue
                     why = _describe_refusal(refusal)

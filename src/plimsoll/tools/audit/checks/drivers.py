@@ -16,9 +16,9 @@ from plimsoll.api.forms import Form, device_forms, read_device, read_device_clas
 from plimsoll.api.forms.statuses import status_form
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import Device, DeviceClass
-from plimsoll.ledger.claims import Bill, bill_results, requested_class
-from plimsoll.ledger.units import PODS, is_counted
-from plimsoll.tools.audit.charges import ChargedClaim, amounts_of, charged_claims, format_amounts
+from plimsoll.ledger.claims import ChargedClaim, charge_results, find_requested_class
+from plimsoll.ledger.units import PODS, is_accounted
+from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
 from plimsoll.tools.audit.facts import AuditFacts, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import NodeResourceGuess, guess_node_resources
@@ -139,9 +139,9 @@ def _clashes(facts: AuditFacts) -> dict[tuple[str, str], list[tuple[DeviceId, De
     return facts.compute_once("clashes", make)
 
 
-def is_of_other_driver(facts: AuditFacts, each: ChargedClaim) -> str:
+def is_of_other_driver(facts: AuditFacts, each: AuditedClaim) -> str:
     """The driver by whose mapping a claim is charged though its devices are another's; "" if by none."""
-    if each.recorded is None or (isinstance(each.priced, Bill) and _same(each.recorded, each.priced)):
+    if each.recorded is None or (isinstance(each.priced, ChargedClaim) and _same(each.recorded, each.priced)):
         return ""
     clashes = _clashes(facts)
     results = results_of(each.claim)
@@ -153,17 +153,17 @@ def is_of_other_driver(facts: AuditFacts, each: ChargedClaim) -> str:
         return ""
     snapshot = facts.cluster_state.snapshot
     place = snapshot.row_of(each.pod.spec.node_name)
-    pricing = snapshot.pricing(place)
+    charge_context = snapshot.charge_context(place)
     containers = each.recorded.charge.containers
     for drivers in islice(product(*choices), _COMBINATIONS):
         swapped = [replace(result, driver=driver) for result, driver in zip(results, drivers, strict=True)]
-        bill = bill_results(each.claim, swapped, containers, pricing)
-        if isinstance(bill, Bill) and _same(each.recorded, bill):
+        charged_claim = charge_results(each.claim, swapped, containers, charge_context)
+        if isinstance(charged_claim, ChargedClaim) and _same(each.recorded, charged_claim):
             return next(d for d, r in zip(drivers, results, strict=True) if d != r.driver)
     return ""
 
 
-def _same(one: Bill, other: Bill) -> bool:
+def _same(one: ChargedClaim, other: ChargedClaim) -> bool:
     return amounts_of(one) == amounts_of(other)
 
 
@@ -172,7 +172,9 @@ def find_wrong_drivers(facts: AuditFacts) -> Iterator[CheckProblem]:
         driver = is_of_other_driver(facts, each)
         if not driver or each.recorded is None:
             continue
-        right = format_amounts(amounts_of(each.priced)) if isinstance(each.priced, Bill) else "nothing"
+        right = (
+            format_amounts(amounts_of(each.priced)) if isinstance(each.priced, ChargedClaim) else "nothing"
+        )
         own = ", ".join(sorted({str(DeviceId.of(result)) for result in results_of(each.claim)}))
         yield CheckProblem(
             subject_of(each.pod),
@@ -195,7 +197,7 @@ def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
                 tallies.setdefault(key, _Tally()).add(facts, id, node)
     for claim in facts.claims.values():
         for result in results_of(claim):
-            device_class = facts.classes.get(requested_class(claim, result.request))
+            device_class = facts.classes.get(find_requested_class(claim, result.request))
             found = facts.device(DeviceId.of(result))
             if device_class is None or found is None or device_forms(found):
                 continue
@@ -217,7 +219,7 @@ def find_uncounted_resources(facts: AuditFacts) -> Iterator[CheckProblem]:
     absent: dict[tuple[str, str], _Tally] = {}
     for id, node_name, device in _devices(facts):
         for resource in read_device(device):
-            if not is_counted(resource) or resource == PODS:
+            if not is_accounted(resource) or resource == PODS:
                 unknown.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
                 continue
             node = facts.nodes.get(node_name)

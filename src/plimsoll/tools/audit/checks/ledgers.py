@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import Policy
+from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.identity import DeviceId
-from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.node import Discrepancy, NodeLedger
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.messages import format_reason
+from plimsoll.ledger.node_ledger import Discrepancy, NodeLedger
 from plimsoll.ledger.requests import is_pod_level_resource
-from plimsoll.ledger.texts import render
-from plimsoll.ledger.units import PODS, is_extended, unit_of
+from plimsoll.ledger.units import PODS, is_extended_resource, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.audit.charges import (
-    ChargedClaim,
+    AuditedClaim,
     UncountedClaim,
     amounts_of,
     charged_claims,
@@ -55,7 +55,7 @@ def find_nodes_past_line(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> CheckProblem:
     subject = f"Node/{ledger.name}"
-    severity = AuditSeverity.WARNING if is_extended(resource) else AuditSeverity.ERROR
+    severity = AuditSeverity.WARNING if is_extended_resource(resource) else AuditSeverity.ERROR
     if resource == PODS:
         line = ledger.allocatable[PODS]
         return CheckProblem(
@@ -94,7 +94,7 @@ def _describe_holder(holder: ResourceHolder) -> str:
         by = f"by {holder.rule}"
     elif holder.claim and not holder.pod:
         who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a whole ({holder.rule})"
-    elif holder.claim and holder.rule != Policy.ADD_PER_CLAIM.value:
+    elif holder.claim and holder.rule != AccountingPolicy.ADD_PER_CLAIM.value:
         by += f" ({holder.rule})"
     return f"{who} holds {format_amount(holder.resource, holder.amount)} {by}"
 
@@ -179,25 +179,30 @@ def _describe_uncounted(uncounted: UncountedClaim) -> str:
 
 def find_claims_counted_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
     for each in charged_claims(facts):
-        bill = each.recorded if each.any_recorded else each.priced
-        if not isinstance(bill, Bill):
+        charged_claim = each.recorded if each.any_recorded else each.priced
+        if not isinstance(charged_claim, ChargedClaim):
             continue
-        for resource in bill.charge.resources:
-            yield from _mirrored(facts, each, bill, resource)
+        for resource in charged_claim.charge.resources:
+            yield from _mirrored(facts, each, charged_claim, resource)
 
 
-def _mirrored(facts: AuditFacts, each: ChargedClaim, bill: Bill, resource: str) -> Iterator[CheckProblem]:
-    amount = bill.charge.resources[resource].quantity
-    adding = bill.policy(resource) in (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE)
+def _mirrored(
+    facts: AuditFacts, each: AuditedClaim, charged_claim: ChargedClaim, resource: str
+) -> Iterator[CheckProblem]:
+    amount = charged_claim.charge.resources[resource].quantity
+    adding = charged_claim.policy(resource) in (
+        AccountingPolicy.ADD_PER_CLAIM,
+        AccountingPolicy.ADD_PER_REFERENCE,
+    )
     pod = each.pod
     if amount is None or not amount or not adding or _is_covered(pod, resource):
         return
     if not _is_made_of(facts, each, resource):
         return  # an overhead of another device: an equal request is chance
-    whole = unit_of(resource, amount)
+    whole = to_unit(resource, amount)
     asked = requests_with_claim(pod, each.claim.metadata.name, resource)
-    total = sum(unit_of(resource, request) for _, request in asked)
-    same = [name for name, request in asked if unit_of(resource, request) == whole]
+    total = sum(to_unit(resource, request) for _, request in asked)
+    same = [name for name, request in asked if to_unit(resource, request) == whole]
     if total != whole and not same:
         return
     who = same[0] if same else " and ".join(name for name, _ in asked)
@@ -207,7 +212,7 @@ def _mirrored(facts: AuditFacts, each: ChargedClaim, bill: Bill, resource: str) 
         f"{resource} {text} of claim {each.claim.metadata.name} looks copied into the requests: "
         f"{format_amount(resource, 2 * whole)} is charged for {text}",
         (
-            f"claim {name_of(each.claim)} charges {resource} {text} ({bill.policy(resource).value})",
+            f"claim {name_of(each.claim)} charges {resource} {text} ({charged_claim.policy(resource).value})",
             f"container {who} requests {resource} {text}",
         ),
         key=f"{each.claim.metadata.name}/{resource}",
@@ -220,7 +225,7 @@ def _is_covered(pod: Pod, resource: str) -> bool:
     return resources is not None and is_pod_level_resource(resource) and resource in resources.requests
 
 
-def _is_made_of(facts: AuditFacts, each: ChargedClaim, resource: str) -> bool:
+def _is_made_of(facts: AuditFacts, each: AuditedClaim, resource: str) -> bool:
     """Whether a device of the claim is what it charges, as CPUs are cpu."""
     for result in results_of(each.claim):
         device = facts.device(DeviceId.of(result))
@@ -234,7 +239,7 @@ def _is_made_of(facts: AuditFacts, each: ChargedClaim, resource: str) -> bool:
 
 def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
     for each in charged_claims(facts):
-        if each.recorded is not None or not isinstance(each.priced, Bill):
+        if each.recorded is not None or not isinstance(each.priced, ChargedClaim):
             continue
         amounts = format_amounts(amounts_of(each.priced))
         name = each.claim.metadata.name
@@ -257,8 +262,8 @@ def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
         )
 
 
-def _devices(bill: Bill) -> str:
-    return ", ".join(sorted({str(part.device) for part in bill.parts}))
+def _devices(charged_claim: ChargedClaim) -> str:
+    return ", ".join(sorted({str(part.device) for part in charged_claim.parts}))
 
 
 def find_charges_that_differ(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -285,7 +290,7 @@ def find_charges_unknown(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         yield CheckProblem(
             subject_of(each.claim),
-            f"what it charges to node {each.pod.spec.node_name} cannot be known: {render(reason)}",
+            f"what it charges to node {each.pod.spec.node_name} cannot be known: {format_reason(reason)}",
             (f"used by Pod/{name_of(each.pod)}",),
             key=reason.resource,
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.forms import read_device_class
-from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, pod_problem
+from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
 from plimsoll.api.resource import DeviceRequest
-from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.audit.facts import AuditFacts, key_of, name_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
@@ -79,7 +79,7 @@ def find_names_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
     templates_known = not facts.lacks(("resourceclaimtemplates",))
     claims_known = not facts.lacks(("resourceclaims",))
     for pod in sorted(facts.cluster_state.pending, key=name_of):
-        names = claim_names(pod)
+        names = resolve_claim_names(pod)
         space = pod.metadata.namespace
         for reference in pod.spec.resource_claims:
             template = reference.resource_claim_template_name
@@ -106,7 +106,7 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
                 key=CLASS_KEY,
             )
     for pod in sorted(facts.pods.values(), key=name_of):
-        trouble = pod_problem(pod) if pod.metadata.annotations else None
+        trouble = find_pod_problem(pod) if pod.metadata.annotations else None
         if trouble is not None and pod.spec.resource_claims:
             yield CheckProblem(
                 subject_of(pod),

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from plimsoll.api.core import Pod
-from plimsoll.api.cpu_map import ANNOTATION, read_map
+from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import read_device
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.resource import AllocationDevice, Device, DeviceAttribute, ResourceClaim
+from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.errors import InputError
-from plimsoll.ledger.units import CPU, quantity_of
+from plimsoll.ledger.units import CPU, from_units
 from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import SURE, guess_node_resources
@@ -195,7 +195,7 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
         for pool_id, pool in facts.pools.items():
             for slice in pool.slices:
                 text = slice.metadata.annotations.get(ANNOTATION)
-                machine = read_map(text) if text else None
+                machine = parse_cpu_map(text) if text else None
                 known = found.get((slice.spec.node_name or "", pool_id.driver))
                 if machine is not None and known is not None:
                     known.shared = 1000 * len(machine.shared)
@@ -204,7 +204,7 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
     return facts.compute_once("managed", make)
 
 
-def _held(result: AllocationDevice, device: Device) -> int:
+def _held(result: DeviceRequestAllocationResult, device: Device) -> int:
     if result.admin_access:
         return 0
     like = next(iter(guess_node_resources(result.driver, device)))
@@ -257,7 +257,7 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _cpu(milli: int) -> str:
-    return str(quantity_of(CPU, milli))
+    return str(from_units(CPU, milli))
 
 
 def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:

@@ -16,8 +16,8 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import InputError
-from plimsoll.ledger.claims import claim_names
-from plimsoll.ledger.units import PODS, quantity_of
+from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.ledger.units import PODS, from_units
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
 from plimsoll.tools.cluster_state import ClusterState
@@ -109,7 +109,7 @@ def _without_affinity(pod: Pod) -> Pod:
 def _remove(cluster_state: ClusterState, pod: Pod) -> None:
     """A pod is gone, and the claims that only it used have given their devices back."""
     cluster_state.remove(pod)
-    for name in claim_names(pod).values():
+    for name in resolve_claim_names(pod).values():
         claim = cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)
         if claim is None:
             continue
@@ -123,7 +123,7 @@ def _remove(cluster_state: ClusterState, pod: Pod) -> None:
 def _raised(pod: Pod, reason: Reason) -> Pod:
     resources = pod.spec.resources
     assert resources is not None, "there is a budget to raise"
-    amount = quantity_of(reason.resource, reason.wanted or 0)
+    amount = from_units(reason.resource, reason.wanted or 0)
     requests = {**resources.requests, reason.resource: amount}
     limits = {name: max(limit, requests.get(name, limit)) for name, limit in resources.limits.items()}
     return replace(
@@ -132,7 +132,7 @@ def _raised(pod: Pod, reason: Reason) -> Pod:
 
 
 def _new_node(pod: Pod, amounts: dict[str, int]) -> Node:
-    line = {name: quantity_of(name, amount) for name, amount in amounts.items()}
+    line = {name: from_units(name, amount) for name, amount in amounts.items()}
     line[PODS] = Quantity.of(110)
     meta = ObjectMeta(name="new-node", labels={**pod.spec.node_selector})
     return Node(metadata=meta, status=NodeStatus(allocatable=line, capacity=line))

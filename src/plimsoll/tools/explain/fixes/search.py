@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from plimsoll.allocator import Refusal
 from plimsoll.allocator.devices.capacity import SHORT
 from plimsoll.allocator.reasons.refusal import CapacityShortage
-from plimsoll.allocator.reasons.refusal import Rule as DeviceRule
+from plimsoll.allocator.reasons.refusal import RefusalRule as DeviceRule
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
-from plimsoll.ledger.units import CPU, MEMORY, quantity_of
+from plimsoll.ledger.units import CPU, MEMORY, from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
@@ -199,7 +199,7 @@ def _shrink(
     left = own - ((lack.wanted or 0) - (lack.had or 0))
     if left <= 0 or name not in container.resources.requests or spec.overhead:
         return None
-    smaller = {**container.resources.requests, name: quantity_of(name, left)}
+    smaller = {**container.resources.requests, name: from_units(name, left)}
     changed = replace(container, resources=replace(container.resources, requests=smaller))
     smaller_pod = replace(task.pod, spec=replace(spec, containers=(changed,)))
     answer = Examination(with_pod(task, smaller_pod), view.snapshot, view.settings).ask(place)

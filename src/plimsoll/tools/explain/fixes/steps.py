@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from plimsoll.allocator import Fault, GaveUp, Refusal
+from plimsoll.allocator import AllocationFault, Refusal, SearchAborted
 from plimsoll.allocator.devices.capacity import OFF_STEP, UNDEFINED
 from plimsoll.allocator.reasons.refusal import (
     CapacityShortage,
@@ -21,7 +21,7 @@ from plimsoll.allocator.reasons.refusal import (
     RequestRefusal,
     TaintRefusal,
 )
-from plimsoll.allocator.reasons.refusal import Rule as DeviceRule
+from plimsoll.allocator.reasons.refusal import RefusalRule as DeviceRule
 from plimsoll.api.core import Pod, PodSpec, Taint, Toleration
 from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import (
@@ -32,7 +32,7 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from plimsoll.ledger.units import quantity_of
+from plimsoll.ledger.units import from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
@@ -203,7 +203,7 @@ def _raised(task: PodInfo, reason: Reason) -> PodInfo | None:
     resources = task.pod.spec.resources
     if resources is None:
         return None
-    amount = quantity_of(reason.resource, reason.wanted or 0)
+    amount = from_units(reason.resource, reason.wanted or 0)
     requests, limits = dict(resources.requests), dict(resources.limits)
     if reason.cause is Cause.POD_LEVEL_REQUEST:
         requests[reason.resource] = amount
@@ -225,9 +225,9 @@ def _propose_for_devices(
             found = _propose_for_charge(view, task, place, because)
         elif isinstance(because, Refusal):
             found = _propose_for_refusal(view, task, place, because)
-        elif isinstance(because, GaveUp):
+        elif isinstance(because, SearchAborted):
             found = ProposedChange((FixStep(FixKind.RAISE_STEPS, {"steps": because.steps}),))
-        elif isinstance(because, Fault):
+        elif isinstance(because, AllocationFault):
             found = ProposedChange((FixStep(FixKind.CORRECT, {"text": str(because)}),))
         else:
             found = None
@@ -241,7 +241,7 @@ def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refu
     if unserved and not refusal.together:
         if refusal.pools:
             pool = refusal.pools[0]
-            facts = {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
+            facts = {"pool": pool.pool, "standing": pool.status, "why": pool.reason}
             return ProposedChange((FixStep(FixKind.COMPLETE_POOL, facts, pool),))
         # One alternative of a list is enough.
         head = unserved[0].request.partition("/")[0]
@@ -257,8 +257,8 @@ def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refu
         told["had"] = group.had
         loose = _unconstrained(task, group.attribute)
         return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, told, loose.claims),), loose)
-    if refusal.stuck is not None:
-        return _propose_for_request(view, task, place, refusal.stuck.request)
+    if refusal.dead_end is not None:
+        return _propose_for_request(view, task, place, refusal.dead_end.request)
     return None
 
 
@@ -335,7 +335,7 @@ def _propose_for_selector(
     of_class = last.rule is DeviceRule.CLASS_SELECTOR
     expression = getattr(last.detail, "expression", "")
     shown, facts = "", dict[str, object]()
-    if not isinstance(devices, Fault):
+    if not isinstance(devices, AllocationFault):
         number = devices.index.get(last.device.pool_id, {}).get(last.device.device)
         if number is not None:
             entry = devices.entries[number]

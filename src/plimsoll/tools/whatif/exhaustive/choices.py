@@ -3,7 +3,7 @@
 Owns `fits_on`: where the scheduler takes the first choice that fits, this gives all of them, alternatives of
 prioritized lists included, so that a search can find out which one leaves room for others. Devices that no
 claim of the whole batch can tell apart stand for each other. Rules and sums are the allocator's own (`plans`,
-`Tally`), and the ledger has the last word on each choice; only the walk is another, without any of the
+`SearchState`), and the ledger has the last word on each choice; only the walk is another, without any of the
 shortcuts that are right for a first solution and wrong for all of them.
 """
 
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plimsoll.allocator import Fault
+from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.usage import Usage
-from plimsoll.allocator.request_matching import Order, Plan, read_order
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.request_matching import RequestPlan, RequestSet, read_requests
 from plimsoll.allocator.results import build_results
+from plimsoll.allocator.search.search_state import Pick, SearchState, UndoRecord
 from plimsoll.allocator.search.symmetry import group_devices
-from plimsoll.allocator.search.usage import Pick, Tally, Undo
 from plimsoll.api.forms import read_device
-from plimsoll.api.resource import RESULTS_MAX, AllocationResult, ResourceClaim
+from plimsoll.api.resource import MAX_ALLOCATION_RESULTS, AllocationResult, ResourceClaim
 from plimsoll.scheduler.devices import NO_CLAIMS, NewId, NodeFit, charges_node, check_charges, is_usable_on
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -54,16 +54,16 @@ def fits_on(
             yield found
         return
     devices = snapshot.inventory.devices_for(node)
-    if isinstance(devices, Fault):
+    if isinstance(devices, AllocationFault):
         return
-    usage = Usage(devices, snapshot.state)
-    order = read_order(task.unallocated_claims, snapshot.classes, devices, usage)
-    if isinstance(order, Fault):
+    usage = DeviceUsage(devices, snapshot.state)
+    order = read_requests(task.unallocated_claims, snapshot.classes, devices, usage)
+    if isinstance(order, AllocationFault):
         return
     groups = _groups(batch, snapshot, devices, usage)
     for solution in _Walk(order, devices, usage, groups).solutions():
         results = build_results(order, solution.picks, solution.plans, devices, new_id)
-        if isinstance(results, Fault):
+        if isinstance(results, AllocationFault):
             continue
         names = [claim.metadata.name for claim in task.unallocated_claims]
         found = judged(dict(zip(names, results, strict=True)))
@@ -74,21 +74,25 @@ def fits_on(
 def can_list(task: PodInfo, place: int, snapshot: Snapshot) -> bool:
     """Whether choices can be listed: not where a selector fails on a device, which ends an allocation."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
-    if not task.unallocated_claims or isinstance(devices, Fault):
+    if not task.unallocated_claims or isinstance(devices, AllocationFault):
         return True
-    order = read_order(task.unallocated_claims, snapshot.classes, devices, Usage(devices, snapshot.state))
-    return isinstance(order, Fault) or not any(p.fault_mask for step in order.steps for p in step.plans)
+    order = read_requests(
+        task.unallocated_claims, snapshot.classes, devices, DeviceUsage(devices, snapshot.state)
+    )
+    return isinstance(order, AllocationFault) or not any(
+        p.fault_mask for step in order.steps for p in step.plans
+    )
 
 
 def _groups(
-    batch: Sequence[ResourceClaim], snapshot: Snapshot, devices: NodeDevices, usage: Usage
+    batch: Sequence[ResourceClaim], snapshot: Snapshot, devices: NodeDevices, usage: DeviceUsage
 ) -> list[int]:
     """Device number -> mask of the devices that stand for each other, whoever of the batch asks."""
     alone = [1 << number for number in range(len(devices.entries))]
-    if devices.likeness is None:
+    if devices.signature is None:
         return alone  # others see these devices too, and may see them otherwise
-    order = read_order(batch, snapshot.classes, devices, usage)
-    if isinstance(order, Fault):
+    order = read_requests(batch, snapshot.classes, devices, usage)
+    if isinstance(order, AllocationFault):
         return alone
     plans = [plan for step in order.steps for plan in step.plans]
     tables = [devices.table(constraint.attribute) for constraint in order.constraints]
@@ -106,18 +110,20 @@ def _groups(
 @dataclass(frozen=True, slots=True)
 class _Solution:
     picks: tuple[Pick, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[RequestPlan, ...]
 
 
 class _Walk:
     """Goes through all choices of devices for the claims of one pod, in a fixed order."""
 
-    def __init__(self, order: Order, devices: NodeDevices, usage: Usage, groups: list[int]) -> None:
+    def __init__(
+        self, order: RequestSet, devices: NodeDevices, usage: DeviceUsage, groups: list[int]
+    ) -> None:
         self._steps = order.steps
         self._shareable = devices.shareable
         self._groups = groups
-        self._tally = Tally(order, devices, usage, None)
-        self._chosen: list[Plan] = []
+        self._tally = SearchState(order, devices, usage, None)
+        self._chosen: list[RequestPlan] = []
         self._ordered = any(table.opaque for table in self._tally.tables)
 
     def solutions(self, position: int = 0) -> Iterator[_Solution]:
@@ -125,7 +131,9 @@ class _Walk:
             yield _Solution(tuple(self._tally.picks), tuple(self._chosen))
             return
         for plan in self._steps[position].plans:
-            if (plan.all and not plan.devices) or self._tally.counts[plan.claim] + plan.count > RESULTS_MAX:
+            if (plan.all and not plan.devices) or self._tally.counts[
+                plan.claim
+            ] + plan.count > MAX_ALLOCATION_RESULTS:
                 continue
             self._chosen.append(plan)
             if plan.all:
@@ -134,26 +142,26 @@ class _Walk:
                 yield from self._take(position, plan, plan.count, plan.candidates)
             self._chosen.pop()
 
-    def _take_all(self, position: int, plan: Plan) -> Iterator[_Solution]:
-        undo: list[Undo] = []
+    def _take_all(self, position: int, plan: RequestPlan) -> Iterator[_Solution]:
+        undo: list[UndoRecord] = []
         for device in plan.devices:
             taken = self._tally.take_required(plan, device)
-            if taken is None or isinstance(taken, Fault):
+            if taken is None or isinstance(taken, AllocationFault):
                 break
             undo.append(taken)
         else:
             yield from self.solutions(position + 1)
-        self._tally.give_back(plan, undo)
+        self._tally.undo_picks(plan, undo)
 
-    def _take(self, position: int, plan: Plan, missing: int, mask: int) -> Iterator[_Solution]:
+    def _take(self, position: int, plan: RequestPlan, missing: int, mask: int) -> Iterator[_Solution]:
         """Give a plan so many devices of a mask, in the order of their numbers."""
         if missing <= 0:
             yield from self.solutions(position + 1)
             return
         tally = self._tally
-        mask &= ~tally.in_use(plan)
+        mask &= ~tally.unavailable(plan)
         for constraint in plan.constraints:
-            mask &= tally.agreeing(constraint)
+            mask &= tally.compatible_devices(constraint)
         while mask.bit_count() >= missing:
             low = mask & -mask
             mask ^= low
@@ -161,10 +169,10 @@ class _Walk:
             undo = tally.take(plan, device)
             if undo is not None:
                 yield from self._take(position, plan, missing - 1, mask)
-                tally.give_back(plan, [undo])
+                tally.undo_picks(plan, [undo])
             mask &= ~self._equals(plan, device)
 
-    def _equals(self, plan: Plan, device: int) -> int:
+    def _equals(self, plan: RequestPlan, device: int) -> int:
         """The devices for which everything would be the same over again."""
         if plan.admin or self._ordered:
             return 0

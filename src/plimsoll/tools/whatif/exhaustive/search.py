@@ -16,8 +16,8 @@ from enum import Enum
 
 import numpy as np
 
-from plimsoll.allocator import Fault
-from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator import AllocationFault
+from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
@@ -261,7 +261,7 @@ class _PlacementSearch:
                 return False
         for fit in fits:
             mark = cluster.mark()
-            placement = Placement(task, place, node, fit.allocations, fit.bills)
+            placement = Placement(task, place, node, fit.allocations, fit.charged_claims)
             cluster.place(placement)
             self._touched[place] = self._touched.get(place, 0) + 1
             self._placed[name] = ProvenPlacement(node, devices_of(placement))
@@ -334,10 +334,10 @@ class _PlacementSearch:
         snapshot = self._snapshot
         ledger = snapshot.ledger(place)
         devices = snapshot.inventory.devices_for(snapshot.node(place))
-        if isinstance(devices, Fault) or devices.likeness is None:
+        if isinstance(devices, AllocationFault) or devices.signature is None:
             held: object = (place, *sorted((str(device), str(h)) for device, h in snapshot.state))
         else:
-            held = (devices.likeness, Usage(devices, snapshot.state).likeness)
+            held = (devices.signature, DeviceUsage(devices, snapshot.state).signature)
         claims: object = None
         if self._sharing:
             claims = tuple(sorted(repr(state) for state in ledger.claims.values()))

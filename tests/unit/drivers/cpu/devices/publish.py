@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocator import Outcome
+from plimsoll.allocator import AllocationOutcome
 from plimsoll.api.codec import convert
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import ResourceSlice
@@ -50,7 +50,7 @@ def assert_valid(devices: list[Tree], settings: CpuSettings) -> None:
         assert found(tree) == []
 
 
-def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: Any) -> Outcome:
+def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: Any) -> AllocationOutcome:
     """What our allocator answers to a request of an amount of CPUs."""
     trees = slices_of(devices, CpuSettings(node=NODE, **settings))
     capacity: Tree = {} if amount is None else {"capacity": {"dra.cpu/cpu": amount}}

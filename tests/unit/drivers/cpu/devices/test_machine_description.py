@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given
 
-from plimsoll.api.cpu_map import ANNOTATION, read_map
+from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.cpu.devices import arrange, make_annotations
@@ -24,7 +24,7 @@ SETTINGS = CpuSettings("n")
 
 @given(machines())
 def test_every_cpu_has_its_place(topology: Topology) -> None:
-    machine = read_map(make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION])
+    machine = parse_cpu_map(make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION])
     assert machine is not None
     assert machine.places.keys() == set(topology.all)
     assert machine.offline == topology.offline
@@ -46,7 +46,7 @@ def test_machines_of_all_sizes(sockets: int, numa: int, l3: int, cores: int, thr
     topology = make_machine(sockets, numa, l3, cores, threads)
     text = make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION]
     assert len(text) < 8192
-    machine = read_map(text)
+    machine = parse_cpu_map(text)
     assert machine is not None
     assert len(machine.places) == sockets * numa * l3 * cores * threads
     assert len({(p.socket, p.numa, p.l3) for p in machine.places.values()}) == sockets * numa * l3
@@ -56,7 +56,7 @@ def test_reserved_and_shared_cpus_are_told() -> None:
     topology = make_machine(cores=8, offline=[7])
     settings = CpuSettings("n", reserved=CpuSet([0]), min_shared=2)
     arrangement = arrange(topology, settings)
-    machine = read_map(make_annotations(topology, arrangement)[ANNOTATION])
+    machine = parse_cpu_map(make_annotations(topology, arrangement)[ANNOTATION])
     assert machine is not None
     assert machine.reserved == CpuSet([0]) == arrangement.reserved
     assert machine.shared == arrangement.floor

@@ -10,7 +10,7 @@ import pytest
 from plimsoll.allocator import Allocation
 from plimsoll.api.codec import convert
 from plimsoll.api.forms import Form
-from plimsoll.api.resource import AllocationConfiguration, ResourceSlice
+from plimsoll.api.resource import DeviceAllocationConfiguration, ResourceSlice
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_configs
@@ -33,7 +33,7 @@ def consumed(devices: list[dict[str, Any]], amount: str | None) -> list[str]:
 def configured(**keys: Any) -> ClaimConfig:
     tree = {"source": "FromClaim", "opaque": {"driver": "dra.cpu"}}
     tree["opaque"] |= {"parameters": {"apiVersion": "v1alpha1", "cpuConfig": keys}}  # type: ignore[operator]
-    answer = read_configs([convert(tree, AllocationConfiguration)], "r", CpuSettings(NODE))
+    answer = read_configs([convert(tree, DeviceAllocationConfiguration)], "r", CpuSettings(NODE))
     assert isinstance(answer, ClaimConfig)
     return answer
 

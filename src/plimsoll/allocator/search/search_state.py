@@ -1,0 +1,196 @@
+"""What a search has taken so far, and the exact way back.
+
+Owns the state that changes during a search: devices taken, shares and the capacity they consume, counters
+drawn, the values that constraints have met, the results per claim, the budget. `take` gives a device to a
+plan if counters, capacity and budget allow it; `undo_picks` restores the state bit by bit (sections 4, 5, 7
+and 8 of the allocator semantics).
+"""
+
+from __future__ import annotations
+
+from operator import add, gt
+from typing import TypeAlias
+
+from plimsoll.allocator.devices.attributes import AttributeTable
+from plimsoll.allocator.devices.capacity import Consumption
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.input_errors import ALL_CONSTRAINT, AllocationFault
+from plimsoll.allocator.node_budget import RemainingBudget
+from plimsoll.allocator.request_matching import RequestPlan, RequestSet
+from plimsoll.api.identity import claim_name
+
+NO_VALUES = -1  #: state of a constraint that no device has met yet
+
+#: What a request was given: the plan and the number of the device.
+Pick: TypeAlias = "tuple[RequestPlan, int]"
+
+#: What taking a device changed: the device, then masks, constraints, share and charges as they were before.
+UndoRecord: TypeAlias = (
+    "tuple[int, int, int, tuple[int, ...], tuple[int, ...] | None, bool, tuple[int, ...] | None]"
+)
+
+
+class SearchState:
+    """The state of a search."""
+
+    __slots__ = (
+        "_available",
+        "_devices",
+        "_entries",
+        "_order",
+        "_usage",
+        "constraints",
+        "counts",
+        "distinct",
+        "drawn",
+        "picked",
+        "picked_by",
+        "picks",
+        "remaining_budget",
+        "shares",
+        "tables",
+    )
+
+    def __init__(
+        self,
+        order: RequestSet,
+        devices: NodeDevices,
+        usage: DeviceUsage,
+        remaining_budget: RemainingBudget | None,
+    ) -> None:
+        self._order = order
+        self._devices = devices
+        self._entries = devices.entries
+        self._usage = usage
+        self._available = usage.available
+        self.remaining_budget = remaining_budget
+        self.tables: list[AttributeTable] = [devices.table(c.attribute) for c in order.constraints]
+        self.distinct = [constraint.distinct for constraint in order.constraints]
+        self.picks: list[Pick] = []
+        self.picked = 0  #: mask of devices taken whole
+        self.picked_by = [0] * len(order.claims)  #: the same, claim by claim
+        self.counts = [0] * len(order.claims)  #: results per claim
+        self.constraints = [NO_VALUES] * len(order.constraints)  #: bits of the values met, by constraint
+        self.drawn = [0] * len(usage.available)  #: what was drawn from each counter
+        self.shares: dict[int, tuple[int, ...]] = {}  #: device -> (number of shares, amount per capacity)
+
+    def compatible_devices(self, constraint: int) -> int:
+        """The mask of devices that a constraint would let in now."""
+        state, table = self.constraints[constraint], self.tables[constraint]
+        if state == NO_VALUES:
+            return table.has
+        if self.distinct[constraint]:
+            return table.has & ~(table.opaque | table.overlapping(state))
+        return table.overlapping(state)
+
+    def unavailable(self, plan: RequestPlan) -> int:
+        """The mask of devices that this search has taken and the plan cannot have."""
+        return self.picked_by[plan.claim] if plan.admin else self.picked
+
+    def needs_counters(self, device: int) -> bool:
+        """Whether a device draws on counters that no share of it has drawn yet."""
+        # DIFF: Kubernetes 1.36 draws again if the earlier share recorded no capacity; 1.37 and this do not.
+        # Test: test_a_persisted_share_draws_its_counters_once
+        return bool(self._entries[device].draw) and not (
+            device in self.shares or self._usage.shared >> device & 1
+        )
+
+    def counters_suffice(self, device: int) -> bool:
+        return all(
+            self.drawn[counter] + amount <= self._available[counter]
+            for counter, amount in self._entries[device].draw
+        )
+
+    def take(self, plan: RequestPlan, device: int) -> UndoRecord | None:
+        """Give a candidate to a plan; None if counters, capacity or budget do not allow it."""
+        entry = self._entries[device]
+        share = self.shares.get(device)
+        draws = bool(entry.draw) and self.needs_counters(device)
+        if draws and not self.counters_suffice(device):
+            return None
+        grown = None
+        if entry.shareable:
+            wanted = plan.consumptions[entry.capacity]
+            assert isinstance(wanted, Consumption)
+            if share is None:
+                grown = (1, *wanted.nano)
+            else:
+                grown = (share[0] + 1, *map(add, share[1:], wanted.nano))
+                if any(map(gt, grown[1:], self._usage.free(device))):
+                    return None
+        charges = None
+        if self.remaining_budget is not None:
+            charges = self.remaining_budget.charges(plan, device)
+            if not self.remaining_budget.fits(charges):
+                return None
+            self.remaining_budget.subtract(charges)
+        claim = plan.claim
+        states = tuple([self.constraints[number] for number in plan.constraints])
+        undo = (device, self.picked, self.picked_by[claim], states, share, draws, charges)
+        if draws:
+            for counter, amount in entry.draw:
+                self.drawn[counter] += amount
+        if grown is None:
+            self.picked |= 1 << device
+            self.picked_by[claim] |= 1 << device
+        else:
+            self.shares[device] = grown
+        for number in plan.constraints:
+            self.constraints[number] = self._joined(number, device)
+        self.counts[claim] += 1
+        self.picks.append((plan, device))
+        return undo
+
+    def take_required(self, plan: RequestPlan, device: int) -> UndoRecord | AllocationFault | None:
+        """Give a plan for all devices one of them, after the checks that other candidates passed before."""
+        flag = 1 << device
+        if flag & (self.unavailable(plan) | self._usage.blocked):
+            return None
+        if not plan.admin and flag & self._usage.taken:
+            return None
+        if self.needs_counters(device) and not self.counters_suffice(device):
+            return None
+        if flag & plan.tainted:
+            return None
+        if not all(flag & self.compatible_devices(constraint) for constraint in plan.constraints):
+            # Whoever asks for all devices under a constraint that they break asks for the impossible.
+            facts = {"claim": claim_name(self._order.claims[plan.claim]), "request": plan.request}
+            return AllocationFault(ALL_CONSTRAINT, {**facts, "device": self._entries[device].id})
+        if plan.consumptions and device in self._usage.consumed:
+            wanted = plan.consumptions[self._entries[device].capacity]
+            assert isinstance(wanted, Consumption)
+            if not self._usage.fits(device, wanted.nano):
+                return None
+        return self.take(plan, device)
+
+    def undo_picks(self, plan: RequestPlan, undo: list[UndoRecord]) -> None:
+        """Undo what was taken for a plan, newest first, and empty the list."""
+        while undo:
+            device, picked, picked_by, states, share, draws, charges = undo.pop()
+            self.picks.pop()
+            self.counts[plan.claim] -= 1
+            for number, state in zip(plan.constraints, states, strict=True):
+                self.constraints[number] = state
+            if draws:
+                for counter, amount in self._entries[device].draw:
+                    self.drawn[counter] -= amount
+            self.picked, self.picked_by[plan.claim] = picked, picked_by
+            if share is not None:
+                self.shares[device] = share
+            else:
+                self.shares.pop(device, None)
+            if charges is not None and self.remaining_budget is not None:
+                self.remaining_budget.restore(charges)
+
+    def _joined(self, constraint: int, device: int) -> int:
+        """The state of a constraint with one more device."""
+        # DIFF: Kubernetes 1.36 remembers one value per request under distinctAttribute and cannot undo a
+        # narrowed list under matchAttribute; 1.37 and this keep and restore all of them.
+        # Tests: test_distinct_holds_for_three_devices_of_one_request, test_a_list_match_is_undone_exactly
+        state = self.constraints[constraint]
+        values = self.tables[constraint].sets[device]
+        assert values is not None
+        if state == NO_VALUES:
+            return values
+        return state | values if self.distinct[constraint] else state & values

@@ -1,0 +1,175 @@
+"""The vocabulary of generated code: pieces of source, their kinds, and the functions the source may call.
+
+Everything a generated function can name is here or is a constant of its table; it sees no other builtins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.cel.device import MAX_PLAIN_SIZE
+from plimsoll.cel.functions import standard
+from plimsoll.cel.functions.quantity import as_integer
+from plimsoll.cel.functions.strings import LOWER, UPPER
+from plimsoll.cel.values import EMPTY_DOMAIN, INT_MAX, INT_MIN, Value
+
+#: The most that walking one string of a plain device costs.
+WALK = -(-MAX_PLAIN_SIZE // 10) + 1
+
+
+class Unsupported(Exception):
+    """A shape that the exact back end must evaluate."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFragment:
+    """A piece of source, the kind of value it gives, and the most it can cost.
+
+    Kinds: bool, str, int, dyn (an attribute's value), quantity, semver; device, domains, entries (one domain;
+    `safe` reads it as empty where it is missing) and optional (`safe` is the domain, `key` the entry). A
+    constant has its `value`.
+    """
+
+    kind: str
+    text: str = ""
+    bound: int = 1
+    safe: str = ""
+    key: str = ""
+    item: str = "dyn"
+    constant: bool = False
+    value: Value = None
+
+
+def give_up() -> bool:
+    raise Unsupported
+
+
+def same(a: Value, b: Value) -> bool:
+    """Equality of two attribute values; unless both are of one plain type the exact back end decides."""
+    kind = a.__class__
+    if kind is not b.__class__ or (kind is not str and kind is not int and kind is not bool):
+        raise Unsupported
+    return bool(a == b)
+
+
+def on_ints(apply: Callable[[int, int], Value]) -> Callable[[Value, Value], int]:
+    """Arithmetic on two ints, checked for overflow; anything else is for the exact back end."""
+
+    def calculate(a: Value, b: Value) -> int:
+        if a.__class__ is not int or b.__class__ is not int:
+            raise Unsupported
+        return int(apply(a, b))
+
+    return calculate
+
+
+ARITHMETIC: dict[str, tuple[str, Callable[[int, int], Value]]] = {
+    "_+_": ("ADD", lambda a, b: standard.checked_int(a + b)),
+    "_-_": ("SUB", standard.subtract),
+    "_*_": ("MUL", standard.multiply),
+    "_/_": ("DIV", standard.divide),
+    "_%_": ("MOD", standard.modulo),
+}
+OPERATORS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_", "_!=_": "_!=_"}
+TESTS: dict[str, Callable[[int, int], bool]] = {
+    "_<_": lambda a, b: a < b,
+    "_<=_": lambda a, b: a <= b,
+    "_>_": lambda a, b: a > b,
+    "_>=_": lambda a, b: a >= b,
+    "_==_": lambda a, b: a == b,
+    "_!=_": lambda a, b: a != b,
+}
+#: Which of -1, 0, 1 pass a test of `compareTo` decides how the two sides are compared.
+BY_SIGNS = {
+    (False, False, True): ">",
+    (False, True, False): "==",
+    (True, False, False): "<",
+    (False, True, True): ">=",
+    (True, True, False): "<=",
+    (True, False, True): "!=",
+}
+PARTS = {"major": 0, "minor": 1, "patch": 2}
+
+
+def literal(value: Value) -> CodeFragment:
+    kind = {bool: "bool", int: "int", str: "str", type(None): "null"}.get(type(value))
+    if kind is None or (kind == "int" and not INT_MIN <= value <= INT_MAX):
+        raise Unsupported
+    return CodeFragment(kind, bound=1, constant=True, value=value)
+
+
+FIELDS = {
+    "driver": CodeFragment("str", "d.driver", 3),
+    "allowMultipleAllocations": CodeFragment("bool", "d.allow_multiple", 3),
+    "attributes": CodeFragment("domains", "A", 3),
+    "capacity": CodeFragment("domains", "C", 3, item="quantity"),
+}
+
+#: What the source may name beside its constants.
+NAMES: dict[str, Any] = {
+    "E": EMPTY_DOMAIN,
+    "INT": int,
+    "LIST": list,
+    "STOP": give_up,
+    "SAME": same,
+    "WHOLE": as_integer,
+    "LOWER": LOWER,
+    "UPPER": UPPER,
+    **{name: on_ints(apply) for name, apply in ARITHMETIC.values()},
+    "__builtins__": {"len": len, "any": any, "all": all, "Exception": Exception},
+}
+
+
+class SourceWriter:
+    """Names and reads values in generated source; collects the table of constants."""
+
+    def __init__(self) -> None:
+        self._constants: list[Value] = []
+        self._temporaries = 0
+
+    def names(self) -> dict[str, Any]:
+        return NAMES | {f"k{index}": value for index, value in enumerate(self._constants)}
+
+    def constant(self, value: Value) -> str:
+        self._constants.append(value)
+        return f"k{len(self._constants) - 1}"
+
+    def temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def condition(self, code: CodeFragment) -> str:
+        """The source as a condition: what is not known to be a bool is checked."""
+        if code.kind == "bool":
+            return self.read(code)
+        if code.kind != "dyn" or code.constant:
+            raise Unsupported
+        name = self.temporary()
+        return f"(({name} := {code.text}) is True or ({name} is not False and STOP()))"
+
+    def read(self, code: CodeFragment) -> str:
+        if not code.constant:
+            return code.text
+        if type(code.value) is bool:
+            return "True" if code.value else "False"
+        return self.constant(code.value)
+
+    def indexed(self, operand: CodeFragment, key: CodeFragment) -> CodeFragment:
+        if key.kind != "str":
+            raise Unsupported
+        bound = operand.bound + key.bound + 1
+        if operand.kind == "domains":
+            text = self.read(key)
+            return CodeFragment(
+                "entries",
+                f"{operand.text}[{text}]",
+                bound,
+                safe=f"{operand.text}.get({text}, E)",
+                item=operand.item,
+            )
+        if operand.kind == "entries":
+            return CodeFragment(operand.item, f"{operand.text}[{self.read(key)}]", bound)
+        raise Unsupported

@@ -1,0 +1,487 @@
+"""The exact back end: a checked tree becomes closures that evaluate and charge as cel-go does.
+
+This is the reference; the generated code in `generate` is held equal to it. Absorption of errors, order of
+evaluation and the cost of every node, failed ones included, follow cel-go v0.26 with the Kubernetes options
+(constant folding of literals and conversions, sets for `in` over constant lists). Every closure calls its
+children directly, so an evaluation needs about one Python frame per level of the expression.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from plimsoll.cel.check import CheckedExpr
+from plimsoll.cel.device import CelDevice
+from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.functions.regex import compile_pattern, find_all
+from plimsoll.cel.functions.standard import CONVERSIONS
+from plimsoll.cel.interpreter import calls, literals
+from plimsoll.cel.interpreter import comprehensions as folds
+from plimsoll.cel.interpreter.access import (
+    Attribute,
+    Closure,
+    Conditional,
+    Qualifier,
+    is_key,
+    resolver,
+)
+from plimsoll.cel.interpreter.costs import RuntimeCost, call_cost
+from plimsoll.cel.interpreter.evaluation import COST_LIMIT, Evaluation, over_limit
+from plimsoll.cel.recursion import in_fresh_stack, run_with_stack
+from plimsoll.cel.static.environment import CONSTANTS, DEVICE_VARIABLE, RUNTIME_TYPES
+from plimsoll.cel.static.types import TypeKind
+from plimsoll.cel.syntax.ast import (
+    CallExpr,
+    Comprehension,
+    Const,
+    Expr,
+    Ident,
+    ListLit,
+    MapLit,
+    Select,
+    StructLit,
+)
+from plimsoll.cel.syntax.trampoline import Task
+from plimsoll.cel.syntax.trampoline import run as run_task
+from plimsoll.cel.values import (
+    NONE,
+    Optional,
+    TypeValue,
+    Value,
+    content,
+    key_of,
+    type_name,
+)
+from plimsoll.errors import CelCompileError, CelCostError, CelRuntimeError
+
+_BINDINGS = frozenset({"cel.bind", "optMap", "optFlatMap", "sortBy"})
+
+Scope: TypeAlias = dict[str, Closure]
+
+
+class EvaluationResult(NamedTuple):
+    """How an evaluation ended: a bool or an error, and what it cost."""
+
+    result: bool | None
+    error: CelRuntimeError | None
+    cost: int
+
+
+class PlannedExpr:
+    """A planned node: a constant, an attribute whose chain may still grow, or a finished closure."""
+
+    __slots__ = ("attribute", "binding", "closure", "constant", "fixed", "test", "value")
+
+    def __init__(
+        self,
+        closure: Closure | None = None,
+        attribute: Attribute | Conditional | None = None,
+        test: bool = False,
+    ) -> None:
+        self.closure = closure
+        self.attribute = attribute
+        self.test = test
+        self.constant = False  # a constant in cel-go's sense, which decides costs and folding
+        self.fixed = False  # known and free of cost
+        self.value: Value = None
+        self.binding: tuple[tuple[int, ...], Closure] | None = None  # of a `cel.bind`: its variables and body
+
+    def evaluator(self) -> Closure:
+        """The closure that evaluates the node."""
+        if self.closure is None:
+            assert self.attribute is not None
+            self.closure = _attribute_closure(self.attribute, self.test)
+        return self.closure
+
+    def reader(self) -> Closure:
+        """The closure that resolves it as part of a larger attribute: an attribute itself is then free."""
+        return self.evaluator() if self.attribute is None else resolver(self.attribute)
+
+    def as_attribute(self) -> Attribute | Conditional:
+        """The attribute it is, or one that starts at its value."""
+        return self.attribute if self.attribute is not None else Attribute(self.evaluator())
+
+
+def _fixed(value: Value, constant: bool) -> PlannedExpr:
+    plan = PlannedExpr(lambda run: value)
+    plan.constant, plan.fixed, plan.value = constant, True, value
+    return plan
+
+
+class Program:
+    """A selector ready to evaluate exactly."""
+
+    __slots__ = ("_closure", "_lists", "_slots")
+
+    def __init__(self, checked: CheckedExpr) -> None:
+        try:
+            self._closure, self._slots = run_with_stack(lambda: _plan(checked))
+        except RecursionError:
+            raise CelCompileError("expression is nested too deeply") from None
+        self._lists = checked.environment.list_attributes
+
+    def evaluate(self, device: CelDevice, limit: int = COST_LIMIT) -> EvaluationResult:
+        """Evaluate for one device, counting the cost; an error is part of the outcome."""
+        run = Evaluation(device, limit, self._slots)
+        try:
+            return EvaluationResult(self._evaluate(run), None, run.cost)
+        except CelRuntimeError as error:
+            return EvaluationResult(None, error, run.cost)
+
+    def matches(self, device: CelDevice) -> bool:
+        """Evaluate for one device; raises CelRuntimeError."""
+        return self._evaluate(Evaluation(device, COST_LIMIT, self._slots))
+
+    def _evaluate(self, run: Evaluation) -> bool:
+        device = run.device
+        if device.problem is not None:
+            raise CelRuntimeError(device.problem)
+        if device.lists is not None and not self._lists:
+            raise CelRuntimeError(f"attribute {device.lists}: unsupported attribute value")
+        try:
+            value = self._closure(run)
+        except RecursionError:
+            value = self._evaluate_deep(run)
+        if run.left < 0:
+            raise over_limit(run)
+        return value if value is True or value is False else as_bool(value)
+
+    def _evaluate_deep(self, run: Evaluation) -> Value:
+        """Start again where there is room for a deep expression or value."""
+        run.restart()
+        try:
+            return in_fresh_stack(lambda: self._closure(run))
+        except RecursionError:
+            raise CelCostError("operation cancelled: values are nested too deeply") from None
+
+
+def as_bool(value: Value) -> bool:
+    """The result of a selector; only a bool will do."""
+    while type(value) is Optional:
+        value = content(value)
+    if type(value) is not bool:
+        raise CelRuntimeError(f"CEL result of type {type_name(value)} could not be converted to bool")
+    return value
+
+
+def _attribute_closure(attribute: Attribute | Conditional, test: bool) -> Closure:
+    """Evaluate an attribute: 1 on top of its chain, but nothing for a choice or a presence test."""
+    if test:
+        resolve = resolver(attribute)
+        refund = 1 if isinstance(attribute, Conditional) else 0
+
+        def check(run: Evaluation) -> Value:
+            run.left += refund
+            found = resolve(run)
+            return found is not NONE if type(found) is Optional else found
+
+        return check
+    return resolver(attribute, 1)
+
+
+def _plan(checked: CheckedExpr) -> tuple[Closure, int]:
+    """The closure of a tree, and how many variables it needs."""
+    planner = _Planner(checked)
+    plan = run_task(planner.plan(checked.root, {}))
+    return plan.evaluator(), planner.slots
+
+
+class _Planner:
+    """Turns nodes into plans; recursion runs on the trampoline."""
+
+    def __init__(self, checked: CheckedExpr) -> None:
+        self._types = checked.types
+        self._references = checked.references
+        self.slots = 0
+
+    def plan(self, expr: Expr, scope: Scope) -> Task[PlannedExpr]:
+        match expr:
+            case Const():
+                return _fixed(expr.value, True)
+            case Ident():
+                return self._ident(expr, scope)
+            case Select():
+                operand = yield self.plan(expr.operand, scope)
+                return _qualified(operand, Qualifier(expr.field, test=expr.test))
+            case CallExpr():
+                planned = yield self._call(expr, scope)
+            case ListLit():
+                planned = yield self._list(expr, scope)
+            case MapLit():
+                planned = yield self._map(expr, scope)
+            case StructLit():
+                planned = yield self._struct(expr, scope)
+            case Comprehension():
+                planned = yield self._comprehension(expr, scope)
+        plan: PlannedExpr = planned
+        return plan
+
+    def _ident(self, expr: Ident, scope: Scope) -> PlannedExpr:
+        local = scope.get(expr.name)
+        if local is not None:
+            return PlannedExpr(attribute=Attribute(local))
+        if expr.name in CONSTANTS:
+            return _fixed(CONSTANTS[expr.name], True)
+        if self._types[expr.id].kind is TypeKind.TYPE:
+            return _fixed(TypeValue(RUNTIME_TYPES[expr.name].name), True)
+        if expr.name != DEVICE_VARIABLE:
+            raise CelCompileError(f"no such variable: {expr.name}", expr.pos)
+        return PlannedExpr(attribute=Attribute(lambda run: run.device.variable, of_device=True))
+
+    # -- calls
+
+    def _call(self, expr: CallExpr, scope: Scope) -> Task[PlannedExpr]:
+        if expr.function in ("_&&_", "_||_"):
+            joined: PlannedExpr = yield self._logical(expr, scope)
+            return joined
+        args: list[PlannedExpr] = []
+        for arg in expr.args if expr.target is None else (expr.target, *expr.args):
+            args.append((yield self.plan(arg, scope)))
+        match expr.function:
+            case "_?_:_":
+                return _choice(args)
+            case "_[_]" | "_[?_]" | "_?._":
+                return _indexed(expr, args[0], args[1])
+            case "_==_" | "_!=_":
+                cost = call_cost(expr.function, "")
+                left, right = args[0].evaluator(), args[1].evaluator()
+                return PlannedExpr(calls.equality(left, right, cost, expr.function == "_!=_"))
+            case "or" | "orValue":
+                return _alternative(args, expr.function == "orValue")
+        return self._ordinary(expr, args)
+
+    def _ordinary(self, expr: CallExpr, args: list[PlannedExpr]) -> PlannedExpr:
+        overloads = self._references[expr.id].overloads
+        settled = overloads[0] if len(overloads) == 1 else ""
+        if expr.function in CONVERSIONS and len(args) == 1 and args[0].constant:
+            return _converted(expr, overloads, args[0])
+        cost = call_cost(expr.function, settled)
+        if expr.function == "@in" and settled == "in_list" and args[1].constant:
+            plan = _membership(args[0], args[1].value)
+            if plan is not None:
+                return plan
+        closures = tuple(arg.evaluator() for arg in args)
+        if (
+            expr.function in ("matches", "find", "findAll")
+            and args[1].constant
+            and type(args[1].value) is str
+        ):
+            return PlannedExpr(_matching(expr, args[1].value, closures, cost))
+        apply, early = calls.choose(FUNCTIONS[expr.function], overloads)
+        return PlannedExpr(calls.call_closure(apply, closures, cost, early))
+
+    def _logical(self, expr: CallExpr, scope: Scope) -> Task[PlannedExpr]:
+        """A chain of the same operator, whatever its nesting, is one row of terms."""
+        deciding = expr.function == "_||_"
+        terms: list[Closure] = []
+        pending: list[Expr] = [expr]
+        while pending:
+            term = pending.pop()
+            if isinstance(term, CallExpr) and term.function == expr.function:
+                pending.extend(reversed(term.args))
+                continue
+            plan = yield self.plan(term, scope)
+            if plan.fixed and plan.value is (not deciding):
+                continue
+            if plan.fixed and plan.value is deciding and not terms:
+                return _fixed(deciding, False)
+            terms.append(plan.evaluator())
+        if not terms:
+            return _fixed(not deciding, False)
+        return PlannedExpr(calls.logical(tuple(terms), deciding))
+
+    # -- literals
+
+    def _list(self, expr: ListLit, scope: Scope) -> Task[PlannedExpr]:
+        items: list[PlannedExpr] = []
+        for item in expr.items:
+            items.append((yield self.plan(item, scope)))
+        optional = tuple(index in expr.optional for index in range(len(items)))
+        if all(item.constant for item in items):
+            if not any(optional):
+                return _fixed([item.value for item in items], True)
+            return PlannedExpr(_failing("cannot initialize optional list element from non-optional value"))
+        return PlannedExpr(literals.list_closure(tuple(item.evaluator() for item in items), optional))
+
+    def _map(self, expr: MapLit, scope: Scope) -> Task[PlannedExpr]:
+        keys: list[PlannedExpr] = []
+        values: list[PlannedExpr] = []
+        for entry in expr.entries:
+            keys.append((yield self.plan(entry.key, scope)))
+            values.append((yield self.plan(entry.value, scope)))
+        optional = tuple(entry.optional for entry in expr.entries)
+        if all(plan.constant for plan in (*keys, *values)):
+            if not any(optional):
+                pairs = zip(keys, values, strict=True)
+                return _fixed({key_of(key.value): value.value for key, value in pairs}, True)
+            return PlannedExpr(_failing("cannot initialize optional entry from non-optional value"))
+        entries = tuple(
+            (key.evaluator(), value.evaluator(), one)
+            for key, value, one in zip(keys, values, optional, strict=True)
+        )
+        return PlannedExpr(literals.map_closure(entries))
+
+    def _struct(self, expr: StructLit, scope: Scope) -> Task[PlannedExpr]:
+        fields: list[tuple[str, Closure, bool]] = []
+        for field in expr.fields:
+            plan = yield self.plan(field.value, scope)
+            fields.append((field.name, plan.evaluator(), field.optional))
+        return PlannedExpr(literals.struct_closure(expr.name, tuple(fields)))
+
+    # -- comprehensions
+
+    def _comprehension(self, expr: Comprehension, scope: Scope) -> Task[PlannedExpr]:
+        if expr.macro in _BINDINGS:
+            init = yield self.plan(expr.init, scope)
+            slot = self._slot()
+            inner = {**scope, expr.accumulator: folds.bound_variable(slot, init.evaluator())}
+            result = yield self.plan(expr.result, inner)
+            if result.fixed:
+                return _fixed(result.value, False)
+            return _bound(slot, result)
+        over = yield self.plan(expr.range, scope)
+        first, second = self._slot(), -1
+        inner = {**scope, expr.variable: _slot_reader(first)}
+        if expr.second is not None:
+            second = self._slot()
+            inner[expr.second] = _slot_reader(second)
+        loop = folds.ComprehensionLoop(over.evaluator(), first, second)
+        closure = yield self._loop(expr, loop, inner)
+        return PlannedExpr(closure)
+
+    def _loop(self, expr: Comprehension, loop: folds.ComprehensionLoop, scope: Scope) -> Task[Closure]:
+        step = expr.step
+        assert isinstance(step, CallExpr)
+        if expr.macro in ("all", "exists"):
+            predicate = yield self.plan(step.args[1], scope)
+            return folds.quantifier(loop, predicate.evaluator(), expr.macro == "exists")
+        if expr.macro in ("exists_one", "existsOne"):
+            predicate = yield self.plan(step.args[0], scope)
+            return folds.exactly_one(loop, predicate.evaluator())
+        keep: Closure | None = None
+        if step.function == "_?_:_":
+            condition = yield self.plan(step.args[0], scope)
+            keep = condition.evaluator()
+            assert isinstance(step.args[1], CallExpr)
+            step = step.args[1]
+        if step.function == "_+_":
+            items = step.args[1]
+            assert isinstance(items, ListLit)
+            item = yield self.plan(items.items[0], scope)
+            return folds.to_list(loop, keep, item.evaluator(), item.constant)
+        item = yield self.plan(step.args[-1], scope)
+        make = folds.to_map if expr.macro == "transformMap" else folds.to_map_entries
+        return make(loop, keep, item.evaluator())
+
+    def _slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+
+def _slot_reader(slot: int) -> Closure:
+    return lambda run: run.slots[slot]
+
+
+def _bound(slot: int, result: PlannedExpr) -> PlannedExpr:
+    """`cel.bind`; binds directly inside one another are one step."""
+    inner, closure = result.binding or ((), result.evaluator())
+    slots = (slot, *inner)
+    plan = PlannedExpr(folds.bind(slots, closure))
+    plan.binding = (slots, closure)
+    return plan
+
+
+def _failing(message: str) -> Closure:
+    def fail(run: Evaluation) -> Value:
+        raise CelRuntimeError(message)
+
+    return fail
+
+
+def _qualified(operand: PlannedExpr, qualifier: Qualifier) -> PlannedExpr:
+    attribute = operand.as_attribute().with_qualifier(qualifier)
+    return PlannedExpr(attribute=attribute, test=qualifier.test)
+
+
+def _indexed(expr: CallExpr, operand: PlannedExpr, index: PlannedExpr) -> PlannedExpr:
+    optional = expr.function != "_[_]"
+    if index.constant:
+        if not is_key(index.value):
+            raise CelCompileError("a value of this type cannot be an index", expr.pos)
+        return _qualified(operand, Qualifier(index.value, optional=optional))
+    return _qualified(operand, Qualifier(dynamic=index.reader(), optional=optional))
+
+
+def _choice(args: list[PlannedExpr]) -> PlannedExpr:
+    condition, truthy, falsy = args
+    chosen = Conditional(condition.evaluator(), truthy.as_attribute(), falsy.as_attribute())
+    return PlannedExpr(attribute=chosen)
+
+
+def _alternative(args: list[PlannedExpr], unwrap: bool) -> PlannedExpr:
+    """`or` and `orValue`: free, and the right side is evaluated only if the left has no value."""
+    left, right = args[0].evaluator(), args[1].evaluator()
+
+    def evaluate(run: Evaluation) -> Value:
+        value = left(run)
+        if type(value) is not Optional:
+            return value
+        if value is NONE:
+            return right(run)
+        return content(value) if unwrap else value
+
+    return PlannedExpr(evaluate)
+
+
+def _converted(expr: CallExpr, overloads: tuple[str, ...], arg: PlannedExpr) -> PlannedExpr:
+    """A conversion of a constant is done once, and must succeed."""
+    apply, _ = calls.choose(FUNCTIONS[expr.function], overloads)
+    try:
+        return _fixed(apply(None, arg.value), True)
+    except CelRuntimeError as error:
+        raise CelCompileError(f"{expr.function}() fails on a constant: {error}", expr.pos) from None
+
+
+def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: RuntimeCost) -> Closure:
+    """A constant pattern is compiled once; such calls stop at the first failing argument."""
+    try:
+        search = compile_pattern(pattern).search
+    except CelRuntimeError as error:
+        raise CelCompileError(str(error), expr.pos) from None
+
+    def matches(run: Evaluation, text: Value, _: Value) -> bool:
+        if type(text) is not str:
+            raise CelRuntimeError("no such overload")
+        return search(text.encode()) is not None
+
+    if expr.function == "matches":
+        return calls.call_closure(matches, args, cost, True)
+
+    def find(run: Evaluation, text: Value, _: Value) -> str:
+        if type(text) is not str:
+            raise CelRuntimeError("no such overload")
+        match = search(text.encode())
+        return match.group().decode() if match is not None else ""
+
+    if expr.function == "find":
+        return calls.call_closure(find, args, cost, True)
+
+    def every(run: Evaluation, text: Value, _: Value, limit: Value = -1) -> list[str]:
+        if type(text) is not str or type(limit) is not int:
+            raise CelRuntimeError("no such overload")
+        return find_all(run, text, pattern, limit)
+
+    return calls.call_closure(every, args, cost, True)
+
+
+def _membership(arg: PlannedExpr, items: list[Value]) -> PlannedExpr | None:
+    """A constant list of plain values is a set: free to look into, and an empty one is never looked at."""
+    if not items:
+        return _fixed(False, True)
+    keys = literals.member_keys(items)
+    if keys is None:
+        return None
+    if arg.fixed:
+        return _fixed(literals.is_member(arg.value, keys), False)
+    evaluate = arg.evaluator()
+    return PlannedExpr(lambda run: literals.is_member(evaluate(run), keys))

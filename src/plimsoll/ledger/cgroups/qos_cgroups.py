@@ -1,0 +1,78 @@
+"""The cgroups above the pods: one for Burstable pods, one for BestEffort pods, and the root of both.
+
+Owns their CPU shares and memory protection, from the pods that run (sections 5 and 6 of the accounting
+semantics). Guaranteed pods lie right below the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Form
+from plimsoll.api.quantity import ZERO
+from plimsoll.ledger.cgroups import memory
+from plimsoll.ledger.cgroups.containers import read_claim_shares
+from plimsoll.ledger.cgroups.conversions import MIN_SHARES, milli_cpu_to_shares, shares_to_weight
+from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
+from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, pod_qos
+from plimsoll.ledger.requests import pod_requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QosCgroupPlan:
+    """What a node sets on the cgroups of the QoS classes."""
+
+    burstable_shares: int
+    best_effort_shares: int = MIN_SHARES
+    memory_requests: Mapping[str, int] = field(default_factory=dict)  #: bytes by class
+    root_unified: Mapping[str, str] = field(default_factory=dict)
+    burstable_unified: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def burstable_weight(self) -> int:
+        return shares_to_weight(self.burstable_shares)
+
+
+def plan_qos_cgroups(
+    pods: Iterable[Pod],
+    settings: CgroupSettings,
+    charges: Callable[[Pod], Iterable[ClaimCharge]] | None = None,
+) -> QosCgroupPlan:
+    """The plan for the pods that run on a node; `charges` looks up a pod's, where its status is not it."""
+    cpu = 0
+    requested = {GUARANTEED: 0, BURSTABLE: 0}
+    for pod in pods:
+        qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
+        if qos == BEST_EFFORT:
+            continue
+        given = read_claim_shares(pod, settings, charges(pod) if charges else None).charges()
+        if qos == BURSTABLE:
+            cpu += pod_requests(pod, settings.options, given).get("cpu", ZERO).milli()
+        # Memory counts resources of the pod as a whole whatever the gate says, as upstream does.
+        whole = pod_requests(pod, replace(settings.options, skip_pod_level=False), given)
+        requested[qos] += whole.get("memory", ZERO).value()
+    root, burstable = _unified(requested, settings)
+    return QosCgroupPlan(
+        burstable_shares=milli_cpu_to_shares(cpu),
+        memory_requests=requested,
+        root_unified=root,
+        burstable_unified=burstable,
+    )
+
+
+def _unified(requested: Mapping[str, int], settings: CgroupSettings) -> tuple[dict[str, str], dict[str, str]]:
+    """Protection of the parents, without which that of the pods would not hold."""
+    later = settings.form is not Form.V1_36
+    # Since 1.37 an earlier protection is taken back where the feature was switched off.
+    if settings.cgroup_version != 2 or not (settings.memory_qos or later):
+        return {}, {}
+    burstable = total = 0
+    if settings.memory_qos and settings.reservation is MemoryReservationPolicy.TIERED:
+        burstable = requested[BURSTABLE]
+        total = burstable + requested[GUARANTEED]
+    root = {memory.MIN: str(total)}
+    if later:
+        root[memory.LOW] = str(burstable)
+    return root, {memory.LOW: str(burstable)}

@@ -1,0 +1,83 @@
+"""Which device an allocation means.
+
+Owns the look-up of published devices by what an allocation result says. A device is named by driver, pool and
+name on a node, and only the newest generation of its pool counts (point P27 of the accounting semantics).
+The profile of Kubernetes 1.36 asks for pool and name only and takes the first of that name in any slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from plimsoll.api.core import Node
+from plimsoll.api.node_selection import node_matches
+from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceSlice, ResourceSliceSpec
+from plimsoll.ledger.profile import AccountingProfile
+
+_Piece: TypeAlias = "tuple[ResourceSliceSpec, dict[str, Device]]"
+
+
+def _by_name(spec: ResourceSliceSpec) -> dict[str, Device]:
+    devices: dict[str, Device] = {}
+    for device in spec.devices or ():
+        devices.setdefault(device.name, device)
+    return devices
+
+
+class DeviceIndex:
+    """The devices of some slices, by name; slices are looked at in the order given."""
+
+    __slots__ = ("_exact", "_pieces", "_pools")
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        profile: AccountingProfile | None = None,
+        last: DeviceIndex | None = None,
+    ) -> None:
+        """`last` is an index of many of the same slices: what it knows of those is kept."""
+        self._exact = (profile or AccountingProfile.default()).exact_devices
+        self._pools: dict[tuple[str, str], list[_Piece]] = {}
+        #: By the identity of the slice's spec, which the piece keeps alive.
+        self._pieces: dict[int, _Piece] = {}
+        known = last._pieces if last is not None else {}
+        for each in slices:
+            spec = each.spec
+            piece = known.get(id(spec)) or (spec, _by_name(spec))
+            self._pieces[id(spec)] = piece
+            owner = spec.driver if self._exact else ""
+            self._pools.setdefault((owner, spec.pool.name), []).append(piece)
+
+    def find(self, result: DeviceRequestAllocationResult, node: Node | None = None) -> Device | None:
+        """The device a result names, on this node if one is given; None if it is not published."""
+        if not self._exact:
+            return self._find_first(result)
+        pieces = self._pools.get((result.driver, result.pool), [])
+        if node is not None:
+            pieces = [piece for piece in pieces if _is_for(piece[0], node)]
+        newest = max((spec.pool.generation for spec, _ in pieces), default=0)
+        for spec, devices in pieces:
+            device = devices.get(result.device) if spec.pool.generation == newest else None
+            if device is not None and (node is None or _is_on(spec, device, node)):
+                return device
+        return None
+
+    def _find_first(self, result: DeviceRequestAllocationResult) -> Device | None:
+        for _, devices in self._pools.get(("", result.pool), []):
+            if result.device in devices:
+                return devices[result.device]
+        return None
+
+
+def _is_for(spec: ResourceSliceSpec, node: Node) -> bool:
+    """Whether a slice has anything on a node; a selector that cannot be read means no node."""
+    if spec.per_device_node_selection:
+        return True
+    return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector) is True
+
+
+def _is_on(spec: ResourceSliceSpec, device: Device, node: Node) -> bool:
+    if not spec.per_device_node_selection:
+        return True
+    return node_matches(node, device.node_name, device.all_nodes, device.node_selector) is True

@@ -1,0 +1,253 @@
+"""The lines of the book: what a pod is charged, and why.
+
+Owns the entry of a pod: one line per charge, naming pod, claim, device and rule, and the whole numbers that
+the lines come to. An entry is made once, when a pod joins a ledger, from objects that do not change; taking
+the pod out subtracts that very entry, whatever has become of slices, classes or policies since (point P30 of
+the accounting semantics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import AccountingPolicy, ClaimCharge
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger.amounts import add_amounts
+from plimsoll.ledger.charges import sum_pod_charges
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.policy import is_claim_level, resolve_policies
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import (
+    NON_ZERO_CPU,
+    NON_ZERO_MEMORY,
+    PodResourcesOptions,
+    aggregate_container_requests,
+    has_pod_level_requests,
+    is_pod_level_resource,
+    pod_requests,
+)
+from plimsoll.ledger.units import CPU, MEMORY, Units, to_unit, to_units
+
+
+class ChargeRule(Enum):
+    """Why an amount is charged."""
+
+    REQUESTS = "requests"  #: of the containers
+    POD_LEVEL = "pod-level requests"
+    OVERHEAD = "overhead"  #: of the pod, from its runtime class
+    ADD_PER_CLAIM = AccountingPolicy.ADD_PER_CLAIM.value
+    ADD_PER_REFERENCE = AccountingPolicy.ADD_PER_REFERENCE.value
+    MAX = AccountingPolicy.MAX.value  #: what the claim has beyond the requests
+    CONSUME_FROM = (
+        AccountingPolicy.CONSUME_FROM.value
+    )  #: a pool as a whole, or (negative) what a pod draws from it
+    PER_POD = "perPod"
+    PER_CONTAINER = "perContainer"
+    HELD = "held by the claim"  #: negative: inside a pod-level request, charged for the claim as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One charge. A pool's line belongs to no pod but to all that draw from it.
+
+    `counted` is False for a claim inside a pod-level request: the request covers it.
+    """
+
+    resource: str
+    amount: Quantity
+    rule: ChargeRule
+    namespace: str = ""
+    pod: str = ""
+    claim: str = ""
+    devices: tuple[DeviceId, ...] = ()
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLevelShare:
+    """A pod's part in a claim that is charged as a whole."""
+
+    claim: str  #: the ledger's key of the claim
+    resource: str
+    whole: Quantity
+    drawn: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What one pod is charged: the objects it was made from, and what they come to."""
+
+    pod: Pod
+    charged_claims: tuple[ChargedClaim, ...]
+    options: PodResourcesOptions
+    profile: AccountingProfile
+    units: Units
+    non_zero: Units
+    claims: tuple[str, ...] = ()  #: the ledger's keys of the claims it uses, one for each bill
+    holds: tuple[ClaimLevelShare, ...] = ()
+    assumed: bool = False
+
+    @property
+    def lines(self) -> tuple[LedgerLine, ...]:
+        """The charges one by one; the counted ones come to `units`."""
+        return tuple(_lines(self.pod, self.charged_claims, self.options, self.profile))
+
+
+def compute_node_amounts(
+    pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions, profile: AccountingProfile
+) -> dict[str, Quantity]:
+    """What a pod takes from its node by itself: not what is charged for claims as a whole."""
+    charges = _charges(charged_claims, options)
+    if not charges:
+        return pod_requests(pod, options, ())
+    plain = resolve_policies(pod, charges, options)
+    own = tuple(_without_held(p, c, profile) for p, c in zip(plain, charges, strict=True))
+    total = pod_requests(pod, options, own)
+    for name, amount in _held_under_pod_level(pod, charges, options, profile).items():
+        total[name] = total.get(name, ZERO) - amount
+    return total
+
+
+def compute_non_zero_amounts(
+    pod: Pod,
+    charged_claims: Sequence[ChargedClaim],
+    options: PodResourcesOptions,
+    profile: AccountingProfile,
+    amounts: Mapping[str, Quantity],
+) -> dict[str, Quantity]:
+    """The same with 100m CPU and 200Mi memory for each container that requests none."""
+    fill = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
+    if not options.skip_pod_level and has_pod_level_requests(pod):
+        fill = {name: amount for name, amount in fill.items() if name not in amounts}
+    if not fill or _all_request(pod, fill):
+        return dict(amounts)
+    return compute_node_amounts(pod, charged_claims, replace(options, non_missing=fill), profile)
+
+
+def _all_request(pod: Pod, names: Iterable[str]) -> bool:
+    """Whether every container requests these resources: then nothing is missing that could be filled."""
+    return all(
+        name in container.resources.requests
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for name in names
+    )
+
+
+def make_entry(
+    pod: Pod,
+    charged_claims: Sequence[ChargedClaim],
+    options: PodResourcesOptions,
+    profile: AccountingProfile,
+    assumed: bool = False,
+) -> LedgerEntry:
+    """The entry of a pod with these bills, before its claims are looked up in a ledger."""
+    amounts = compute_node_amounts(pod, charged_claims, options, profile)
+    non_zero = compute_non_zero_amounts(pod, charged_claims, options, profile, amounts)
+    return LedgerEntry(
+        pod,
+        tuple(charged_claims),
+        options,
+        profile,
+        to_units(amounts),
+        {name: to_unit(name, non_zero.get(name, ZERO)) for name in (CPU, MEMORY)},
+        assumed=assumed,
+    )
+
+
+def _charges(charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions) -> tuple[ClaimCharge, ...]:
+    return tuple(charged_claim.charge for charged_claim in charged_claims) if options.count_claims else ()
+
+
+def _without_held(plain: ClaimCharge, charge: ClaimCharge, profile: AccountingProfile) -> ClaimCharge:
+    """The plain charge without what is charged for the claim as a whole; draws from pools stay."""
+    if not profile.share_per_claim:
+        return plain
+    resources = {
+        name: replace(plain.resources[name], quantity=ZERO)
+        if is_claim_level(resource, profile) and resource.policy != AccountingPolicy.CONSUME_FROM.value
+        else plain.resources[name]
+        for name, resource in charge.resources.items()
+    }
+    return replace(plain, resources=resources)
+
+
+def _held_under_pod_level(
+    pod: Pod, charges: Sequence[ClaimCharge], options: PodResourcesOptions, profile: AccountingProfile
+) -> dict[str, Quantity]:
+    """What a pod-level request has in it for claims that are charged as a whole; at most all of it."""
+    held: dict[str, Quantity] = {}
+    if profile.share_per_claim and not options.skip_pod_level and pod.spec.resources is not None:
+        for name, budget in pod.spec.resources.requests.items():
+            parts = [c.resources[name] for c in charges if name in c.resources]
+            inside = sum((p.quantity for p in parts if p.quantity and is_claim_level(p, profile)), ZERO)
+            if inside and is_pod_level_resource(name):
+                held[name] = min(inside, budget)
+    return held
+
+
+# -- lines
+
+
+def _lines(
+    pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions, profile: AccountingProfile
+) -> Iterator[LedgerLine]:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    charges = _charges(charged_claims, options)
+    plain = resolve_policies(pod, charges, options)
+    covered: dict[str, Quantity] = {}
+    if not options.skip_pod_level and has_pod_level_requests(pod):
+        whole = pod_requests(pod, replace(options, exclude_overhead=True), plain)
+        resources = pod.spec.resources
+        assert resources is not None
+        covered = {r: whole[r] for r in whole if r in resources.requests and is_pod_level_resource(r)}
+    for resource, amount in sorted(covered.items()):
+        yield LedgerLine(resource, amount, ChargeRule.POD_LEVEL, namespace, name)
+    by_claims = sum_pod_charges(plain)
+    for resource, amount in sorted(aggregate_container_requests(pod, options, plain).items()):
+        own = amount - by_claims.get(resource, ZERO)
+        if own and resource not in covered:
+            yield LedgerLine(resource, own, ChargeRule.REQUESTS, namespace, name)
+    for charged_claim, worked in zip(charged_claims, plain, strict=False):
+        for resource, amount, rule, devices in _claim_charges(charged_claim, worked, profile):
+            yield LedgerLine(
+                resource, amount, rule, namespace, name, charged_claim.claim, devices, resource not in covered
+            )
+    for resource, amount in sorted(_held_under_pod_level(pod, charges, options, profile).items()):
+        yield LedgerLine(resource, -amount, ChargeRule.HELD, namespace, name)
+    for resource, amount in sorted(pod.spec.overhead.items()):
+        yield LedgerLine(resource, amount, ChargeRule.OVERHEAD, namespace, name)
+
+
+def _claim_charges(
+    charged_claim: ChargedClaim, worked: ClaimCharge, profile: AccountingProfile
+) -> Iterator[tuple[str, Quantity, ChargeRule, tuple[DeviceId, ...]]]:
+    for resource, charge in charged_claim.charge.resources.items():
+        rule = ChargeRule(charged_claim.policy(resource).value)
+        devices = charged_claim.devices(resource)
+        quantity = worked.resources[resource].quantity
+        if quantity is None or (is_claim_level(charge, profile) and rule is not ChargeRule.CONSUME_FROM):
+            pass  # overhead only, or it stands once in the book, for the claim as a whole
+        elif rule is ChargeRule.ADD_PER_CLAIM and charged_claim.parts:
+            for part in charged_claim.parts:
+                if part.resource == resource and part.quantity is not None:
+                    yield resource, part.quantity, rule, (part.device,)
+        else:
+            yield resource, quantity, rule, devices
+        if charge.per_pod is not None:
+            yield resource, charge.per_pod, ChargeRule.PER_POD, devices
+        if charge.per_container is not None:
+            amount = charge.per_container.times(len(charged_claim.charge.containers))
+            yield resource, amount, ChargeRule.PER_CONTAINER, devices
+
+
+def sum_lines(lines: Sequence[LedgerLine]) -> dict[str, Quantity]:
+    """What counted lines come to, resource by resource, before rounding."""
+    total: dict[str, Quantity] = {}
+    for line in lines:
+        if line.counted:
+            add_amounts(total, {line.resource: line.amount})
+    return total

@@ -1,0 +1,377 @@
+"""The ledger of one node: its line, every charge, and what is left.
+
+Owns `NodeLedger`. Totals are whole numbers as Kubernetes keeps them. Each pod has an entry, recorded when it
+joins; taking it out subtracts that entry, so that adding and removing are exact inverses in any order. What
+is charged for a claim as a whole (a pool) is on the books while the claim has a consumer. `verify()` computes
+everything again from the recorded objects. Document 000, "Scheduler Internal Cache Update"; NodeInfo in
+section 3 of the accounting semantics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.quantity import ZERO
+from plimsoll.errors import LedgerError
+from plimsoll.ledger.claim_state import ClaimLevelCharge, ClaimState, ConsumerShare
+from plimsoll.ledger.claims import ChargedClaim, effective_policy, read_charged_claims
+from plimsoll.ledger.entries import (
+    ChargeRule,
+    ClaimLevelShare,
+    LedgerEntry,
+    LedgerLine,
+    make_entry,
+    sum_lines,
+)
+from plimsoll.ledger.policy import is_claim_level
+from plimsoll.ledger.pools import ClaimPool, draw_from_pools, record_draws
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import PodResourcesOptions
+from plimsoll.ledger.units import CPU, MEMORY, PODS, Units, add_units, is_accounted, to_units
+
+
+@dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """A number in the books that is not what the objects come to."""
+
+    where: str
+    booked: object
+    computed: object
+
+    def __str__(self) -> str:
+        return f"{self.where}: booked {self.booked}, computed {self.computed}"
+
+
+def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesOptions:
+    """How the pods of a node are counted with these feature gates."""
+    return PodResourcesOptions(
+        form=profile.form,
+        count_claims=gates.enabled("DRANodeAllocatableResources"),
+        use_status=gates.enabled("InPlacePodVerticalScaling"),
+        in_place_pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+        skip_pod_level=not gates.enabled("PodLevelResources"),
+    )
+
+
+def pod_key(pod: Pod) -> str:
+    """What a ledger knows a pod by: its UID, or its name where it has none."""
+    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+class NodeLedger:
+    """One node's book."""
+
+    __slots__ = (
+        "_claims", "_entries", "_names", "allocatable", "name", "node", "non_zero", "options", "profile",
+        "requested",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node | None = None, gates: Gates | None = None, profile: AccountingProfile | None = None
+    ) -> None:
+        self.profile = profile or AccountingProfile.default()
+        self.options = resources_options(gates or Gates.all_on(), self.profile)
+        self.requested: dict[str, int] = {}
+        self.non_zero: dict[str, int] = {CPU: 0, MEMORY: 0}
+        self._entries: dict[str, LedgerEntry] = {}
+        self._claims: dict[str, ClaimState] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self.set_node(node or Node())
+
+    def set_node(self, node: Node) -> None:
+        """Take over a node's line; what is booked stays."""
+        self.node = node
+        self.name = node.metadata.name
+        allocatable = to_units(node.status.allocatable)
+        if PODS in node.status.allocatable:
+            allocatable[PODS] = node.status.allocatable[PODS].value()
+        self.allocatable: Units = allocatable
+
+    # -- looking things up
+
+    def __len__(self) -> int:
+        """How many pods are on the books."""
+        return len(self._entries)
+
+    def __contains__(self, pod: Pod) -> bool:
+        return pod_key(pod) in self._entries
+
+    @property
+    def entries(self) -> Mapping[str, LedgerEntry]:
+        """The entries by pod, in the order the pods came."""
+        return self._entries
+
+    @property
+    def claims(self) -> Mapping[str, ClaimState]:
+        """The claims in use, by the ledger's key (the UID where it is known)."""
+        return self._claims
+
+    def claim_state(self, namespace: str, name: str, uid: str = "") -> ClaimState | None:
+        """The state of a claim that is in use here."""
+        return self._claims.get(self._key(namespace, name, uid))
+
+    def lines(self) -> Iterator[LedgerLine]:
+        """Every charge on the books: those of the pods, then those of claims as a whole."""
+        for entry in self._entries.values():
+            yield from entry.lines
+        for state in self._claims.values():
+            for resource, holding in state.claim_level_charges.items():
+                rule = ChargeRule(effective_policy(holding.policy).value)
+                whole = holding.pool.allocated
+                yield LedgerLine(resource, whole, rule, state.namespace, "", state.name, holding.devices)
+
+    def headroom(self) -> dict[str, int]:
+        """What is left below the line, for each resource the node has or has promised."""
+        left = {name: line - self.requested.get(name, 0) for name, line in self.allocatable.items()}
+        left |= {name: -used for name, used in self.requested.items() if used and name not in left}
+        if PODS in self.allocatable:
+            left[PODS] = self.allocatable[PODS] - len(self)
+        return left
+
+    def headroom_after(self, pods: Iterable[tuple[Pod, Sequence[ChargedClaim]]]) -> dict[str, int]:
+        """What would be left with these pods on the books as well; negative: past the line."""
+        book = self.clone()
+        for pod, charged_claims in pods:
+            book.add(pod, charged_claims)
+        return book.headroom()
+
+    # -- booking
+
+    def add(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
+        """Book a pod, or confirm an assumed one; its bills are those in its status unless given."""
+        known = self._entries.get(pod_key(pod))
+        if known is not None and not known.assumed:
+            raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already; update it")
+        return self._replace(known, pod, charged_claims)
+
+    def remove(self, pod: Pod) -> LedgerEntry:
+        """Take a pod off the books, with exactly what was booked for it."""
+        entry = self._entries.pop(pod_key(pod), None)
+        if entry is None:
+            raise LedgerError(f"pod {pod_key(pod)} is not on the books of node {self.name}")
+        self._unbook(entry)
+        return entry
+
+    def update(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
+        """Book a pod anew after it changed."""
+        known = self._entries.get(pod_key(pod))
+        if known is None:
+            raise LedgerError(f"pod {pod_key(pod)} is not on the books of node {self.name}; add it")
+        return self._replace(known, pod, charged_claims)
+
+    def assume(self, pod: Pod, charged_claims: Sequence[ChargedClaim] = ()) -> LedgerEntry:
+        """Book a pod that was placed here but is not bound yet."""
+        if pod in self:
+            raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already")
+        return self._book(make_entry(pod, charged_claims, self.options, self.profile, assumed=True))
+
+    def forget(self, pod: Pod) -> LedgerEntry:
+        """Take back an assumption."""
+        entry = self._entries.get(pod_key(pod))
+        if entry is None or not entry.assumed:
+            raise LedgerError(f"pod {pod_key(pod)} is not assumed on node {self.name}")
+        return self.remove(pod)
+
+    def restore(self, entry: LedgerEntry) -> LedgerEntry:
+        """Book an entry again, just as it was when it was taken off the books."""
+        if entry.pod in self:
+            raise LedgerError(f"pod {pod_key(entry.pod)} is on the books of node {self.name} already")
+        return self._book(entry)
+
+    def clone(self) -> NodeLedger:
+        """An independent copy; entries and states never change, so both may keep them."""
+        copy = NodeLedger.__new__(NodeLedger)
+        copy.profile, copy.options = self.profile, self.options
+        copy.node, copy.name, copy.allocatable = self.node, self.name, self.allocatable
+        copy.requested, copy.non_zero = dict(self.requested), dict(self.non_zero)
+        copy._entries, copy._claims = dict(self._entries), dict(self._claims)
+        copy._names = dict(self._names)
+        return copy
+
+    def without(self, pod: Pod) -> NodeLedger:
+        """This ledger, or a copy without the pod if it is on the books."""
+        if pod not in self:
+            return self
+        copy = self.clone()
+        copy.remove(pod)
+        return copy
+
+    # -- checking
+
+    def verify(
+        self, objects: Iterable[tuple[Pod, Sequence[ChargedClaim] | None]] | None = None
+    ) -> list[Discrepancy]:
+        """Compute the books again, from the recorded objects or others, and list what differs."""
+        fresh = NodeLedger(self.node)
+        fresh.profile, fresh.options = self.profile, self.options
+        if objects is None:
+            for entry in self._entries.values():
+                again = make_entry(
+                    entry.pod, entry.charged_claims, entry.options, entry.profile, entry.assumed
+                )
+                fresh._book(replace(again, claims=entry.claims))
+        else:
+            for pod, charged_claims in objects:
+                fresh.add(pod, charged_claims)
+        found = [*_differences("requested", self.requested, fresh.requested)]
+        found += _differences("non-zero requested", self.non_zero, fresh.non_zero)
+        found += _differences(
+            "entry", {k: _booked(e) for k, e in self._entries.items()},
+            {k: _booked(e) for k, e in fresh._entries.items()},
+        )  # fmt: skip
+        found += _differences("claim", _summary(self._claims), _summary(fresh._claims))
+        for key, entry in self._entries.items():
+            found += _differences(f"lines of {key}", entry.units, to_units(sum_lines(entry.lines)))
+        return found
+
+    # -- inside
+
+    def _replace(
+        self, known: LedgerEntry | None, pod: Pod, charged_claims: Sequence[ChargedClaim] | None
+    ) -> LedgerEntry:
+        if charged_claims is None:
+            charged_claims = self._bills_now(known, pod)
+        entry = make_entry(pod, charged_claims, self.options, self.profile)
+        if known is None:
+            return self._book(entry)
+        place = list(self._entries)
+        self.remove(known.pod)
+        booked = self._book(entry)
+        if place[-1] != pod_key(pod):  # keep the order in which the pods came
+            self._entries = {key: self._entries[key] for key in place}
+        return booked
+
+    def _bills_now(self, known: LedgerEntry | None, pod: Pod) -> tuple[ChargedClaim, ...]:
+        """The bills in a pod's status, or better: the recorded ones, which also know devices and UIDs."""
+        told = read_charged_claims(pod, self.profile)
+        if known is None:
+            return told
+        if not told and self.profile.keep_assumed_charges:
+            return known.charged_claims
+        if len(told) == len(known.charged_claims) and all(map(_says_the_same, told, known.charged_claims)):
+            return known.charged_claims
+        return told
+
+    def _key(self, namespace: str, name: str, uid: str) -> str:
+        """The key of a claim. A claim whose UID is not known is taken for the one of its name (P26)."""
+        by_name = self._names.get((namespace, name))
+        if by_name is None:
+            return uid or f"{namespace}/{name}"
+        if not uid or uid in self._claims:
+            return uid or by_name
+        return uid if self._claims[by_name].uid else by_name
+
+    def _book(self, entry: LedgerEntry) -> LedgerEntry:
+        pod = pod_key(entry.pod)
+        namespace = entry.pod.metadata.namespace
+        if self.options.count_claims and entry.charged_claims:
+            keys = entry.claims or tuple(
+                self._key(namespace, charged_claim.claim, charged_claim.uid)
+                for charged_claim in entry.charged_claims
+            )
+            entry = self._settle(entry, keys)
+            for key, charged_claim in zip(keys, entry.charged_claims, strict=True):
+                state = self._claims.get(key) or ClaimState(namespace, charged_claim.claim, charged_claim.uid)
+                self._claims[key] = state.with_consumer(pod)
+                self._names[namespace, charged_claim.claim] = key
+            for hold in entry.holds:
+                self._change(hold.claim, self._hold(hold, pod, entry))
+        add_units(self.requested, entry.units)
+        add_units(self.non_zero, entry.non_zero)
+        self._entries[pod] = entry
+        return entry
+
+    def _unbook(self, entry: LedgerEntry) -> None:
+        pod = pod_key(entry.pod)
+        add_units(self.requested, entry.units, -1)
+        add_units(self.non_zero, entry.non_zero, -1)
+        for hold in entry.holds:
+            self._change(hold.claim, self._claims[hold.claim].without_share(hold.resource, pod))
+        for key in dict.fromkeys(entry.claims):
+            state = self._claims[key].without_consumer(pod)
+            if state.consumers:
+                self._claims[key] = state
+            else:
+                del self._claims[key]
+                if self._names.get((state.namespace, state.name)) == key:
+                    del self._names[state.namespace, state.name]
+
+    def _settle(self, entry: LedgerEntry, keys: tuple[str, ...]) -> LedgerEntry:
+        """The entry with its claims looked up, and with what it draws from pools written into its bills."""
+        held = {
+            (key, resource): (place, charge)
+            for place, (key, charged_claim) in enumerate(zip(keys, entry.charged_claims, strict=True))
+            for resource, charge in charged_claim.charge.resources.items()
+            if is_claim_level(charge, self.profile)
+        }
+        if not held:
+            return replace(entry, claims=keys)
+        charged_claims = list(entry.charged_claims)
+        if any(charge.drawn is None for _, charge in held.values()):
+            pools = self.pools_for(entry.pod, charged_claims)
+            charges = [charged_claim.charge for charged_claim in charged_claims]
+            drawn = draw_from_pools(entry.pod, charges, self.options, pools, overdraw=True)
+            assert isinstance(drawn, dict)
+            charged_claims = [record_draws(charged_claim, drawn) for charged_claim in charged_claims]
+        holds = []
+        for (key, resource), (place, charge) in held.items():
+            took = charged_claims[place].charge.resources[resource].drawn or ZERO
+            holds.append(ClaimLevelShare(key, resource, charge.quantity or ZERO, took))
+        return replace(entry, claims=keys, charged_claims=tuple(charged_claims), holds=tuple(holds))
+
+    def pools_for(self, pod: Pod, charged_claims: Sequence[ChargedClaim]) -> dict[tuple[str, str], ClaimPool]:
+        """(claim, resource) -> the pool as it stands, for the claims that are in use here."""
+        found = {}
+        for charged_claim in charged_claims:
+            state = self.claim_state(pod.metadata.namespace, charged_claim.claim, charged_claim.uid)
+            for resource, holding in state.claim_level_charges.items() if state is not None else ():
+                found[charged_claim.claim, resource] = holding.pool
+        return found
+
+    def _hold(self, hold: ClaimLevelShare, pod: str, entry: LedgerEntry) -> ClaimState:
+        charged_claim = entry.charged_claims[entry.claims.index(hold.claim)]
+        blank = ClaimLevelCharge(
+            charged_claim.charge.resources[hold.resource].policy, {}, charged_claim.devices(hold.resource)
+        )
+        part = ConsumerShare(hold.whole, hold.drawn)
+        return self._claims[hold.claim].with_share(hold.resource, pod, part, blank)
+
+    def _change(self, key: str, after: ClaimState) -> None:
+        """Put a new state in place and book the difference in what is charged for the claim as a whole."""
+        before = self._claims[key]
+        self._claims[key] = after
+        for state, sign in ((before, -1), (after, 1)):
+            units = {r: held.units(r) for r, held in state.claim_level_charges.items() if is_accounted(r)}
+            add_units(self.requested, units, sign)
+            add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
+
+
+def _says_the_same(told: ChargedClaim, recorded: ChargedClaim) -> bool:
+    """Whether a bill from a status is the recorded one; a status need not say what was drawn."""
+    if (told.charge.claim, told.charge.containers) != (recorded.charge.claim, recorded.charge.containers):
+        return False
+    ours = recorded.charge.resources
+    return told.charge.resources.keys() == ours.keys() and all(
+        charge == (ours[name] if charge.drawn is not None else replace(ours[name], drawn=None))
+        for name, charge in told.charge.resources.items()
+    )
+
+
+def _booked(entry: LedgerEntry) -> tuple[object, ...]:
+    return (dict(entry.units), dict(entry.non_zero), entry.holds)
+
+
+def _summary(claims: Mapping[str, ClaimState]) -> dict[str, tuple[object, ...]]:
+    return {key: (state.consumers, state.allocated, state.consumed) for key, state in claims.items()}
+
+
+def _differences(
+    what: str, booked: Mapping[str, object], computed: Mapping[str, object]
+) -> Iterator[Discrepancy]:
+    """What differs; a name that is there with zero is the same as one that is not."""
+    for name in sorted({*booked, *computed}):
+        if (booked.get(name) or 0) != (computed.get(name) or 0):
+            yield Discrepancy(f"{what} {name}", booked.get(name), computed.get(name))
