@@ -19,7 +19,7 @@ from plimsoll.client.endpoints import NODES, RESOURCE_CLAIMS
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.node.claim_info import ClaimRef, DriverFault
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins import PluginManager
 from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
@@ -50,7 +50,7 @@ class Soak:
         self.cluster = cluster
         self.every = set(topology.all)
         self.runtime = Quick(root / "nri.sock", Age.NEW, lambda: self.every)
-        self.plugins = Plugins(Layout(root / "node"))
+        self.plugins = PluginManager(Layout(root / "node"))
         self.driver = ForkedCpuDriver(
             folder,
             f"driver cpu --kubeconfig {cluster.kubeconfig} --hostname-override {NODE} "

@@ -33,7 +33,7 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase, Runtime
 from plimsoll.node.eviction.manager import NodeStats
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
-from plimsoll.node.plugins import Times
+from plimsoll.node.plugins import PluginTiming
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.run import NodeProcess
@@ -49,7 +49,9 @@ NODE = "n1"
 SECONDS = 15.0
 #: Short enough for tests, long enough for a busy machine.
 INTERVALS = Intervals(
-    plugins=Times(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0),
+    plugins=PluginTiming(
+        scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0
+    ),
     pods=PodTiming(
         crash_first=0.1,
         crash_max=0.2,

@@ -21,7 +21,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins, Times
+from plimsoll.node.plugins import PluginManager, PluginTiming
 from tests.real.programs import ASSETS, missing
 from tests.smoke.objects import DRIVER, claim, device_class, node
 from tests.smoke.process import ServerProcess
@@ -31,7 +31,7 @@ PROGRAM = "dra-test-driver"
 pytestmark = pytest.mark.skipif(bool(missing(PROGRAM)), reason=missing(PROGRAM))
 NS, NODE = "default", "n1"
 SHARE = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
-TIMES = Times(scan=0.1, gone=1.0)
+TIMES = PluginTiming(scan=0.1, gone=1.0)
 
 
 class Driver:
@@ -82,7 +82,7 @@ async def slices(client: Client) -> int:
     return len((await client.list(RESOURCE_SLICES)).items)
 
 
-async def work(client: Client, driver: Driver, layout: Layout, plugins: Plugins) -> None:
+async def work(client: Client, driver: Driver, layout: Layout, plugins: PluginManager) -> None:
     gone: list[str] = []
 
     async def on_gone(name: str) -> None:
@@ -144,7 +144,7 @@ def test_the_driver_of_kubernetes_itself(tmp_path: Path, layout: Layout) -> None
     driver = Driver(server, layout)
 
     async def story() -> None:
-        plugins = Plugins(layout, times=TIMES)
+        plugins = PluginManager(layout, times=TIMES)
         await plugins.start()
         try:
             async with Client.connect(server.config()) as client, asyncio.timeout(90):

@@ -13,14 +13,14 @@ import pytest
 
 from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Health, Plugins, Times
+from plimsoll.node.plugins import HealthStatus, PluginManager, PluginTiming
 from tests.node_peers import DriverProcess, make_stubs
 from tests.unit.node.plugins.peers import registered, run, until
 
 SHARE = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
 A, B = ClaimRef("default", "a", "uid-a"), ClaimRef("other", "b", "uid-b")
 SECONDS = 60.0
-TIMES = Times(scan=0.05, retry=0.1, longest_retry=0.5, health_retry=0.1, gone=0.3, call=10)
+TIMES = PluginTiming(scan=0.05, retry=0.1, longest_retry=0.5, health_retry=0.1, gone=0.3, call=10)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
     )
 
     async def story() -> None:
-        plugins = Plugins(Layout(root), times=TIMES)
+        plugins = PluginManager(Layout(root), times=TIMES)
         await plugins.start()
         await asyncio.to_thread(driver.start)
         await registered(plugins)
@@ -79,7 +79,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
 
         name = device[0].device
         driver.set_health([{"pool": "pool", "device": name, "health": "Unhealthy", "message": "hot"}])
-        await until(lambda: plugins.health(driver.name, "pool", name) == Health("Unhealthy", "hot"))
+        await until(lambda: plugins.health(driver.name, "pool", name) == HealthStatus("Unhealthy", "hot"))
 
         assert await plugins.unprepare(driver.name, [A, B]) == {"uid-a": None, "uid-b": None}
         assert list(cdi.iterdir()) == []
@@ -101,7 +101,7 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         gone.append(name)
 
     async def story() -> None:
-        plugins = Plugins(Layout(root), times=TIMES)
+        plugins = PluginManager(Layout(root), times=TIMES)
         plugins.on_gone = on_gone
         await plugins.start()
         await asyncio.to_thread(driver.start)
@@ -134,7 +134,7 @@ def test_it_is_replaced_in_a_rolling_update_under_load(root: Path, stubs: Path, 
     pools: list[str] = []
 
     async def story() -> None:
-        plugins = Plugins(Layout(root), times=TIMES)
+        plugins = PluginManager(Layout(root), times=TIMES)
         await plugins.start()
         await asyncio.to_thread(old.start)
         await registered(plugins)

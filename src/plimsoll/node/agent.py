@@ -38,7 +38,7 @@ from plimsoll.node.containers import Runtime, RuntimeFault
 from plimsoll.node.eviction.manager import EvictionManager, PodEviction, admit_under_pressure
 from plimsoll.node.machine.machine import available_to_pods
 from plimsoll.node.nri import NriServer
-from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins import PluginManager
 from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.pods.backoff import StepFailure, record_failure
@@ -72,7 +72,7 @@ class Components:
     worker_deps: WorkerDependencies  #: dependencies shared by the pod workers
     pod_resources_provider: PodResourcesProvider
     mark: RootMark  #: ownership mark on the root cgroup
-    plugins: Plugins | None = None
+    plugins: PluginManager | None = None
     slice_cleaner: SliceCleaner | None = None
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None
@@ -116,7 +116,7 @@ class Agent:
                 _log.warning("%s: %s", self.name, fault)
             if not components.cgroups.lost():
                 # Nothing below the root is touched before it is certain that no other agent uses it.
-                problem = await asyncio.to_thread(components.mark.take, components.cgroups.root_folders())
+                problem = await asyncio.to_thread(components.mark.take, components.cgroups.root_directories())
                 if problem:
                     raise ConfigError(f"{problem}; stop it, or give another root with --cgroup-root")
             components.claim_cache.on_release = self._on_claims_released

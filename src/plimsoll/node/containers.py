@@ -13,7 +13,7 @@ from typing import Protocol
 from plimsoll.common.checkpoint import Finding
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
-from plimsoll.node.security.credentials import Credentials
+from plimsoll.node.security.credentials import ProcessCredentials
 
 
 class ContainerPhase(StrEnum):
@@ -54,7 +54,7 @@ class ContainerSpec:
     #: Signal that asks the container to terminate, if it is not SIGTERM.
     stop_signal: str = ""
     #: Identity of its processes; a runtime that starts processes requires it.
-    credentials: Credentials | None = None
+    credentials: ProcessCredentials | None = None
     plan: ContainerPlan
 
 

@@ -450,7 +450,7 @@ async def _end_containers(agent: Agent) -> None:
     A root of cgroups that another process uses is not this node's: nothing in it is touched.
     """
     own = agent.components
-    if await asyncio.to_thread(own.mark.take, own.cgroups.root_folders()):
+    if await asyncio.to_thread(own.mark.take, own.cgroups.root_directories()):
         return
     try:
         await own.runtime.start(lambda _: None)

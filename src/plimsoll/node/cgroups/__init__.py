@@ -1,13 +1,14 @@
-"""The cgroups of a node: applied to the kernel, or shown as a plan.
+"""Cgroups of a node: applied to the kernel, or planned only.
 
-values.py   what others see: `Cgroups`, faults, usage
-detect.py   what the machine has
-writes.py   from amounts to files and values (pure)
-tree.py     root, tiers, pods, containers: names, making, removing
-v1.py       what is particular to cgroup v1
-v2.py       and to cgroup v2
-kernel.py   the calls that touch the machine
-figures.py  numbers in the kernel's files
+values.py     the interface: `Cgroups`, faults, usage
+detect.py     cgroup versions and controllers of the machine
+writes.py     conversion of amounts to files and values (pure)
+tree.py       root, QoS cgroups, pods, containers: names, creation, removal
+v1.py, v2.py  specifics of the cgroup versions
+kernel.py     the system calls
+parse.py      numbers in the kernel's files
+ownership.py  exclusive use of a root cgroup
+watch.py      detection and repair of removed cgroups
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from plimsoll.errors import ConfigError
-from plimsoll.node.cgroups.detect import CONTROLLERS, Detected, detect
-from plimsoll.node.cgroups.kernel import Kernel, LinuxKernel, NoKernel
-from plimsoll.node.cgroups.tree import Hierarchies, Tree
+from plimsoll.node.cgroups.detect import CONTROLLERS, DetectedCgroups, detect
+from plimsoll.node.cgroups.kernel import CgroupKernel, LinuxKernel, NoKernel
+from plimsoll.node.cgroups.tree import CgroupTree, Hierarchies
 from plimsoll.node.cgroups.v1 import V1
 from plimsoll.node.cgroups.v2 import V2
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups, PodUsage
@@ -27,7 +28,7 @@ from plimsoll.node.cgroups.writes import resources_of_pod
 __all__ = [
     "CgroupFault",
     "Cgroups",
-    "Detected",
+    "DetectedCgroups",
     "PodUsage",
     "detect",
     "open_cgroups",
@@ -44,27 +45,27 @@ def open_cgroups(
     mount: Path = MOUNT,
     want: Literal["auto", "v1", "v2", "plan"] = "auto",
     owner: str = "plimsoll",
-    kernel: Kernel | None = None,
-    patience: float = 2.0,
+    kernel: CgroupKernel | None = None,
+    timeout: float = 2.0,
 ) -> Cgroups:
-    """The cgroups below a root of this name; nothing is touched before `set_up`.
+    """Return the cgroups below a root of this name; nothing is changed before `set_up`.
 
-    `auto` takes version 2 if the machine has it with controllers worth having, else version 1, else a plan
-    (in the files of version 2). A version asked for by name that the machine does not have is a ConfigError.
-    `owner` marks the root: agents with different owners never touch each other's.
+    `auto` selects version 2 if the machine has it with useful controllers, else version 1, else a plan (in
+    the files of version 2). Requesting a version that the machine does not have raises ConfigError. `owner`
+    marks the root: agents with different owners never touch each other's.
     """
     if want == "plan":
-        return _plan(root_name, owner, "asked for a plan")
-    machine = kernel or LinuxKernel()
-    found = detect(mount, machine)
+        return _plan(root_name, owner, "plan requested")
+    kernel_calls = kernel or LinuxKernel()
+    found = detect(mount, kernel_calls)
     version = {"v1": 1, "v2": 2}.get(want, found.version)
     note = f"{mount}: {found.note}"
     if version == 2 and found.v2_mount is not None and found.v2:
-        v2 = V2(found.v2_mount, found.v2, machine)
-        return Tree(root_name, v2, machine, owner=owner, note=note, patience=patience)
+        v2 = V2(found.v2_mount, found.v2, kernel_calls)
+        return CgroupTree(root_name, v2, kernel_calls, owner=owner, note=note, timeout=timeout)
     if version == 1 and found.v1:
-        v1 = V1(found.v1, machine)
-        return Tree(root_name, v1, machine, owner=owner, note=note, patience=patience)
+        v1 = V1(found.v1, kernel_calls)
+        return CgroupTree(root_name, v1, kernel_calls, owner=owner, note=note, timeout=timeout)
     if want in ("v1", "v2"):
         raise ConfigError(f"cgroup {want} cannot be used here: {note}")
     return _plan(root_name, owner, note)
@@ -77,9 +78,9 @@ def _plan(root_name: str, owner: str, note: str) -> Cgroups:
 def plan_cgroups(
     root_name: str, *, version: Literal[1, 2] = 2, owner: str = "plimsoll", note: str = ""
 ) -> Cgroups:
-    """Cgroups that are only a plan, in the files of a version; every controller is there."""
+    """Return cgroups that are only planned, in the files of a version, with all controllers."""
     nothing = NoKernel()
     hierarchies: Hierarchies = V2(Path("/"), CONTROLLERS, nothing)
     if version == 1:
         hierarchies = V1({name: Path("/", name) for name in CONTROLLERS}, nothing)
-    return Tree(root_name, hierarchies, nothing, owner=owner, note=note, plan_only=True)
+    return CgroupTree(root_name, hierarchies, nothing, owner=owner, note=note, plan_only=True)

@@ -1,8 +1,7 @@
-"""The only place where cgroups are touched: folders, files and signals.
+"""System calls on cgroups: directories, files and signals.
 
-Owns `Kernel`, the few calls that trees of cgroups need, and two of them: `LinuxKernel`, and `NoKernel`, which
-keeps in memory what it is told and so turns a tree into a plan. No call raises; a call that can fail returns
-an errno, 0 for success.
+`LinuxKernel` performs them; `NoKernel` keeps the values in memory and so turns a tree into a plan. No call
+raises; a call that can fail returns an errno, 0 for success.
 """
 
 from __future__ import annotations
@@ -19,40 +18,40 @@ from typing import Protocol
 from plimsoll.common.cgroupfs import LinuxFiles
 
 
-class Kernel(Protocol):
-    """What trees need of a machine."""
+class CgroupKernel(Protocol):
+    """Kernel interface of cgroup trees."""
 
     def make(self, folder: Path) -> int:
-        """Make one cgroup; one that exists is fine."""
+        """Create one cgroup; an existing one is no error."""
         ...
 
     def remove(self, folder: Path) -> int:
-        """Remove one empty cgroup; one that is gone is fine."""
+        """Remove one empty cgroup; a missing one is no error."""
         ...
 
     def write(self, file: Path, value: str) -> int: ...
 
     def read(self, file: Path) -> str | None:
-        """The text of a file without blanks around it; None if it cannot be read."""
+        """Return the stripped content of a file; None if it cannot be read."""
         ...
 
     def exists(self, path: Path) -> bool: ...
 
     def folders(self, folder: Path) -> tuple[str, ...]:
-        """The names of the cgroups right below one, sorted."""
+        """Return the names of the cgroups directly below one, sorted."""
         ...
 
     def may_write(self, folder: Path) -> bool: ...
 
     def end(self, pid: int) -> None:
-        """Send SIGKILL to a process, which may be gone already."""
+        """Send SIGKILL to a process; a missing one is no error."""
         ...
 
     def wait(self, seconds: float) -> None: ...
 
 
 class LinuxKernel(LinuxFiles):
-    """The machine itself."""
+    """The kernel of this machine."""
 
     def make(self, folder: Path) -> int:
         try:
@@ -90,11 +89,11 @@ class LinuxKernel(LinuxFiles):
 
 
 class NoKernel:
-    """No machine: everything succeeds and is remembered."""
+    """In-memory stand-in: every call succeeds and is recorded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._files: dict[Path, dict[str, str]] = {}  #: folder -> its files
+        self._files: dict[Path, dict[str, str]] = {}  #: directory -> its files
 
     def make(self, folder: Path) -> int:
         with self._lock:

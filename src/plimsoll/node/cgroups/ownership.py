@@ -1,10 +1,10 @@
-"""Ownership of a root of cgroups: one root for each data directory.
+"""Ownership of a root cgroup: one root for each data directory.
 
-Owns the name of a root, which is unique to the directory in which an agent keeps its files, and `RootMark`:
-what a running agent leaves on its root so that others can tell whose it is. The mark is an advisory lock,
-which ends with the process whatever ends it and is seen from every mount namespace, and an extended attribute
-with the directory. Cgroups take no ordinary files; where they take neither lock nor attribute, the name and
-the child `owner.NAME` remain.
+The name of a root is unique to the directory in which an agent keeps its files. `RootMark` is what a running
+agent leaves on its root so that others can identify its owner: an advisory lock, which ends with the process
+in any case and is visible from every mount namespace, and an extended attribute with the directory. Cgroups
+hold no ordinary files; where they support neither lock nor attribute, the name and the child `owner.NAME`
+remain.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-#: Privileged first: it is there on every kernel, and nobody else can write it.
+#: Privileged namespace first: every kernel has it, and unprivileged processes cannot write it.
 _ATTRIBUTES = ("trusted.plimsoll.root", "user.plimsoll.root")
-_KEY = 10
-#: A name of a folder has 255 bytes.
-_NODE = 200
+_HASH_LENGTH = 10
+#: Maximum length of the node's part: a file name has at most 255 bytes.
+_MAX_NODE_LENGTH = 200
 
 
 def default_root(node: str, data: Path) -> str:
-    """Return the name of the root of cgroups of an agent that keeps its files in this directory."""
+    """Return the name of the root cgroup of an agent that keeps its files in this directory."""
     return f"plimsoll-{owner_of(node, data)}"
 
 
 def owner_of(node: str, data: Path) -> str:
-    """Return the owner that a root is marked with: the node, and a key of the directory.
+    """Return the owner that a root is marked with: the node, and a hash of the directory.
 
     Two agents of the same name on one machine, as with two clusters, have different directories.
     """
     path = os.fsencode(os.path.realpath(data))
-    return f"{node[:_NODE]}-{hashlib.sha256(path).hexdigest()[:_KEY]}"
+    return f"{node[:_MAX_NODE_LENGTH]}-{hashlib.sha256(path).hexdigest()[:_HASH_LENGTH]}"
 
 
 @dataclass(frozen=True, slots=True)
 class RootOwner:
-    """The state of a root's mark: whether its agent runs, and its directory ("" if unknown).
+    """State of a root's mark: whether its agent runs, and its directory ("" if unknown).
 
     `gone`: the directory is known not to exist any more. A directory of another mount namespace may exist
-    although it cannot be seen.
+    although it is not visible.
     """
 
     alive: bool
@@ -53,27 +53,27 @@ class RootOwner:
 
 
 class RootMark:
-    """The mark of a running agent on its root; held until `release`. Calls may wait: use a thread."""
+    """Mark of a running agent on its root; held until `release`. Calls may block: use a thread."""
 
-    def __init__(self, data: Path, *, patience: float = 1.0) -> None:
+    def __init__(self, data: Path, *, timeout: float = 1.0) -> None:
         self._data = os.path.realpath(data)
-        self._patience = patience
+        self._timeout = timeout
         self._held: dict[Path, int] = {}
 
     def take(self, folders: Iterable[Path]) -> str:
-        """Mark the folders of a root in all hierarchies; return why that is not possible, or nothing.
+        """Mark the directories of a root in all hierarchies; return an error message, or "".
 
-        Folders that are marked stay marked, one that was removed and made again is marked anew, and one that
-        is not there is passed over. A reader of the mark has the lock for a moment, so it is tried again.
+        Marked directories stay marked, one that was removed and created again is marked again, and a missing
+        one is skipped. Readers of the mark briefly hold the lock, so it is retried.
         """
         value = os.fsencode(f"{_mount_namespace()}:{self._data}")
         for folder in folders:
             if self._is_held(folder):
                 continue
-            self._let_go(folder)
+            self._release(folder)
             if not folder.is_dir():
                 continue
-            deadline = time.monotonic() + self._patience
+            deadline = time.monotonic() + self._timeout
             while (file := _lock(folder, fcntl.LOCK_EX)) is None:
                 if time.monotonic() > deadline:
                     return f"cgroup {folder} is in use by another process"
@@ -87,7 +87,7 @@ class RootMark:
 
     def release(self) -> None:
         for folder in list(self._held):
-            self._let_go(folder)
+            self._release(folder)
 
     def _is_held(self, folder: Path) -> bool:
         file = self._held.get(folder)
@@ -96,14 +96,14 @@ class RootMark:
         except OSError:
             return False
 
-    def _let_go(self, folder: Path) -> None:
+    def _release(self, folder: Path) -> None:
         file = self._held.pop(folder, None)
         if file is not None:
             os.close(file)
 
 
 def hold_root(folders: Iterable[Path]) -> RootHold | None:
-    """Keep agents from using a root, in order to remove it; None if one uses it."""
+    """Lock a root against agents in order to remove it; return None if one uses it."""
     held: list[int] = []
     for folder in folders:
         file = _lock(folder, fcntl.LOCK_EX)
@@ -116,7 +116,7 @@ def hold_root(folders: Iterable[Path]) -> RootHold | None:
 
 
 class RootHold:
-    """Locks on the folders of somebody else's root."""
+    """Locks on the directories of another agent's root."""
 
     def __init__(self, files: list[int]) -> None:
         self._files = files
@@ -128,7 +128,7 @@ class RootHold:
 
 
 def read_mark(folders: Iterable[Path]) -> RootOwner:
-    """Read the mark of a root from its folders in all hierarchies; nothing is changed."""
+    """Read the mark of a root from its directories in all hierarchies; nothing is changed."""
     places, alive = list(folders), False
     for folder in places:
         file = _lock(folder, fcntl.LOCK_SH)
@@ -140,9 +140,9 @@ def read_mark(folders: Iterable[Path]) -> RootOwner:
 
 
 def read_directory(folders: Iterable[Path]) -> RootOwner:
-    """Read which directory a root belongs to; whether its agent runs is not looked at."""
+    """Read the directory a root belongs to; whether its agent runs is not checked."""
     value = next(filter(None, map(_attribute, folders)), "")
-    # The text before the directory is mnt:[4026531841].
+    # The prefix before the directory is mnt:[4026531841].
     namespace, _, data = value.partition("]:")
     visible = bool(data) and f"{namespace}]" == _mount_namespace()
     return RootOwner(alive=False, data=data, gone=visible and not os.path.lexists(data))
@@ -156,7 +156,7 @@ def _attribute(folder: Path) -> str:
 
 
 def _lock(folder: Path, how: int) -> int | None:
-    """Lock a folder; None if another process has it locked or it cannot be opened."""
+    """Lock a directory; return None if another process holds the lock or it cannot be opened."""
     try:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

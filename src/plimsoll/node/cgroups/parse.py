@@ -1,19 +1,19 @@
-"""Numbers in the files of the kernel.
+"""Numbers in the kernel's files.
 
-Owns reading them, and the working set as the kubelet has it: memory in use less the file pages that nobody
-has touched lately, which can be dropped at once.
+Includes the working set as the kubelet computes it: memory usage less inactive file pages, which can be
+reclaimed at once.
 """
 
 from __future__ import annotations
 
 
 def number(text: str | None) -> int | None:
-    """A whole number; None for anything else."""
+    """Parse a non-negative integer; None for anything else."""
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
 def entry(text: str | None, name: str) -> int | None:
-    """One number of a file of `name number` lines."""
+    """Return one number of a file of `name number` lines."""
     for line in (text or "").splitlines():
         key, _, value = line.partition(" ")
         if key == name:
@@ -22,5 +22,5 @@ def entry(text: str | None, name: str) -> int | None:
 
 
 def working_set(usage: int, stat: str | None, inactive: str) -> int:
-    """What is in use less what can be dropped at once; never below zero."""
+    """Return the memory usage less what can be reclaimed at once; never below zero."""
     return max(0, usage - (entry(stat, inactive) or 0))

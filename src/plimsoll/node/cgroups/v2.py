@@ -1,8 +1,8 @@
-"""cgroup v2: one tree for all controllers.
+"""Cgroup v2: one hierarchy for all controllers.
 
-Owns what is particular to it. A cgroup has the files of a controller only if the cgroup above hands the
-controller down (`cgroup.subtree_control`), and one that hands controllers down has no processes of its own.
-Values of the one above never refuse those below. `cgroup.kill` leaves nobody time to fork.
+A cgroup has the files of a controller only if its parent enables the controller (`cgroup.subtree_control`),
+and one that enables controllers has no processes of its own. Values of a parent never cause errors below.
+`cgroup.kill` leaves no time to fork.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from plimsoll.node.cgroups.kernel import Kernel
+from plimsoll.node.cgroups.kernel import CgroupKernel
 from plimsoll.node.cgroups.parse import entry, number, working_set
 from plimsoll.node.cgroups.values import PodUsage
-from plimsoll.node.cgroups.writes import Write, v2_writes
+from plimsoll.node.cgroups.writes import CgroupWrite, v2_writes
 from plimsoll.node.resources import LinuxResources
 
 _HANDED_DOWN = ("cpu", "cpuset", "memory", "pids", "hugetlb")
@@ -21,46 +21,46 @@ _KILL_TRIES = 3
 
 
 class V2:
-    """The one hierarchy of cgroup v2."""
+    """The single hierarchy of cgroup v2."""
 
     version = 2
 
-    def __init__(self, mount: Path, controllers: Sequence[str], kernel: Kernel) -> None:
+    def __init__(self, mount: Path, controllers: Sequence[str], kernel: CgroupKernel) -> None:
         self.mounts: tuple[Path, ...] = (mount,)
         self.controllers = tuple(name for name in _HANDED_DOWN if name in controllers)
         self._mount = mount
         self._kernel = kernel
 
-    def writes(self, resources: LinuxResources) -> tuple[Write, ...]:
+    def writes(self, resources: LinuxResources) -> tuple[CgroupWrite, ...]:
         return v2_writes(resources)
 
     def folder(self, cgroup: str, controller: str) -> Path | None:
         return self._mount / cgroup if controller in self.controllers else None
 
-    def shown(self, cgroup: str, write: Write) -> str:
-        """The name of a file in plans and faults."""
+    def display_name(self, cgroup: str, write: CgroupWrite) -> str:
+        """Return the name of a file in plans and faults."""
         return f"{cgroup}/{write.file}"
 
-    def above(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
-        """Have the cgroup above one hand its controllers down; what cannot be, as (file, value, errno)."""
+    def prepare_parent(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
+        """Enable controllers in the parent of a cgroup; yield failures as (file, value, errno)."""
         parent = cgroup.rpartition("/")[0]
         file = self._mount / parent / "cgroup.subtree_control"
         handed = (self._kernel.read(file) or "").split()
-        # One by one: a controller that cannot be had must not keep the others away.
+        # One by one: a controller that is not available must not prevent the others.
         for name in self.controllers:
             if name not in handed:
                 fault = self._kernel.write(file, f"+{name}")
                 if fault:
                     yield f"{parent}/cgroup.subtree_control".lstrip("/"), f"+{name}", fault
 
-    def made(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
+    def initialize(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
         return iter(())
 
-    def write(self, folder: Path, write: Write) -> int:
+    def write(self, folder: Path, write: CgroupWrite) -> int:
         return self._kernel.write(folder / write.file, write.value)
 
     def kill(self, cgroup: str, pids: Callable[[], tuple[int, ...]]) -> None:
-        """Kill what is inside; kernels before 5.14 need it done by hand, more than once."""
+        """Kill all processes; kernels before 5.14 require signals, more than once."""
         if not self._kernel.write(self._mount / cgroup / "cgroup.kill", "1"):
             return
         for _ in range(_KILL_TRIES):
@@ -70,8 +70,8 @@ class V2:
             if not found:
                 return
 
-    def wake(self, cgroup: str) -> None:
-        """Nothing is held here while it is killed."""
+    def thaw(self, cgroup: str) -> None:
+        """Do nothing: nothing is frozen while it is killed."""
 
     def usage(self, cgroup: str) -> PodUsage:
         folder = self._mount / cgroup

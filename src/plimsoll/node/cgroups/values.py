@@ -1,7 +1,6 @@
-"""What the cgroups of a node are to others: faults, usage, and the protocol `Cgroups`.
+"""Interface of a node's cgroups: faults, usage, and the protocol `Cgroups`.
 
-Owns the types. Names and values are those of the kernel; a cgroup is known by the pod's UID and, below it, by
-the id of a container.
+Names and values are the kernel's; a cgroup is identified by the pod's UID and the ID of a container.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from plimsoll.node.resources import LinuxResources
 
 @dataclass(frozen=True, slots=True)
 class CgroupFault:
-    """A value that was not set, and why.
+    """Value that could not be set, and the error.
 
-    `absent`: this machine has no such controller (or not for us), so that it can never be set here; anything
-    else is worth trying again.
+    `absent`: the controller is not available on this machine, so that the value can never be set; other
+    faults are worth a retry.
     """
 
     file: str
@@ -35,36 +34,38 @@ class CgroupFault:
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What a pod or container uses; None where it cannot be measured here."""
+    """Resource usage of a pod or container; None where it cannot be measured."""
 
-    memory: int | None = None  #: bytes of the working set: what is in use less what can be dropped at once
-    cpu: int | None = None  #: nanoseconds since it was made
+    memory: int | None = None  #: bytes of the working set: usage less what can be reclaimed at once
+    cpu: int | None = None  #: nanoseconds since creation
     pids: int | None = None
-    memory_in_use: int | None = None  #: bytes, with what can be dropped
+    memory_in_use: int | None = None  #: bytes, including what can be reclaimed
 
 
 class Cgroups(Protocol):
-    """The cgroups of one agent: a root of its own, QoS tiers, pods, containers.
+    """Cgroups of one agent: its own root, QoS cgroups, pods, containers.
 
-    Calls can be repeated. Those that remove wait (a second or two) for processes to go: call them from a
-    thread. UIDs and ids that cannot be names of folders raise InputError before anything is touched.
+    Calls are idempotent. Those that remove wait (a second or two) for processes to exit: call them from a
+    thread. UIDs and IDs that cannot be directory names raise InputError before anything is changed.
     """
 
     #: 1 or 2; 0: nothing is applied, only recorded.
     version: int
-    #: Why it is this version and no other, for showing.
+    #: Reason for this version, for display.
     note: str
 
     def set_up(self, limits: LinuxResources | None = None) -> tuple[CgroupFault, ...]:
-        """Make the root, with these limits for all pods together, and the tiers."""
+        """Create the root, with these limits for all pods together, and the QoS cgroups."""
         ...
 
-    def root_folders(self) -> tuple[Path, ...]:
-        """The folder of the root in every hierarchy; nothing for a plan."""
+    def root_directories(self) -> tuple[Path, ...]:
+        """Return the directory of the root in every hierarchy; nothing for a plan."""
         ...
 
     def lost(self) -> tuple[str, ...]:
-        """Return the parts of the root that are gone or not this agent's any more; empty if all is there."""
+        """Return the parts of the root that are missing or belong to another owner; empty if it is
+        complete.
+        """
         ...
 
     def is_lost(self, pod: str, id: str = "") -> bool:
@@ -74,57 +75,57 @@ class Cgroups(Protocol):
     def apply_tiers(self, plan: QosCgroupPlan) -> tuple[CgroupFault, ...]: ...
 
     def make_pod(self, uid: str, qos: str, plan: PodPlan) -> tuple[CgroupFault, ...]:
-        """Make the cgroup of a pod, or change its values."""
+        """Create the cgroup of a pod, or change its values."""
         ...
 
     def remove_pod(self, uid: str) -> bool:
-        """Kill what is left inside and remove it; False if something stayed."""
+        """Kill remaining processes and remove the cgroup; return False if something is left."""
         ...
 
     def make_container(self, pod: str, id: str, resources: LinuxResources) -> tuple[CgroupFault, ...]:
-        """Make the cgroup of a container, or change its values."""
+        """Create the cgroup of a container, or change its values."""
         ...
 
     def remove_container(self, pod: str, id: str) -> bool:
-        """Kill what is left inside and remove it; False if something stayed."""
+        """Kill remaining processes and remove the cgroup; return False if something is left."""
         ...
 
     def tear_down(self) -> bool:
-        """Remove the whole root with all pods that are left; False if something stayed."""
+        """Remove the root with all remaining pods; return False if something is left."""
         ...
 
     def join_files(self, pod: str, id: str) -> tuple[Path, ...]:
-        """A process whose pid is written to each of these has joined the container."""
+        """Return the files to which a process ID is written to join the container."""
         ...
 
     def pids(self, pod: str, id: str = "") -> tuple[int, ...]:
-        """The processes of a container, or of a whole pod."""
+        """Return the processes of a container, or of a pod."""
         ...
 
     def kill(self, pod: str, id: str = "") -> None:
-        """Send SIGKILL to everything inside."""
+        """Send SIGKILL to all processes."""
         ...
 
     def usage(self, pod: str, id: str = "") -> PodUsage | None:
-        """What a pod (or one container) uses; None if there is no such cgroup."""
+        """Return the usage of a pod or container; None if it has no cgroup."""
         ...
 
     def cpus(self, pod: str, id: str = "") -> str:
-        """The CPUs its processes may run on, as a list of ranges; empty if that is not known."""
+        """Return the CPUs its processes may run on, as a list of ranges; empty if unknown."""
         ...
 
     def pods(self) -> tuple[str, ...]:
-        """The UIDs of the pods that have a cgroup, leftovers included."""
+        """Return the UIDs of the pods that have a cgroup, leftovers included."""
         ...
 
     def containers(self, pod: str) -> tuple[str, ...]:
-        """The ids of the containers of a pod that have a cgroup, leftovers included."""
+        """Return the IDs of a pod's containers that have a cgroup, leftovers included."""
         ...
 
     def plan(self) -> Mapping[str, str]:
-        """File -> value: everything that was set, or would have been."""
+        """Return all values that were set, or would have been, by file."""
         ...
 
     def unapplied(self) -> Mapping[str, CgroupFault]:
-        """File -> fault: what stands in the plan but not in the kernel."""
+        """Return the faults of planned values that are not applied, by file."""
         ...

@@ -1,8 +1,8 @@
 """Watch over the cgroups of a running agent.
 
-Owns `CgroupWatch`: it notices within seconds that somebody has removed the root or a cgroup below it, makes
-everything again with its values, and reports the loss with a log line, an event of the Node and a count. As
-long as that is not possible the node is not Ready: no pod can be started, and none would be limited.
+Detects within seconds that the root or a cgroup below it was removed, creates everything again with its
+values, and reports the loss with a log line, an event of the Node and a metric. While that fails the node is
+not Ready: no pod can be started, and none would be limited.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups
 
 _log = logging.getLogger("plimsoll.node")
-#: How many of the cgroups that were lost are named.
+#: Number of lost cgroups named in messages.
 _SHOWN = 3
 
 LOST, RESTORED = "CgroupsLost", "CgroupsRestored"
 
 
-class Reporter(Protocol):
-    """The part of `status_reporter.NodeStatusReporter` that the watch needs."""
+class ReadinessReporter(Protocol):
+    """Part of `NodeStatusReporter` that the watch needs."""
 
     def set_ready(self, problem: str = "") -> None: ...
 
 
 class CgroupWatch:
-    """The watch over the cgroups of one node; `run` it while the agent runs."""
+    """Watch over the cgroups of one node; `run` it while the agent runs."""
 
     def __init__(
         self,
@@ -39,12 +39,14 @@ class CgroupWatch:
         *,
         restore_root: Callable[[], Awaitable[Sequence[CgroupFault]]],
         restore: Callable[[], Awaitable[Sequence[str]]],
-        reporter: Reporter,
+        reporter: ReadinessReporter,
         emit: Callable[[str, str, str], None],
         interval: float = 5.0,
     ) -> None:
-        """`restore_root` makes the root and its tiers with their values, `restore` the cgroups of pods and
-        containers, and returns what was missing. `emit` takes type, reason and message of an event."""
+        """Create a watch. `restore_root` creates the root and the QoS cgroups with their values, `restore`
+        the cgroups of pods and containers, and returns what was missing. `emit` takes type, reason and
+        message of an event.
+        """
         self._node = node
         self._cgroups = cgroups
         self._mark = mark
@@ -53,9 +55,9 @@ class CgroupWatch:
         self._reporter = reporter
         self._emit = emit
         self._interval = interval
-        #: How often cgroups were found to be missing, and made again.
+        #: Number of times cgroups were found missing, and created again.
         self.losses = self.restores = 0
-        #: Why the cgroups cannot be made again; empty if they are there.
+        #: Reason why the cgroups cannot be created again; empty if they exist.
         self.problem = ""
 
     async def run(self) -> None:
@@ -63,14 +65,14 @@ class CgroupWatch:
             try:
                 await self.check()
             except Exception:
-                _log.exception("%s: the cgroups were not checked", self._node)
+                _log.exception("%s: checking the cgroups failed", self._node)
             await asyncio.sleep(self._interval)
 
     async def check(self) -> None:
-        """Look once, and make again what is missing."""
+        """Check once, and create missing cgroups again."""
         lost = list(await asyncio.to_thread(self._cgroups.lost))
         problem = await self._repair_root() if lost else ""
-        problem = problem or await asyncio.to_thread(self._mark.take, self._cgroups.root_folders())
+        problem = problem or await asyncio.to_thread(self._mark.take, self._cgroups.root_directories())
         if not problem:
             lost += await self._restore()
         if lost and not self.problem:

@@ -1,13 +1,13 @@
-"""The drivers of a node, by the kubelet's plugin protocols.
+"""Plugin manager: the DRA drivers of a node, by the kubelet's plugin protocols.
 
-Start at `plugins.py`. `sockets` sees what is in the registration folder, `registration` talks to a plugin,
-`offers` judges what it says of itself, `registry` keeps who is registered, `links` and `calls` speak to a
-driver, `answers` judges what it answers, `health` keeps what it says of its devices.
+Start at `plugin_manager.py`. `sockets` watches the registration directory, `registration` registers a plugin,
+`plugin_info` validates what it reports, `registry` holds the registered plugins, `connection` and `calls`
+communicate with a driver, `responses` validates its responses, `health` holds the health of its devices.
 """
 
-from plimsoll.node.plugins.health import Health
+from plimsoll.node.plugins.health import HealthStatus
 from plimsoll.node.plugins.metrics import DraMetrics
-from plimsoll.node.plugins.plugins import DriverInfo, Plugins
-from plimsoll.node.plugins.registration import Times
+from plimsoll.node.plugins.plugin_manager import DriverInfo, PluginManager
+from plimsoll.node.plugins.registration import PluginTiming
 
-__all__ = ["DraMetrics", "DriverInfo", "Health", "Plugins", "Times"]
+__all__ = ["DraMetrics", "DriverInfo", "HealthStatus", "PluginManager", "PluginTiming"]

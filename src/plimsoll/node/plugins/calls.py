@@ -1,7 +1,7 @@
-"""Calls to one driver: NodePrepareResources and NodeUnprepareResources of both versions.
+"""Calls of one driver: NodePrepareResources and NodeUnprepareResources of both versions.
 
-Owns the calls' deadlines and what becomes of calls that fail. Promises: never raises for anything a driver
-does; only the caller's own cancellation passes through.
+Enforces the deadlines and classifies failures. Guarantees not to raise for anything a driver does; only the
+caller's own cancellation is propagated.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import grpc.aio
 
 from plimsoll.node.claim_info import ClaimRef, DriverFault
 from plimsoll.node.plugins.metrics import DraMetrics, code_name
-from plimsoll.node.plugins.plugin_info import V1, V1BETA1, cut
-from plimsoll.node.plugins.responses import LONGEST_TEXT, PREPARE
+from plimsoll.node.plugins.plugin_info import V1, V1BETA1, truncate
+from plimsoll.node.plugins.responses import MAX_TEXT_LENGTH, PREPARE
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1
 
@@ -27,36 +27,36 @@ _MESSAGES: dict[str, ModuleType] = {V1: dra_v1, V1BETA1: dra_v1beta1}
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A call without an answer."""
+class FailedCall:
+    """Failed call."""
 
     code: grpc.StatusCode
     details: str
 
     def __str__(self) -> str:
-        return f"rpc error: code = {code_name(self.code)} desc = {cut(self.details, LONGEST_TEXT)}"
+        return f"rpc error: code = {code_name(self.code)} desc = {truncate(self.details, MAX_TEXT_LENGTH)}"
 
 
-async def attempt(call: Any) -> Any:
-    """A call's answer, or how it failed; a caller that is cancelled is, whatever the call does."""
+async def try_call(call: Any) -> Any:
+    """Return a call's response, or its failure; a cancellation of the caller is always propagated."""
     try:
-        answer = await call
+        response = await call
     except grpc.aio.AioRpcError as error:
-        return Failed(error.code(), error.details() or "")
+        return FailedCall(error.code(), error.details() or "")
     except asyncio.CancelledError:
-        # A call also ends like this when its channel is closed under it. That is no wish of the caller.
+        # A call also ends this way when its channel is closed. That is not a cancellation of the caller.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return Failed(grpc.StatusCode.CANCELLED, "grpc: the client connection is closing")
+        return FailedCall(grpc.StatusCode.CANCELLED, "grpc: the client connection is closing")
     except (grpc.aio.UsageError, grpc.RpcError) as error:
-        return Failed(grpc.StatusCode.CANCELLED, str(error))
-    if answer is None:
-        return Failed(grpc.StatusCode.INTERNAL, "the answer cannot be read")
-    return answer
+        return FailedCall(grpc.StatusCode.CANCELLED, str(error))
+    if response is None:
+        return FailedCall(grpc.StatusCode.INTERNAL, "the response cannot be decoded")
+    return response
 
 
-async def ask(
+async def call_driver(
     channel: grpc.aio.Channel,
     service: str,
     method: str,
@@ -66,7 +66,7 @@ async def ask(
     *,
     timeout: float,
 ) -> Any:
-    """A driver's answer as its message, or a fault."""
+    """Return a driver's response message, or a fault."""
     messages = _MESSAGES[service]
     request_type = (
         messages.NodePrepareResourcesRequest if method == PREPARE else messages.NodeUnprepareResourcesRequest
@@ -76,10 +76,10 @@ async def ask(
     )
     descriptor = rpc.method_of(messages.DESCRIPTOR, "DRAPlugin", method)
     start = time.monotonic()
-    answer = await attempt(rpc.call(channel, descriptor, request, timeout=timeout))
-    code = answer.code if isinstance(answer, Failed) else grpc.StatusCode.OK
+    response = await try_call(rpc.call(channel, descriptor, request, timeout=timeout))
+    code = response.code if isinstance(response, FailedCall) else grpc.StatusCode.OK
     metrics.call(driver, rpc.path_of(descriptor), code, time.monotonic() - start)
-    if isinstance(answer, Failed):
-        kind = "timeout" if answer.code is grpc.StatusCode.DEADLINE_EXCEEDED else "broken"
-        return DriverFault(driver, kind, f"{method}: {answer}")
-    return answer
+    if isinstance(response, FailedCall):
+        kind = "timeout" if response.code is grpc.StatusCode.DEADLINE_EXCEEDED else "broken"
+        return DriverFault(driver, kind, f"{method}: {response}")
+    return response

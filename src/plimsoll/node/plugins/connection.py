@@ -1,7 +1,8 @@
-"""The standing connection to one registered plugin.
+"""Persistent connection to one registered plugin.
 
-Owns the channel: whether it is connected, calls over it, and the stream of its devices' health. Promises: it
-always tries to be connected; calls under way when the plugin leaves may end; nothing raises but a bug.
+Tracks whether it is connected, makes calls, and watches the health of its devices. Guarantees that it always
+tries to connect, that calls in progress when the plugin leaves may complete, and that nothing raises except
+for a bug.
 """
 
 from __future__ import annotations
@@ -17,53 +18,55 @@ import grpc
 import grpc.aio
 
 from plimsoll.node.claim_info import ClaimRef
-from plimsoll.node.plugins.calls import ask
-from plimsoll.node.plugins.health import Report, read_reports
+from plimsoll.node.plugins.calls import call_driver
+from plimsoll.node.plugins.health import HealthReport, read_reports
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.plugins.plugin_info import HEALTH_V1, HEALTH_V1ALPHA1
-from plimsoll.node.plugins.registration import Times
+from plimsoll.node.plugins.registration import PluginTiming
 from plimsoll.node.plugins.registry import Plugin
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import health_v1, health_v1alpha1
 
 _log = logging.getLogger("plimsoll.plugins")
 _MESSAGES: dict[str, ModuleType] = {HEALTH_V1: health_v1, HEALTH_V1ALPHA1: health_v1alpha1}
-#: As gRPC has it elsewhere; no answer about claims comes near.
-_LARGEST = 4 * 1024 * 1024
-#: Between two messages about health that are looked at: a driver that says more waits.
+#: gRPC's usual limit; responses about claims are far smaller.
+_MAX_BYTES = 4 * 1024 * 1024
+#: Minimum interval between two health messages: a driver that sends more is throttled.
 _PAUSE = 0.05
 
 
-class Link:
-    """The connection to a plugin, from its registration to its end."""
+class PluginConnection:
+    """Connection to a plugin, from its registration to its removal."""
 
     def __init__(
         self,
         plugin: Plugin,
-        times: Times,
+        times: PluginTiming,
         metrics: DraMetrics,
         connected: Callable[[bool], None],
-        reported: Callable[[Sequence[Report] | None], None],
+        reported: Callable[[Sequence[HealthReport] | None], None],
     ) -> None:
-        """`connected` hears of every change, `reported` of every message about health; None: it ended."""
+        """Create a connection; `connected` is called on every change, `reported` with every health message,
+        or None when the stream ended.
+        """
         self.plugin = plugin
-        #: Whether health is listened to; a plugin that turns out not to have it is not asked again.
+        #: Whether health is watched; a plugin that turns out not to support it is not asked again.
         self.has_health = bool(plugin.health_service)
         self._times = times
         self._metrics = metrics
         self._connected = connected
         self._reported = reported
-        self._channel = rpc.dial(Path(plugin.endpoint), largest=_LARGEST)
-        self._under_way = 0
+        self._channel = rpc.dial(Path(plugin.endpoint), largest=_MAX_BYTES)
+        self._calls_in_progress = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def call(self, method: str, claims: Sequence[ClaimRef]) -> Any:
-        """A driver's answer as its message, or a fault."""
-        self._under_way += 1
+        """Return a driver's response message, or a fault."""
+        self._calls_in_progress += 1
         self._idle.clear()
         try:
-            return await ask(
+            return await call_driver(
                 self._channel,
                 self.plugin.service,
                 method,
@@ -73,23 +76,23 @@ class Link:
                 timeout=self._times.call,
             )
         finally:
-            self._under_way -= 1
-            if not self._under_way:
+            self._calls_in_progress -= 1
+            if not self._calls_in_progress:
                 self._idle.set()
 
     async def run(self) -> None:
-        """Watch the connection, and the health if there is any, until cancelled."""
+        """Watch the connection, and the health if supported, until canceled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_connection())
             if self.has_health:
                 group.create_task(self._watch_health())
 
     async def close(self) -> None:
-        """End the connection, and calls under way."""
+        """Close the connection, and abort calls in progress."""
         await self._channel.close()
 
     async def close_when_idle(self) -> None:
-        """End the connection as soon as no call is under way."""
+        """Close the connection once no call is in progress."""
         await self._idle.wait()
         await self._channel.close()
 
@@ -105,27 +108,28 @@ class Link:
 
     async def _watch_health(self) -> None:
         while True:
-            code = await self._follow_health()
+            code = await self._watch_health_stream()
             if code is grpc.StatusCode.UNIMPLEMENTED:
-                # It says that it has the service and has not; it will be asked when it registers anew.
+                # It announced the service and does not have it; it is asked again after its next
+                # registration.
                 self.has_health = False
                 self._reported(None)
                 return
             await asyncio.sleep(self._times.health_retry)
 
-    async def _follow_health(self) -> grpc.StatusCode:
-        """Follow one stream to its end; how it ended."""
+    async def _watch_health_stream(self) -> grpc.StatusCode:
+        """Watch one stream to its end; return its status code."""
         messages = _MESSAGES[self.plugin.health_service]
         method = rpc.method_of(messages.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
         stream = rpc.watch(self._channel, method, messages.NodeWatchResourcesRequest())
         try:
             async for message in stream:
-                if message is None:  # what came cannot be read
+                if message is None:  # the message cannot be decoded
                     return grpc.StatusCode.INTERNAL
                 self._reported(read_reports(message))
                 await asyncio.sleep(_PAUSE)
         except grpc.aio.AioRpcError as error:
-            _log.debug("driver %s: the stream of health ended: %s", self.plugin.driver, error.code())
+            _log.debug("driver %s: health stream ended: %s", self.plugin.driver, error.code())
             return error.code()
         finally:
             stream.cancel()  # type: ignore[attr-defined]

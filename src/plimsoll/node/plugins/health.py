@@ -1,8 +1,8 @@
-"""What drivers say about the health of their devices, and for how long it holds.
+"""Health of devices as reported by drivers, with expiry.
 
-Owns the book of reports (section 2 of the node protocols, `NodeWatchResources`), as values: no streams, no
-clock. Every message lists all devices; a device that is not listed keeps its state until that runs out.
-What has run out is unknown.
+Values only: no streams, no clock. See docs/spec/node-protocols.md, "DRA plugin" (`NodeWatchResources`). Every
+message lists all devices; a device that is not listed keeps its state until it expires. Expired health is
+unknown.
 """
 
 from __future__ import annotations
@@ -11,129 +11,131 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-#: For devices whose driver names no time.
+#: Validity of reports without a timeout.
 DEFAULT_SECONDS = 30.0
-#: Bytes; as `v1.ResourceHealth` has room for.
-LONGEST_MESSAGE = 1024
-#: Of one plugin; what is beyond is not kept.
-MOST_DEVICES = 16384
-_LONGEST_NAME = 253
-#: A year: nobody checks less often, and no sum of times overflows.
-_LONGEST_SECONDS = 365 * 24 * 3600
+#: Bytes; the limit of `v1.ResourceHealth`.
+MAX_MESSAGE_BYTES = 1024
+#: Maximum number of devices of one plugin; further ones are ignored.
+MAX_DEVICES = 16384
+_MAX_NAME_LENGTH = 253
+#: One year: a longer timeout makes no sense, and no sum of times overflows.
+_MAX_SECONDS = 365 * 24 * 3600
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 _STATUS = {1: HEALTHY, 2: UNHEALTHY}
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """A device's health as pod statuses show it: Healthy, Unhealthy or Unknown."""
+class HealthStatus:
+    """Health of a device as pod statuses show it: Healthy, Unhealthy or Unknown."""
 
     status: str
     message: str = ""
 
 
-NOTHING_KNOWN = Health(UNKNOWN)
+UNKNOWN_HEALTH = HealthStatus(UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a driver says of one device; it holds for so many seconds."""
+class HealthReport:
+    """Report of a driver on one device, with its validity in seconds."""
 
     pool: str
     device: str
-    health: Health
+    health: HealthStatus
     seconds: float = DEFAULT_SECONDS
 
 
-def read_reports(message: Any) -> tuple[Report, ...]:
-    """The reports in a message of either version; what cannot be a device is left out."""
+def read_reports(message: Any) -> tuple[HealthReport, ...]:
+    """Return the reports in a message of either version; invalid devices are left out."""
     found = []
-    for entry in message.devices[:MOST_DEVICES]:
+    for entry in message.devices[:MAX_DEVICES]:
         pool, device = entry.device.pool_name, entry.device.device_name
-        if not device or len(pool) > _LONGEST_NAME or len(device) > _LONGEST_NAME:
+        if not device or len(pool) > _MAX_NAME_LENGTH or len(device) > _MAX_NAME_LENGTH:
             continue
-        seconds = float(min(entry.health_check_timeout_seconds, _LONGEST_SECONDS))
+        seconds = float(min(entry.health_check_timeout_seconds, _MAX_SECONDS))
         found.append(
-            Report(
+            HealthReport(
                 pool,
                 device,
-                Health(_STATUS.get(entry.health, UNKNOWN), cut_message(entry.message)),
+                HealthStatus(_STATUS.get(entry.health, UNKNOWN), truncate_message(entry.message)),
                 seconds if seconds > 0 else DEFAULT_SECONDS,
             )
         )
     return tuple(found)
 
 
-def cut_message(text: str) -> str:
-    """A message with at most `LONGEST_MESSAGE` bytes, cut between characters."""
+def truncate_message(text: str) -> str:
+    """Truncate a message to `MAX_MESSAGE_BYTES`, between characters."""
     data = text.encode()
-    if len(data) <= LONGEST_MESSAGE:
+    if len(data) <= MAX_MESSAGE_BYTES:
         return text
-    return data[: LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."
+    return data[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    health: Health
+class _StoredHealth:
+    health: HealthStatus
     until: float
 
 
-class HealthBook:
-    """The reports of plugins, by any key that names a plugin."""
+class HealthCache:
+    """Reports of plugins, by any key that identifies a plugin."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, dict[tuple[str, str], _Kept]] = {}
+        self._stored: dict[Hashable, dict[tuple[str, str], _StoredHealth]] = {}
         self._next = float("inf")
 
-    def report(self, plugin: Hashable, reports: Iterable[Report], now: float) -> bool:
-        """Take in a message; whether it says anything new."""
-        before = self._kept.setdefault(plugin, {})
-        after: dict[tuple[str, str], _Kept] = {}
-        news = False
+    def report(self, plugin: Hashable, reports: Iterable[HealthReport], now: float) -> bool:
+        """Store a message; return whether it changes anything."""
+        before = self._stored.setdefault(plugin, {})
+        after: dict[tuple[str, str], _StoredHealth] = {}
+        changed = False
         for report in reports:
             key = (report.pool, report.device)
-            after[key] = _Kept(report.health, now + report.seconds)
-            news = news or _at(before.get(key), now) != report.health
+            after[key] = _StoredHealth(report.health, now + report.seconds)
+            changed = changed or _current_health(before.get(key), now) != report.health
             self._next = min(self._next, now + report.seconds)
-        for key, kept in before.items():
+        for key, stored in before.items():
             if key in after:
                 continue
-            if kept.until > now and len(after) < MOST_DEVICES:
-                after[key] = kept
+            if stored.until > now and len(after) < MAX_DEVICES:
+                after[key] = stored
             else:
-                news = True
-        self._kept[plugin] = after
-        return news
+                changed = True
+        self._stored[plugin] = after
+        return changed
 
     def expire(self, now: float) -> bool:
-        """Forget what has run out; whether any health is another one now."""
+        """Remove expired reports; return whether the health of a device changed."""
         if now < self._next:
             return False
-        news = False
+        changed = False
         self._next = float("inf")
-        for devices in self._kept.values():
-            for key, kept in list(devices.items()):
-                if kept.until <= now:
-                    news = True
+        for devices in self._stored.values():
+            for key, stored in list(devices.items()):
+                if stored.until <= now:
+                    changed = True
                     del devices[key]
                 else:
-                    self._next = min(self._next, kept.until)
-        return news
+                    self._next = min(self._next, stored.until)
+        return changed
 
     def clear(self, plugin: Hashable) -> bool:
-        """Forget a plugin; whether anything was known of it."""
-        return bool(self._kept.pop(plugin, None))
+        """Remove a plugin; return whether anything was known of it."""
+        return bool(self._stored.pop(plugin, None))
 
-    def look(self, plugins: Iterable[Hashable], pool: str, device: str, now: float) -> Health:
-        """A device's health as the first of these plugins knows it that knows it at all."""
+    def get_health(self, plugins: Iterable[Hashable], pool: str, device: str, now: float) -> HealthStatus:
+        """Return the health of a device, from the first of these plugins that reports it."""
         for plugin in plugins:
-            kept = self._kept.get(plugin, {}).get((pool, device))
-            if kept is not None and kept.until > now:
-                return kept.health
-        return NOTHING_KNOWN
+            stored = self._stored.get(plugin, {}).get((pool, device))
+            if stored is not None and stored.until > now:
+                return stored.health
+        return UNKNOWN_HEALTH
 
 
-def _at(kept: _Kept | None, now: float) -> Health | None:
-    """What still holds. Nothing is not the same as Unknown, which hides what an older plugin says."""
-    return kept.health if kept is not None and kept.until > now else None
+def _current_health(stored: _StoredHealth | None, now: float) -> HealthStatus | None:
+    """Return the unexpired health. None is not the same as Unknown, which hides what an older
+    plugin reports.
+    """
+    return stored.health if stored is not None and stored.until > now else None

@@ -1,7 +1,7 @@
-"""How long drivers take: the kubelet's metrics, by its names.
+"""DRA metrics of the kubelet: durations of driver operations and calls.
 
-Owns `dra_operations_duration_seconds` (one pod's claims, all drivers) and
-`dra_grpc_operations_duration_seconds` (one call).
+`dra_operations_duration_seconds` (claims of one pod, all drivers) and `dra_grpc_operations_duration_seconds`
+(one call).
 """
 
 from __future__ import annotations
@@ -9,41 +9,41 @@ from __future__ import annotations
 import grpc
 from prometheus_client import CollectorRegistry, Histogram
 
-#: 15 from 0.1 to 40 seconds, each the same multiple of the one before.
+#: 15 exponential buckets from 0.1 to 40 seconds.
 BUCKETS = tuple(0.1 * 400 ** (place / 14) for place in range(15))
 
 
 class DraMetrics:
-    """Both histograms, in a registry of one's own if none is given."""
+    """Both histograms, in a new registry if none is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
         self._operations = Histogram(
             "dra_operations_duration_seconds",
-            "Seconds it took to prepare or release all ResourceClaims of a pod.",
+            "Duration of preparing or unpreparing all ResourceClaims of a pod, in seconds.",
             ("operation_name", "is_error"),
             registry=registry,
             buckets=BUCKETS,
         )
         self._calls = Histogram(
             "dra_grpc_operations_duration_seconds",
-            "Seconds a call to a DRA driver took.",
+            "Duration of a call to a DRA driver, in seconds.",
             ("driver_name", "method_name", "grpc_status_code"),
             registry=registry,
             buckets=BUCKETS,
         )
 
     def operation(self, name: str, seconds: float, failed: bool) -> None:
-        """Count what was done for a pod: PrepareResources or UnprepareResources."""
+        """Record an operation for a pod: PrepareResources or UnprepareResources."""
         self._operations.labels(name, "true" if failed else "false").observe(seconds)
 
     def call(self, driver: str, method: str, code: grpc.StatusCode, seconds: float) -> None:
-        """Count a call to a driver; `method` is the full name on the wire."""
+        """Record a call to a driver; `method` is the full name on the wire."""
         self._calls.labels(driver, method, code_name(code)).observe(seconds)
 
 
 def code_name(code: grpc.StatusCode) -> str:
-    """A status code as Kubernetes writes it: DeadlineExceeded."""
+    """Format a status code as Kubernetes does: DeadlineExceeded."""
     if code is grpc.StatusCode.OK:
         return "OK"
     if code is grpc.StatusCode.CANCELLED:

@@ -1,9 +1,10 @@
-"""Sockets in the registration folder: which are there, which came and which went.
+"""Sockets in the registration directory, and their changes.
 
-Owns the look into the folder (section 1 of the node protocols): sub-folders are entered, names that start
-with a dot are passed over, and so is everything that is no socket. A link to a socket counts as a socket; a
-link to a folder is not entered. A socket that was taken away and made anew under the same name is another
-socket. Promises: no name and no kind of file in there is a fault, and a look costs no more than so much.
+As in the kubelet (docs/spec/node-protocols.md, "Plugin registration"), subdirectories are scanned, and names
+that start with a dot and everything that is no socket are skipped. A symbolic link to a socket counts as a
+socket; a link to a directory is not followed. A socket that was removed and created again under the same name
+is a new socket. Guarantees that no name and no kind of file causes an error, and that the cost of a scan is
+bounded.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Entries looked at, and folders below each other, at most; what is beyond is not seen.
-MOST_ENTRIES = 4096
-DEEPEST = 8
+#: Maximum number of entries, and depth of directories; further ones are ignored.
+MAX_ENTRIES = 4096
+MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Socket:
-    """A socket as it was seen; ordered by when it was made, as far as that is known.
+    """Socket as found; ordered by creation time, as far as it is known.
 
-    The time is that of its content, which for a socket is the time it was bound: other than the time of its
-    last change it stays when the owner or the mode are changed, as drivers do right after binding.
+    The modification time of a socket is the time it was bound: unlike the time of the last status change it
+    stays when the owner or the mode are changed, as drivers do right after binding.
     """
 
     made: int
@@ -34,9 +35,9 @@ class Socket:
 
 
 def scan(folder: Path) -> Mapping[Path, Socket]:
-    """The sockets below a folder, by path. A folder that is not there, or cannot be read, has none."""
+    """Return the sockets below a directory, by path. A missing or unreadable directory has none."""
     found: dict[Path, Socket] = {}
-    left = MOST_ENTRIES
+    left = MAX_ENTRIES
     folders = [(os.fspath(folder), 0)]
     while folders:
         path, depth = folders.pop()
@@ -49,19 +50,19 @@ def scan(folder: Path) -> Mapping[Path, Socket]:
                     if entry.name.startswith("."):
                         continue
                     if entry.is_dir(follow_symlinks=False):
-                        if depth < DEEPEST:
+                        if depth < MAX_DEPTH:
                             folders.append((entry.path, depth + 1))
                     elif (socket := _socket(entry)) is not None:
                         found[socket.path] = socket
         except OSError:
-            continue  # it went away while we looked, or is none of ours to read
+            continue  # it was removed during the scan, or is not readable
     return found
 
 
 def _socket(entry: os.DirEntry[str]) -> Socket | None:
     try:
         if entry.is_file(follow_symlinks=False):
-            return None  # known without another look at the disk
+            return None  # known without another system call
         known = entry.stat()
     except OSError:
         return None
@@ -71,16 +72,16 @@ def _socket(entry: os.DirEntry[str]) -> Socket | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What is different between two looks. A socket made anew has gone and come."""
+class SocketChanges:
+    """Differences between two scans. A socket created again is both removed and added."""
 
     gone: tuple[Socket, ...]
-    come: tuple[Socket, ...]
+    added: tuple[Socket, ...]
 
 
-def compare(before: Mapping[Path, Socket], now: Mapping[Path, Socket]) -> Changes:
-    """What went and what came, the oldest first."""
-    return Changes(
+def compare(before: Mapping[Path, Socket], now: Mapping[Path, Socket]) -> SocketChanges:
+    """Return the removed and added sockets, the oldest first."""
+    return SocketChanges(
         gone=tuple(sorted(socket for path, socket in before.items() if now.get(path) != socket)),
-        come=tuple(sorted(socket for path, socket in now.items() if before.get(path) != socket)),
+        added=tuple(sorted(socket for path, socket in now.items() if before.get(path) != socket)),
     )

@@ -28,7 +28,7 @@ from plimsoll.node.pods.volumes import (
     missing_volumes,
 )
 from plimsoll.node.pods.writer import WARNING
-from plimsoll.node.security.credentials import Credentials
+from plimsoll.node.security.credentials import ProcessCredentials
 
 #: Reason of the event for a container started without unsupported fields of its security context.
 UNSUPPORTED_SECURITY = "UnsupportedSecurityContext"
@@ -170,11 +170,11 @@ async def build_container_spec(
 
 def check_security(
     pod: Pod, container: Container, deps: WorkerDependencies
-) -> Credentials | RuntimeFault | None:
+) -> ProcessCredentials | RuntimeFault | None:
     """Return the credentials of a container, or why it must not start; None if nothing runs in it."""
     if deps.security is None:
         return None
-    verdict = deps.security.judge(pod, container)
+    verdict = deps.security.check(pod, container)
     if verdict.credentials is None:
         return RuntimeFault(CONFIG_ERROR, verdict.refusal)
     if verdict.warning:

@@ -38,7 +38,7 @@ from plimsoll.node.eviction.usage import measure_node
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.nri import NriServer
-from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins import PluginManager
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.podresources.provider import PodResourcesProvider
@@ -153,7 +153,7 @@ class _AgentBuilder:
         self.status_reporter.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
         if not self.bare:
-            plugins = Plugins(self.layout, times=intervals.plugins, metrics=DraMetrics(self.registry))
+            plugins = PluginManager(self.layout, times=intervals.plugins, metrics=DraMetrics(self.registry))
         claim_cache = ClaimInfoCache.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
         cgroup_planner = CgroupPlanner(
             CgroupSettings(

@@ -24,7 +24,7 @@ from plimsoll.node.eviction.thresholds import DEFAULTS, Threshold, parse_thresho
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_taint, read_amounts, read_labels, read_taints
 from plimsoll.node.machine.machine import MAX_PODS, Machine, Reservations, parse_cpus
-from plimsoll.node.plugins import Times
+from plimsoll.node.plugins import PluginTiming
 from plimsoll.node.podresources.rate_limit import RateLimit
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.security.policy import OnUnsupported
@@ -45,7 +45,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 class Intervals:
     """Intervals in seconds that no file sets: they are the kubelet's. Tests shorten them."""
 
-    plugins: Times = field(default_factory=Times)
+    plugins: PluginTiming = field(default_factory=PluginTiming)
     pods: PodTiming = field(default_factory=PodTiming)
     status_first: float = 0.5  #: first back-off of a failed status write; doubles
     status_max: float = 15.0

@@ -17,7 +17,7 @@ from plimsoll.node.resources import resources_from_plan
 from plimsoll.node.runtime.commands import Command, cpus_in
 from plimsoll.node.runtime.container_spec import Made
 from plimsoll.node.runtime.state_dir import ContainerRecord, Launch, Run
-from plimsoll.node.security.credentials import Credentials
+from plimsoll.node.security.credentials import ProcessCredentials
 from plimsoll.node.security.seccomp import build_filter
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -122,7 +122,7 @@ def _process_spec(
     }
 
 
-def credentials_spec(credentials: Credentials, gids: Sequence[int] = ()) -> dict[str, Any]:
+def credentials_spec(credentials: ProcessCredentials, gids: Sequence[int] = ()) -> dict[str, Any]:
     """Return credentials as a shim takes them, with groups that CDI files add."""
     groups = sorted({*credentials.groups, *gids}) if credentials.switch else []
     program = b""

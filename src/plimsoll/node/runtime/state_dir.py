@@ -31,7 +31,7 @@ from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxInfo, SandboxSpec
 from plimsoll.node.resources import LinuxResources
-from plimsoll.node.security.credentials import Credentials
+from plimsoll.node.security.credentials import ProcessCredentials
 
 _MAX = 16 << 20
 #: As the API shows a container that the node has lost sight of.
@@ -177,7 +177,7 @@ def load(path: Path, kind: type[T]) -> T | Finding | None:
         return Finding(Severity.ERROR, f"{path} cannot be used: {error}", path=str(path))
 
 
-def give_folder(folder: Path, credentials: Credentials | None) -> None:
+def give_folder(folder: Path, credentials: ProcessCredentials | None) -> None:
     """Have a folder belong to the user of a container; OSError if that cannot be done."""
     if credentials is not None and credentials.switch:
         os.chown(folder, credentials.uid, credentials.gid)

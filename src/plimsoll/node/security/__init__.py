@@ -5,5 +5,5 @@ context.py       pod and container security contexts merged, as the kubelet merg
 capabilities.py  names of Linux capabilities, and containerd's default set (pure)
 seccomp.py       the RuntimeDefault seccomp profile as a BPF program (pure)
 rights.py        the agent's own rights, read from the kernel
-policy.py        the verdict on one container in the kubelet's words
+policy.py        admission of one container, with the kubelet's messages
 """

@@ -40,13 +40,13 @@ def names_in(mask: int) -> tuple[str, ...]:
     return tuple(NAMES[n] if n < len(NAMES) else f"CAP_{n}" for n in numbers)
 
 
-#: What a container has that names no capabilities: containerd's default, and Docker's.
+#: Capabilities of a container that specifies none: containerd's default, and Docker's.
 DEFAULT = mask_of(
     (
         "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP",
         "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
     )
 )  # fmt: skip
-#: What an agent needs to start processes as other users, and to stop them.
+#: Capabilities an agent needs to start processes as other users, and to stop them.
 SWITCH_USER = mask_of(("CHOWN", "KILL", "SETGID", "SETUID", "SETPCAP"))
 SYS_ADMIN = mask_of(("SYS_ADMIN",))

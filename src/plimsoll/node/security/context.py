@@ -56,7 +56,7 @@ class FieldValue:
 
 
 def effective_fields(request: SecurityRequest) -> dict[str, FieldValue]:
-    """Return the fields that count for a container, by name; the container's go before the pod's."""
+    """Return the effective fields of a container, by name; the container's take precedence over the pod's."""
     found: dict[str, FieldValue] = {}
     for tree, path, known in _levels(request):
         for name, value in tree.items():
@@ -66,7 +66,7 @@ def effective_fields(request: SecurityRequest) -> dict[str, FieldValue]:
 
 
 def unknown_fields(request: SecurityRequest) -> Iterator[FieldValue]:
-    """Yield the fields that are not known at the level where they stand."""
+    """Yield the fields that are not known at the level where they occur."""
     for tree, path, known in _levels(request):
         for name, value in tree.items():
             if value is not None and name not in known:
@@ -74,7 +74,7 @@ def unknown_fields(request: SecurityRequest) -> Iterator[FieldValue]:
 
 
 def _levels(request: SecurityRequest) -> tuple[tuple[Mapping[str, Any], str, tuple[str, ...]], ...]:
-    """Return both contexts with their paths and the fields known there; the later goes before the earlier."""
+    """Return both contexts with their paths and known fields; later ones take precedence."""
     return (
         (request.pod, "spec.securityContext", (*BOTH, *POD_ONLY)),
         (request.container, f"{request.path}.securityContext", (*BOTH, *CONTAINER_ONLY)),

@@ -1,7 +1,7 @@
-"""The verdict on the security context of one container, in the kubelet's words.
+"""Security policy: admission of a container's security context, with the kubelet's messages.
 
-Owns `SecurityPolicy`, which says what becomes of fields that cannot be applied: the container is refused, or,
-where the node is set so, started without them and the pod told.
+Decides about fields that cannot be applied: the container is rejected, or, if the node is configured so,
+started without them with a warning event.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Literal
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import (
-    Credentials,
-    Judgment,
+    CredentialDecision,
+    ProcessCredentials,
     RootViolation,
     UnsupportedField,
-    decide_credentials,
+    compute_credentials,
 )
 from plimsoll.node.security.rights import AgentRights, read_rights
 
@@ -25,37 +25,37 @@ OnUnsupported = Literal["refuse", "warn"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Credentials, unless `refusal` says why there are none; `warning` names what they are without."""
+class SecurityDecision:
+    """Credentials, or the `refusal`; `warning` lists the fields that are not applied."""
 
-    credentials: Credentials | None
+    credentials: ProcessCredentials | None
     refusal: str = ""
     warning: str = ""
 
 
 class SecurityPolicy:
-    """Judges security contexts by the rights of the agent."""
+    """Check of security contexts against the rights of the agent."""
 
     def __init__(self, on_unsupported: OnUnsupported = "refuse", rights: AgentRights | None = None) -> None:
-        """`rights`: those of this process, unless given."""
+        """Create a policy; `rights` default to those of this process."""
         self.on_unsupported = on_unsupported
         self.rights = rights or read_rights()
 
-    def judge(self, pod: Pod, container: Container) -> Verdict:
-        """Judge one container of a pod."""
-        found = decide_credentials(security_request(pod, container), self.rights)
+    def check(self, pod: Pod, container: Container) -> SecurityDecision:
+        """Check one container of a pod."""
+        found = compute_credentials(security_request(pod, container), self.rights)
         if found.violation is not None:
-            return Verdict(None, _describe_violation(found, pod, container))
+            return SecurityDecision(None, _describe_violation(found, pod, container))
         if not found.unsupported:
-            return Verdict(found.credentials)
+            return SecurityDecision(found.credentials)
         text = describe_unsupported(found.unsupported)
         if self.on_unsupported == "warn":
-            return Verdict(found.credentials, warning=f"started without {text}")
-        return Verdict(None, f"the process runtime cannot apply {text}")
+            return SecurityDecision(found.credentials, warning=f"started without {text}")
+        return SecurityDecision(None, f"the process runtime cannot apply {text}")
 
 
 def security_request(pod: Pod, container: Container) -> SecurityRequest:
-    """Gather what a pod asks for one of its containers."""
+    """Collect what a pod requests for one of its containers."""
     return SecurityRequest(
         pod=pod.spec.security_context or {},
         container=container.security_context or {},
@@ -65,7 +65,7 @@ def security_request(pod: Pod, container: Container) -> SecurityRequest:
 
 
 def container_path(pod: Pod, name: str) -> str:
-    """Return the place of a container in its pod, such as `spec.initContainers[0]`."""
+    """Return the path of a container in its pod, such as `spec.initContainers[0]`."""
     spec = pod.spec
     for field, containers in (
         ("initContainers", spec.init_containers),
@@ -83,7 +83,7 @@ def describe_unsupported(fields: Sequence[UnsupportedField]) -> str:
     return "; ".join(f"{each.path}: {each.why} ({each.fix})" for each in fields)
 
 
-def _describe_violation(found: Judgment, pod: Pod, container: Container) -> str:
+def _describe_violation(found: CredentialDecision, pod: Pod, container: Container) -> str:
     meta = pod.metadata
     where = f'(pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name})'
     if found.violation is RootViolation.RUN_AS_USER:

@@ -1,4 +1,4 @@
-"""The agent's own rights: what the processes that it starts can be given at most."""
+"""Rights of the agent: the upper bound for the processes it starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.node.security.capabilities import SWITCH_USER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRights:
-    """The credentials of an agent, and the kernel that it runs on."""
+    """Credentials of an agent, and the kernel that it runs on."""
 
     uid: int = 0
     gid: int = 0
@@ -24,7 +24,7 @@ class AgentRights:
 
     @property
     def can_switch_user(self) -> bool:
-        """Whether processes of other users can be started, stopped, and be given fewer capabilities."""
+        """Whether processes of other users can be started, stopped, and given fewer capabilities."""
         return self.capabilities & SWITCH_USER == SWITCH_USER
 
 

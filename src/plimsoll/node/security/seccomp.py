@@ -1,11 +1,11 @@
-"""The RuntimeDefault seccomp profile as a program for the kernel's BPF filter. Pure.
+"""RuntimeDefault seccomp profile as a program for the kernel's BPF filter. Pure.
 
-Owns `build_filter`. The profile refuses what containerd's default profile refuses, with EPERM, and depends on
-the container's capabilities in the same way. System calls newer than this table, and those of another
-architecture (32-bit programs), fail with ENOSYS, so that programs fall back to what they did before.
+The profile refuses what containerd's default profile refuses, with EPERM, and depends on the container's
+capabilities in the same way. System calls newer than this table, and those of another architecture (32-bit
+programs), fail with ENOSYS, so that programs fall back to older calls.
 
-DIFF: containerd lists what is allowed, and the filter here what is refused and where the table ends; between
-them are only numbers that the kernel has not given to any call
+DIFF: containerd lists what is allowed, the filter here what is refused and where the table ends; between them
+are only numbers that the kernel has not assigned to any call
 (test_the_profile_refuses_what_containerds_does).
 """
 
@@ -18,7 +18,7 @@ from plimsoll.node.security.capabilities import mask_of
 
 #: Architecture as the kernel's audit names it.
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-#: The newest system call that the table takes into account (removexattrat, of Linux 6.13).
+#: Newest system call that the table considers (removexattrat, of Linux 6.13).
 NEWEST = 466
 EPERM, ENOSYS = 1, 38
 
@@ -136,7 +136,7 @@ def build_filter(machine: str, capabilities: int) -> bytes:
     program += _on_call(_PERSONALITY[place], [(_EQUAL, _PERSONALITIES)], allow=True)
     if not capabilities & _SYS_ADMIN:
         program += _on_call(_CLONE[place], [(_ANY_BIT, (_CLONE_NEW,))], allow=False)
-        # Its flags are in memory, where no filter can look; programs fall back to clone.
+        # Its flags are in memory, where a filter cannot look; programs fall back to clone.
         program += [(_EQUAL, 0, 1, _CLONE3[place]), _fail(ENOSYS)]
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
@@ -149,12 +149,13 @@ def _fail(errno: int) -> tuple[int, int, int, int]:
 def _on_call(
     number: int, tests: list[tuple[int, tuple[int, ...]]], *, allow: bool
 ) -> list[tuple[int, int, int, int]]:
-    """Return instructions that judge a call by the low half of its first argument: those that match a test
-    are allowed, or refused."""
+    """Return instructions that check a call by the low half of its first argument: matching calls are
+    allowed, or refused.
+    """
     hit, miss = ((_RETURN, 0, 0, _ALLOW), _fail(EPERM)) if allow else (_fail(EPERM), (_RETURN, 0, 0, _ALLOW))
-    judged: list[tuple[int, int, int, int]] = [(_LOAD, 0, 0, _ARGUMENT)]
+    instructions: list[tuple[int, int, int, int]] = [(_LOAD, 0, 0, _ARGUMENT)]
     for code, values in tests:
         for value in values:
-            judged += [(code, 0, 1, value), hit]
-    judged.append(miss)
-    return [(_EQUAL, 0, len(judged), number), *judged]
+            instructions += [(code, 0, 1, value), hit]
+    instructions.append(miss)
+    return [(_EQUAL, 0, len(instructions), number), *instructions]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plimsoll.errors import InputError
 from plimsoll.node.cgroups import Cgroups, detect, open_cgroups
-from plimsoll.node.cgroups.detect import Detected
+from plimsoll.node.cgroups.detect import DetectedCgroups
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import read_mark
 from plimsoll.node.cgroups.tree import root_parts
@@ -80,7 +80,7 @@ def _count(tree: Cgroups, uid: str) -> int:
         return 0
 
 
-def _mounts(found: Detected, version: int) -> tuple[Path, ...]:
+def _mounts(found: DetectedCgroups, version: int) -> tuple[Path, ...]:
     if version == 2:
         return (found.v2_mount,) if found.v2_mount is not None else ()
     return tuple(dict.fromkeys(found.v1.values()))

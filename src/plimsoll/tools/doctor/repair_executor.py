@@ -135,12 +135,12 @@ class RepairExecutor:
 
     def _remove_root(self, name: str, owner: str) -> str:
         tree = open_cgroups(name, mount=self._mount, owner=owner)
-        hold = hold_root(tree.root_folders())
+        hold = hold_root(tree.root_directories())
         if hold is None:
             return "an agent uses it"
         try:
             # Looked at while no agent can start there.
-            if not read_directory(tree.root_folders()).gone:
+            if not read_directory(tree.root_directories()).gone:
                 return "its directory exists"
             return "" if tree.tear_down() else "something stays inside"
         finally:

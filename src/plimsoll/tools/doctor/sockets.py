@@ -12,8 +12,8 @@ from typing import Literal
 
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins.plugin_info import Refusal
-from plimsoll.node.plugins.registration import Times, ask_info, conversation
+from plimsoll.node.plugins.plugin_info import RegistrationRefusal
+from plimsoll.node.plugins.registration import PluginTiming, get_plugin_info, open_registration
 from plimsoll.node.plugins.sockets import scan
 from plimsoll.protocols.rpc import LONGEST_PATH
 from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, SocketFact, SocketFacts
@@ -28,7 +28,7 @@ SETTLED_SECONDS = 10.0
 _SECONDS = 2.0
 _LIST_SECONDS = 5.0
 _AT_ONCE = 16
-_TIMES = Times(dial=_SECONDS, info=_SECONDS)
+_TIMES = PluginTiming(dial=_SECONDS, info=_SECONDS)
 _OURS, _KUBELETS = 0o077, 0o022
 
 Role = Literal["pod-resources", "nri", "registration", "driver"]
@@ -99,11 +99,11 @@ async def _list(path: Path) -> tuple[int | None, str]:
 
 
 async def _ask(path: Path) -> DriverFact:
-    async with conversation(path, _TIMES) as channel:
-        if isinstance(channel, Refusal):
+    async with open_registration(path, _TIMES) as channel:
+        if isinstance(channel, RegistrationRefusal):
             return DriverFact(socket=path, problem=channel.message)
-        offer = await ask_info(channel, path, _TIMES)
-    if isinstance(offer, Refusal):
+        offer = await get_plugin_info(channel, path, _TIMES)
+    if isinstance(offer, RegistrationRefusal):
         return DriverFact(socket=path, problem=offer.message)
     answer = await asyncio.to_thread(probe, Path(offer.endpoint))
     return DriverFact(socket=path, name=offer.driver, endpoint=offer.endpoint, endpoint_answer=answer)

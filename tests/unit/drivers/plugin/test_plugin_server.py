@@ -27,7 +27,7 @@ from plimsoll.drivers.plugin import (
 from plimsoll.errors import ConfigError
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins import PluginManager
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
 from tests.unit.drivers.plugin.fixtures import (
@@ -53,12 +53,12 @@ class NodeFixture:
         self.cluster = cluster
         self.root = folder / "r"
         self.cdi = folder / "cdi"
-        self.plugins = Plugins(Layout(self.root), times=QUICK)
+        self.plugins = PluginManager(Layout(self.root), times=QUICK)
 
     async def restart(self) -> None:
         """As when the agent ends and another begins."""
         await self.plugins.stop()
-        self.plugins = Plugins(Layout(self.root), times=QUICK)
+        self.plugins = PluginManager(Layout(self.root), times=QUICK)
         await self.plugins.start()
 
     def server(self, driver: Widgets, **options: Any) -> PluginServer:
@@ -233,7 +233,7 @@ def test_sockets_are_recreated_when_their_directories_are_deleted() -> None:
                         victim.unlink()
                 await wait_for(lambda made=made: server.metrics.sockets_created > made)  # type: ignore[misc]
                 await wait_for(lambda: server.registration.exists() and server.endpoint.exists())
-                node.plugins = Plugins(Layout(node.root), times=QUICK)
+                node.plugins = PluginManager(Layout(node.root), times=QUICK)
                 await node.plugins.start()
                 await wait_for(lambda: [each for each in node.plugins.drivers() if each.connected])
                 assert len((await node.prepare(ref))[0]) == 1

@@ -74,7 +74,7 @@ def test_the_mark_tells_whose_a_root_is_and_whether_its_agent_runs(
     assert read_directory(folders).gone
     hold = hold_root(folders)
     assert hold is not None
-    assert RootMark(data, patience=0.0).take(folders) != "", "no agent starts while it is held"
+    assert RootMark(data, timeout=0.0).take(folders) != "", "no agent starts while it is held"
     hold.release()
 
 
@@ -88,7 +88,7 @@ def test_a_directory_of_another_mount_namespace_is_not_known_to_be_gone(
 
 
 def test_a_root_that_another_process_uses_is_refused(tmp_path: Path, folders: list[Path]) -> None:
-    first, second = RootMark(tmp_path / "a"), RootMark(tmp_path / "b", patience=0.0)
+    first, second = RootMark(tmp_path / "a"), RootMark(tmp_path / "b", timeout=0.0)
     assert first.take(folders) == ""
     assert second.take(folders) == f"cgroup {folders[0]} is in use by another process"
     first.release()

@@ -33,7 +33,7 @@ POD = PodPlan(cpu_shares=512, cpu_quota=150_000, cpu_period=100_000, memory=256 
 def cgroups() -> Iterator[Cgroups]:
     if os.geteuid() != 0:
         pytest.skip("cgroups are root's")
-    found = open_cgroups(f"plimsoll-test-{os.getpid()}", owner=f"test-{os.getpid()}", patience=5.0)
+    found = open_cgroups(f"plimsoll-test-{os.getpid()}", owner=f"test-{os.getpid()}", timeout=5.0)
     if found.version == 0:
         pytest.skip(f"no cgroups that can be used: {found.note}")
     try:

@@ -273,7 +273,7 @@ def test_plugins_cannot_reach_other_files(tmp_path: Path, file: str) -> None:
     assert fault.absent
     assert all(name.endswith("subtree_control") for name, _ in kernel.writes)
     (fault,) = cgroups.make_container("u", "c", LinuxResources(huge_pages={"2MB/../..": 1}))
-    assert fault.error == "no page size"
+    assert fault.error == "not a page size"
 
 
 # -- usage
@@ -467,7 +467,7 @@ def test_a_root_that_no_agent_made_is_not_touched(kernel: StandIn) -> None:
     kernel.make(mount / "kubepods" / "burstable")
     kernel.writes.clear()
     (fault,) = opened(kernel, "kubepods").set_up()
-    assert fault.error == "this root belongs to somebody else"
+    assert fault.error == "this root belongs to another owner"
     assert kernel.writes == []
 
 

@@ -36,7 +36,7 @@ class Agent:
         self.watch = CgroupWatch(
             "n",
             self.cgroups,
-            RootMark(data, patience=0.0),
+            RootMark(data, timeout=0.0),
             restore_root=self._restore_root,
             restore=self._restore,
             reporter=self,
@@ -56,7 +56,7 @@ class Agent:
         asyncio.run(self.watch.check())
 
     def remove_root(self) -> None:
-        for folder in self.cgroups.root_folders():
+        for folder in self.cgroups.root_directories():
             shutil.rmtree(folder)
 
 
@@ -80,7 +80,7 @@ def test_a_lost_root_is_made_again_and_reported(kernel: StandIn, tmp_path: Path)
         ("Warning", "CgroupsLost"),
         ("Normal", "CgroupsRestored"),
     ]
-    assert str(agent.cgroups.root_folders()[0]) in agent.events[0][2]
+    assert str(agent.cgroups.root_directories()[0]) in agent.events[0][2]
     assert agent.problems == [], "the node was Ready all the time"
     assert (agent.watch.losses, agent.watch.restores) == (1, 1)
 
@@ -98,7 +98,7 @@ def test_parts_of_the_root_are_made_again(kernel: StandIn, tmp_path: Path, gone:
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     agent.cgroups.make_pod("g", "Guaranteed", POD)
-    for folder in agent.cgroups.root_folders():
+    for folder in agent.cgroups.root_directories():
         shutil.rmtree(folder / gone)
     agent.check()
     assert agent.cgroups.lost() == ()
@@ -143,7 +143,7 @@ def test_the_node_is_not_ready_while_another_process_uses_its_root(kernel: Stand
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     other = RootMark(tmp_path / "other")
-    other.take(agent.cgroups.root_folders())
+    other.take(agent.cgroups.root_directories())
     agent.check()
     assert "in use by another process" in agent.problems[0]
     other.release()

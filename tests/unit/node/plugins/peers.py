@@ -15,14 +15,14 @@ import grpc.aio
 
 from plimsoll.node.claim_info import ClaimRef, PreparedDevice
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins, Times
+from plimsoll.node.plugins import PluginManager, PluginTiming
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"
 #: Short enough for tests, long enough for a busy machine.
-QUICK = Times(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.15, call=5.0)
+QUICK = PluginTiming(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.15, call=5.0)
 V1, BETA = "v1.DRAPlugin", "v1beta1.DRAPlugin"
 HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 
@@ -48,11 +48,11 @@ def short_folder() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def node(times: Times = QUICK, **options: Any) -> AsyncIterator[tuple[Layout, Plugins]]:
+async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tuple[Layout, PluginManager]]:
     """Plugins on a folder of their own; nothing may be left of them."""
     with short_folder() as folder:
         layout = Layout(folder)
-        plugins = Plugins(layout, times=times, **options)
+        plugins = PluginManager(layout, times=times, **options)
         await plugins.start()
         try:
             yield layout, plugins
@@ -71,7 +71,7 @@ async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds
     return found
 
 
-async def registered(plugins: Plugins, count: int = 1, connected: int | None = None) -> None:
+async def registered(plugins: PluginManager, count: int = 1, connected: int | None = None) -> None:
     """Wait until so many plugins are registered, and so many of them connected."""
     wanted = count if connected is None else connected
     await until(
@@ -109,7 +109,7 @@ class Peer:
         self.gate = asyncio.Event()
         self.gate.set()
         #: Answers in place of the usual ones, from the request.
-        self.answer: Callable[[Any], Any] | None = None
+        self.response: Callable[[Any], Any] | None = None
         self.notify_fails = False
         self.info_delay = 0.0
         self.streams: list[asyncio.Queue[Any]] = []
@@ -188,14 +188,14 @@ class Peer:
             self.calls.append(("prepare", version, tuple(claim.name for claim in request.claims)))
             await asyncio.sleep(self.delay)
             await self.gate.wait()
-            if self.answer is not None:
-                return self.answer(request)
-            answer = messages.NodePrepareResourcesResponse()
+            if self.response is not None:
+                return self.response(request)
+            response = messages.NodePrepareResourcesResponse()
             for asked in request.claims:
                 device = messages.Device(pool_name=self.pool, device_name="dev-0", request_names=["gpu"])
                 device.cdi_device_ids.append(f"example.com/gpu={asked.uid}")
-                answer.claims[asked.uid].devices.append(device)
-            return answer
+                response.claims[asked.uid].devices.append(device)
+            return response
 
         return prepare
 
@@ -204,12 +204,12 @@ class Peer:
             self.calls.append(("unprepare", version, tuple(claim.name for claim in request.claims)))
             await asyncio.sleep(self.delay)
             await self.gate.wait()
-            if self.answer is not None:
-                return self.answer(request)
-            answer = messages.NodeUnprepareResourcesResponse()
+            if self.response is not None:
+                return self.response(request)
+            response = messages.NodeUnprepareResourcesResponse()
             for asked in request.claims:
-                answer.claims[asked.uid].SetInParent()
-            return answer
+                response.claims[asked.uid].SetInParent()
+            return response
 
         return unprepare
 

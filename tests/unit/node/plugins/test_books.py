@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from plimsoll.node.plugins.health import (
     DEFAULT_SECONDS,
     HEALTHY,
-    LONGEST_MESSAGE,
-    NOTHING_KNOWN,
+    MAX_MESSAGE_BYTES,
     UNHEALTHY,
     UNKNOWN,
-    Health,
-    HealthBook,
-    Report,
-    cut_message,
+    UNKNOWN_HEALTH,
+    HealthCache,
+    HealthReport,
+    HealthStatus,
     read_reports,
+    truncate_message,
 )
-from plimsoll.node.plugins.registration import Times, wait_before
+from plimsoll.node.plugins.registration import PluginTiming, retry_delay
 from plimsoll.node.plugins.registry import Plugin, Registry
-from plimsoll.node.plugins.sockets import DEEPEST, MOST_ENTRIES, Socket, compare, scan
+from plimsoll.node.plugins.sockets import MAX_DEPTH, MAX_ENTRIES, Socket, compare, scan
 from plimsoll.protocols.messages import health_v1, health_v1alpha1
 from tests.unit.node.plugins.peers import short_folder
 
@@ -72,9 +72,9 @@ def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> Non
                     since.setdefault(driver, now)
             case ("connect", str(driver), int(rank), bool(connected)):
                 entry = plain.get(rank, ["", "", connected])
-                news = entry[0] == driver and entry[2] != connected
-                assert registry.set_connected(driver, rank, connected, now) == news
-                entry[2] = connected if news else entry[2]
+                changed = entry[0] == driver and entry[2] != connected
+                assert registry.set_connected(driver, rank, connected, now) == changed
+                entry[2] = connected if changed else entry[2]
             case ("wait", int(seconds)):
                 now += seconds
         due = []
@@ -104,10 +104,10 @@ def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> Non
 
 
 def test_waits_double_to_a_limit() -> None:
-    waits = [wait_before(failures, Times()) for failures in range(1, 12)]
+    waits = [retry_delay(failures, PluginTiming()) for failures in range(1, 12)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122, 122]
-    assert wait_before(10**9, Times()) == 122
-    assert wait_before(0, Times()) == 0.5
+    assert retry_delay(10**9, PluginTiming()) == 122
+    assert retry_delay(0, PluginTiming()) == 0.5
 
 
 # -- sockets
@@ -141,12 +141,12 @@ def test_a_look_sees_sockets_and_nothing_else() -> None:
 def test_a_look_is_bounded() -> None:
     with short_folder() as folder:
         deep = folder
-        for _ in range(DEEPEST + 3):
+        for _ in range(MAX_DEPTH + 3):
             deep /= "d"
             bind(deep / "s")
-        assert len(scan(folder)) == DEEPEST
+        assert len(scan(folder)) == MAX_DEPTH
     with short_folder() as folder:
-        for place in range(MOST_ENTRIES + 50):
+        for place in range(MAX_ENTRIES + 50):
             (folder / str(place)).touch()
         bind(folder / "sub" / "s")
         assert len(scan(folder)) <= 1
@@ -164,7 +164,7 @@ def test_a_socket_made_anew_is_another_one_and_its_mode_is_no_matter() -> None:
         second = scan(folder)
         changes = compare(first, second)
         assert changes.gone == tuple(first.values())
-        assert changes.come == tuple(second.values())
+        assert changes.added == tuple(second.values())
 
 
 SEEN = st.dictionaries(
@@ -179,20 +179,20 @@ def test_changes_lead_from_one_look_to_the_next(
     before = {path: Socket(made, path, 1, inode) for path, (made, inode) in old.items()}
     after = {path: Socket(made, path, 1, inode) for path, (made, inode) in new.items()}
     changes = compare(before, after)
-    rebuilt = set(before.values()) - set(changes.gone) | set(changes.come)
+    rebuilt = set(before.values()) - set(changes.gone) | set(changes.added)
     assert rebuilt == set(after.values())
-    assert list(changes.come) == sorted(changes.come)
-    assert not set(changes.gone) & set(changes.come)
+    assert list(changes.added) == sorted(changes.added)
+    assert not set(changes.gone) & set(changes.added)
 
 
 # -- health
 
 REPORTS = st.lists(
     st.builds(
-        Report,
+        HealthReport,
         st.just("p"),
         st.sampled_from(["d1", "d2", "d3"]),
-        st.builds(Health, st.sampled_from([HEALTHY, UNHEALTHY, UNKNOWN]), st.sampled_from(["", "hot"])),
+        st.builds(HealthStatus, st.sampled_from([HEALTHY, UNHEALTHY, UNKNOWN]), st.sampled_from(["", "hot"])),
         st.sampled_from([5.0, 30.0]),
     ),
     max_size=3,
@@ -208,43 +208,51 @@ EVENTS = st.lists(
 )
 
 
-_UNKNOWN = [Report("p", "d1", NOTHING_KNOWN, 5.0)]
+_UNKNOWN = [HealthReport("p", "d1", UNKNOWN_HEALTH, 5.0)]
 
 
 @given(EVENTS)
-@example([("report", 1, [Report("p", "d1", Health(HEALTHY), 5.0)]), ("report", 2, _UNKNOWN)])
-@example([("report", 2, _UNKNOWN), ("report", 1, [Report("p", "d1", Health(HEALTHY))]), ("wait", 6, [])])
-def test_health_is_the_newest_report_that_still_holds(events: list[tuple[str, int, list[Report]]]) -> None:
+@example([("report", 1, [HealthReport("p", "d1", HealthStatus(HEALTHY), 5.0)]), ("report", 2, _UNKNOWN)])
+@example(
+    [
+        ("report", 2, _UNKNOWN),
+        ("report", 1, [HealthReport("p", "d1", HealthStatus(HEALTHY))]),
+        ("wait", 6, []),
+    ]
+)
+def test_health_is_the_newest_report_that_still_holds(
+    events: list[tuple[str, int, list[HealthReport]]],
+) -> None:
     """The twin keeps every message there ever was, and reads them from the end."""
-    book = HealthBook()
-    told: list[tuple[float, int, Report]] = []
+    book = HealthCache()
+    reported: list[tuple[float, int, HealthReport]] = []
     now = 0.0
     devices = ("d1", "d2", "d3")
 
-    def plain(device: str) -> Health:
+    def plain(device: str) -> HealthStatus:
         for own in (2, 1):
-            for at, plugin_, report in reversed(told):
+            for at, plugin_, report in reversed(reported):
                 if plugin_ == own and report.device == device:
                     if at + report.seconds > now:
                         return report.health
                     break
-        return NOTHING_KNOWN
+        return UNKNOWN_HEALTH
 
-    before = [NOTHING_KNOWN] * 3
+    before = [UNKNOWN_HEALTH] * 3
     for kind, number, reports in events:
-        news = False
+        changed = False
         if kind == "report":
-            news = book.report(number, reports, now)
-            told += [(now, number, report) for report in reports]
+            changed = book.report(number, reports, now)
+            reported += [(now, number, report) for report in reports]
         elif kind == "clear":
-            news = book.clear(number)
-            told = [entry for entry in told if entry[1] != number]
+            changed = book.clear(number)
+            reported = [entry for entry in reported if entry[1] != number]
         else:
             now += number
-            news = book.expire(now)
-        after = [book.look((2, 1), "p", device, now) for device in devices]
+            changed = book.expire(now)
+        after = [book.get_health((2, 1), "p", device, now) for device in devices]
         assert after == [plain(device) for device in devices]
-        assert news or before == after  # no change without being told
+        assert changed or before == after  # no change without a report
         before = after
         assert not book.expire(now)
 
@@ -272,9 +280,9 @@ def test_reports_of_both_versions_are_read() -> None:
 
 @given(st.text(max_size=3000))
 def test_messages_are_cut_between_characters(text: str) -> None:
-    cut = cut_message(text.encode(errors="replace").decode())
-    assert len(cut.encode()) <= LONGEST_MESSAGE
-    if len(text.encode(errors="replace")) <= LONGEST_MESSAGE:
-        assert cut == text.encode(errors="replace").decode()
+    truncate = truncate_message(text.encode(errors="replace").decode())
+    assert len(truncate.encode()) <= MAX_MESSAGE_BYTES
+    if len(text.encode(errors="replace")) <= MAX_MESSAGE_BYTES:
+        assert truncate == text.encode(errors="replace").decode()
     else:
-        assert cut.endswith("...")
+        assert truncate.endswith("...")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.plugins import Health
+from plimsoll.node.plugins import HealthStatus
 from tests.unit.node.plugins.peers import (
     DRIVER,
     HEALTH,
@@ -32,23 +32,23 @@ def report(health: int, message: str = "", device: str = "dev-0", **more: Any) -
 def test_health_is_followed_in_both_versions(version: str) -> None:
     async def story() -> None:
         async with node() as (layout, plugins):
-            changes: list[Health | None] = []
+            changes: list[HealthStatus | None] = []
             plugins.on_change = lambda: changes.append(plugins.health(DRIVER, "pool", "dev-0"))
             peer = await Peer(layout, versions=[V1, version]).start()
             await peer.tell_health(report(1))
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
             await peer.tell_health(report(2, "too hot"))
-            hot = Health("Unhealthy", "too hot")
+            hot = HealthStatus("Unhealthy", "too hot")
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == hot)
             assert changes[-1] == hot
-            assert plugins.health(DRIVER, "pool", "other") == Health("Unknown")
+            assert plugins.health(DRIVER, "pool", "other") == HealthStatus("Unknown")
             assert plugins.health("other.example.com", "pool", "dev-0") is None
-            told = len(changes)
+            notified = len(changes)
             await peer.tell_health(report(2, "too hot"), report(1, device="dev-1"))
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-1") == Health("Healthy"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-1") == HealthStatus("Healthy"))
             await peer.tell_health(report(2, "too hot"))  # nothing new
             await asyncio.sleep(0.2)
-            assert len(changes) == told + 1
+            assert len(changes) == notified + 1
             await peer.stop()
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") is None)
 
@@ -62,15 +62,15 @@ def test_a_stream_that_ends_is_begun_again() -> None:
             await peer.tell_health(report(1))
             for ending in (None, b"\xff\xff\xff\x01"):  # in good order; with what is no message
                 (stream,) = await until(lambda: list(peer.streams))
-                await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy"))
+                await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
                 stream.put_nowait(ending)
                 await until(lambda: stream not in peer.streams)  # noqa: B023
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
             # The driver restarts behind its registration.
             await peer.stop(peer.dra)
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Unknown"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Unknown"))
             await peer.serve()
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
 
     run(story)
 
@@ -81,14 +81,14 @@ def test_what_is_not_said_again_runs_out() -> None:
         async with node(monotonic=lambda: now[0]) as (layout, plugins):
             peer = await Peer(layout, versions=[V1, HEALTH]).start()
             await peer.tell_health(report(1), report(1, device="slow", health_check_timeout_seconds=300))
-            await until(lambda: plugins.health(DRIVER, "pool", "slow") == Health("Healthy"))
+            await until(lambda: plugins.health(DRIVER, "pool", "slow") == HealthStatus("Healthy"))
             changes: list[float] = []
             plugins.on_change = lambda: changes.append(now[0])
             now[0] = 29.0
-            assert plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy")
+            assert plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy")
             now[0] = 31.0
-            assert plugins.health(DRIVER, "pool", "dev-0") == Health("Unknown")
-            assert plugins.health(DRIVER, "pool", "slow") == Health("Healthy")
+            assert plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Unknown")
+            assert plugins.health(DRIVER, "pool", "slow") == HealthStatus("Healthy")
             await until(lambda: changes)
             assert changes == [31.0]
 
@@ -108,7 +108,7 @@ def test_a_driver_that_has_no_health_after_all_is_not_asked_again() -> None:
             await until(lambda: not plugins.drivers())
             await peer.start()
             await peer.tell_health(report(1))
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
 
     run(story)
 
@@ -118,15 +118,15 @@ def test_the_end_of_one_stream_leaves_what_others_say() -> None:
         async with node() as (layout, plugins):
             old = await Peer(layout, versions=[V1, HEALTH], instance="old").start()
             await old.tell_health(report(2, "old"), report(2, "old", device="dev-1"))
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Unhealthy", "old"))
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Unhealthy", "old"))
             new = await Peer(layout, versions=[V1, HEALTH], instance="new").start()
             await new.tell_health(report(1))
-            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy"))
-            assert plugins.health(DRIVER, "pool", "dev-1") == Health("Unhealthy", "old")
+            await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
+            assert plugins.health(DRIVER, "pool", "dev-1") == HealthStatus("Unhealthy", "old")
             await old.stop()
             await registered(plugins)
-            assert plugins.health(DRIVER, "pool", "dev-0") == Health("Healthy")
-            assert plugins.health(DRIVER, "pool", "dev-1") == Health("Unknown")
+            assert plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy")
+            assert plugins.health(DRIVER, "pool", "dev-1") == HealthStatus("Unknown")
 
     run(story)
 

@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins import PluginManager
 from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short_folder, until
 
 
@@ -38,32 +38,32 @@ def test_calls_go_where_the_model_says(seed: int) -> None:
         with short_folder() as folder:
             layout = Layout(folder)
             instances = [Instance(Peer(layout, instance=name)) for name in ("one", "two", "three")]
-            plugins = Plugins(layout, times=QUICK)
+            plugins = PluginManager(layout, times=QUICK)
             await plugins.start()
             try:
                 for step in range(25):
                     await act(chance, step, chance.choice(instances))
                     if chance.random() < 0.15:
                         await plugins.stop()
-                        plugins = Plugins(layout, times=QUICK)
+                        plugins = PluginManager(layout, times=QUICK)
                         await plugins.start()
                     await agreed(plugins, instances)
-                    answer = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
+                    response = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
                     expected = serving(instances)
                     if expected is None or not expected.serves:
                         kind = "broken" if expected else "absent"
-                        assert isinstance(answer, DriverFault)
-                        assert answer.kind == kind
+                        assert isinstance(response, DriverFault)
+                        assert response.kind == kind
                     else:
-                        assert isinstance(answer, tuple)
-                        assert answer[0].pool == expected.peer.pool
+                        assert isinstance(response, tuple)
+                        assert response[0].pool == expected.peer.pool
             finally:
                 await plugins.stop()
 
     run(story)
 
 
-async def agreed(plugins: Plugins, instances: list[Instance]) -> None:
+async def agreed(plugins: PluginManager, instances: list[Instance]) -> None:
     """Wait until the plugins have seen what there is."""
     wanted = {one.peer.endpoint: one.serves for one in instances if one.registers}
     await until(

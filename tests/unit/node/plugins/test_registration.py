@@ -11,7 +11,7 @@ import pytest
 
 from plimsoll.errors import ConfigError
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins, Times
+from plimsoll.node.plugins import PluginManager, PluginTiming
 from tests.unit.node.plugins.peers import (
     BETA,
     DRIVER,
@@ -122,7 +122,7 @@ def test_a_plugin_that_does_not_want_to_hear_it_is_not_registered() -> None:
 
 def test_a_plugin_that_says_nothing_for_too_long() -> None:
     async def story() -> None:
-        async with node(Times(scan=0.02, info=0.1, retry=0.05)) as (layout, plugins):
+        async with node(PluginTiming(scan=0.02, info=0.1, retry=0.05)) as (layout, plugins):
             peer = Peer(layout)
             peer.info_delay = 3
             await peer.start()
@@ -142,7 +142,7 @@ def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
             layout = Layout(folder)
             peers = [await Peer(layout, f"d{place}.example.com").start() for place in range(4)]
             for _ in range(3):
-                plugins = Plugins(layout, times=QUICK)
+                plugins = PluginManager(layout, times=QUICK)
                 await plugins.start()
                 await registered(plugins, 4)
                 for peer in peers:
@@ -166,7 +166,7 @@ def test_the_newest_socket_wins_after_a_restart() -> None:
                 peers.append(await Peer(layout, instance=name).start())
                 await asyncio.sleep(0.02)  # the clock of files ticks that slowly
             peers[-1].info_delay = 0.2  # registered last or first, the age counts
-            plugins = Plugins(layout, times=QUICK)
+            plugins = PluginManager(layout, times=QUICK)
             await plugins.start()
             await registered(plugins, 4)
             assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("k")}
@@ -187,7 +187,7 @@ def test_strange_things_in_the_registration_folder() -> None:
             (folder / "a file").write_text("no socket")
             (folder / "loop").symlink_to(folder)
             (folder / "dangling").symlink_to("/nowhere/at/all")
-            strange = await Peer(layout, "strange.example.com", socket="a b#?%41\udcff\n.sock").start()
+            unexpected = await Peer(layout, "strange.example.com", socket="a b#?%41\udcff\n.sock").start()
             below = await Peer(layout, "below.example.com", socket="one/two/reg.sock").start()
             linked = Peer(layout, "linked.example.com", socket="../elsewhere.sock")
             await linked.start()
@@ -203,9 +203,9 @@ def test_strange_things_in_the_registration_folder() -> None:
                 "strange",
             ]
             assert hidden.infos == deep.infos == 0
-            for peer in (strange, below, linked):
+            for peer in (unexpected, below, linked):
                 assert await plugins.prepare(peer.name, [claim("a")]) == {"uid-a": device()}
-            for peer in (strange, below, linked, hidden, deep):
+            for peer in (unexpected, below, linked, hidden, deep):
                 await peer.stop()
 
     run(story)
@@ -227,7 +227,7 @@ def test_a_socket_whose_path_is_too_long() -> None:
 
 def test_a_socket_nobody_listens_on_is_tried_again() -> None:
     async def story() -> None:
-        async with node(Times(scan=0.02, dial=0.1, retry=0.05)) as (layout, plugins):
+        async with node(PluginTiming(scan=0.02, dial=0.1, retry=0.05)) as (layout, plugins):
             peer = Peer(layout)
             with socket.socket(socket.AF_UNIX) as left:
                 left.bind(str(peer.socket))
@@ -242,8 +242,8 @@ def test_a_socket_nobody_listens_on_is_tried_again() -> None:
 
 def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file")
-    with pytest.raises(ConfigError, match="plugins_registry: cannot be made: Not a directory"):
-        asyncio.run(Plugins(Layout(tmp_path / "root")).start())
+    with pytest.raises(ConfigError, match="plugins_registry: cannot be created: Not a directory"):
+        asyncio.run(PluginManager(Layout(tmp_path / "root")).start())
 
 
 def test_the_first_known_version_of_the_plugins_list() -> None:

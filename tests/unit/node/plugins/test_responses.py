@@ -14,12 +14,12 @@ from plimsoll.node.plugins.plugin_info import (
     HEALTH_V1ALPHA1,
     V1,
     V1BETA1,
-    Offer,
-    Refusal,
+    PluginInfo,
+    RegistrationRefusal,
     choose_health,
-    judge_offer,
+    validate_plugin_info,
 )
-from plimsoll.node.plugins.responses import MOST_DEVICES, MOST_NAMES, read_prepared, read_released
+from plimsoll.node.plugins.responses import MAX_DEVICES, MAX_NAMES, read_prepared, read_unprepared
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1
 from tests.unit.node.plugins.peers import DRIVER, claim
 
@@ -28,10 +28,10 @@ CLAIMS = [claim("a"), claim("b")]
 
 
 def prepared(messages: Any = dra_v1, **devices: Any) -> Any:
-    answer = messages.NodePrepareResourcesResponse()
+    response = messages.NodePrepareResourcesResponse()
     for name, device in devices.items():
-        answer.claims[f"uid-{name}"].devices.append(messages.Device(**device))
-    return answer
+        response.claims[f"uid-{name}"].devices.append(messages.Device(**device))
+    return response
 
 
 def test_devices_are_read_in_both_versions() -> None:
@@ -46,8 +46,8 @@ def test_devices_are_read_in_both_versions() -> None:
     )
     empty = PreparedDevice("", "")
     for messages in (dra_v1, dra_v1beta1):
-        answer = prepared(messages, a=fields, b={})
-        assert read_prepared(DRIVER, CLAIMS, answer) == {"uid-a": (device,), "uid-b": (empty,)}
+        response = prepared(messages, a=fields, b={})
+        assert read_prepared(DRIVER, CLAIMS, response) == {"uid-a": (device,), "uid-b": (empty,)}
     share = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
     (read,) = read_prepared(DRIVER, CLAIMS[:1], prepared(a=fields | {"share_id": share})).values()
     assert isinstance(read, tuple)
@@ -55,9 +55,9 @@ def test_devices_are_read_in_both_versions() -> None:
 
 
 def test_errors_skipped_claims_and_strange_ones() -> None:
-    answer = prepared(a={})
-    answer.claims["uid-b"].error = "no such device" + "!" * 5000
-    found = read_prepared(DRIVER, [*CLAIMS, claim("c"), claim("d")], answer)
+    response = prepared(a={})
+    response.claims["uid-b"].error = "no such device" + "!" * 5000
+    found = read_prepared(DRIVER, [*CLAIMS, claim("c"), claim("d")], response)
     assert found["uid-a"] == (PreparedDevice("", ""),)
     refused = found["uid-b"]
     assert isinstance(refused, DriverFault)
@@ -67,23 +67,23 @@ def test_errors_skipped_claims_and_strange_ones() -> None:
     skipped = DriverFault(DRIVER, "skipped", "NodePrepareResources skipped 2 ResourceClaims")
     assert found["uid-c"] == found["uid-d"] == skipped
 
-    answer.claims["uid-x"].SetInParent()
+    response.claims["uid-x"].SetInParent()
     text = "NodePrepareResources returned result for unknown claim UID uid-x"
-    assert set(read_prepared(DRIVER, CLAIMS, answer).values()) == {DriverFault(DRIVER, "malformed", text)}
+    assert set(read_prepared(DRIVER, CLAIMS, response).values()) == {DriverFault(DRIVER, "malformed", text)}
 
     released = dra_v1.NodeUnprepareResourcesResponse()
     released.claims["uid-a"].SetInParent()
     text = "NodeUnprepareResources skipped 1 ResourceClaims"
-    assert read_released(DRIVER, CLAIMS, released) == {
+    assert read_unprepared(DRIVER, CLAIMS, released) == {
         "uid-a": None,
         "uid-b": DriverFault(DRIVER, "skipped", text),
     }
     released.claims["uid-b"].error = "still in use"
-    fault = read_released(DRIVER, CLAIMS, released)["uid-b"]
+    fault = read_unprepared(DRIVER, CLAIMS, released)["uid-b"]
     assert fault == DriverFault(DRIVER, "refused", "still in use")
     released.claims["uid-x"].SetInParent()
     text = "NodeUnprepareResources returned result for unknown claim UID uid-x"
-    assert set(read_released(DRIVER, CLAIMS, released).values()) == {DriverFault(DRIVER, "malformed", text)}
+    assert set(read_unprepared(DRIVER, CLAIMS, released).values()) == {DriverFault(DRIVER, "malformed", text)}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_errors_skipped_claims_and_strange_ones() -> None:
         ({"device_name": "d\n"}, r'"d\n" is not the name of a device'),
         ({"request_names": ["a/b/c"]}, '"a/b/c" is not the name of a request'),
         ({"request_names": [""]}, '"" is not the name of a request'),
-        ({"request_names": ["r"] * (MOST_NAMES + 1)}, f"at most {MOST_NAMES} are taken"),
+        ({"request_names": ["r"] * (MAX_NAMES + 1)}, f"at most {MAX_NAMES} are accepted"),
         ({"cdi_device_ids": ["gpu0"]}, '"gpu0" is not the name of a CDI device'),
         ({"cdi_device_ids": ["vendor/class=device,other"]}, "is not the name of a CDI device"),
         ({"cdi_device_ids": ["1vendor/class=0"]}, "is not the name of a CDI device"),
         ({"cdi_device_ids": ["vendor/class=" + "0" * 600]}, "is not the name of a CDI device"),
-        ({"cdi_device_ids": ["v/c=0"] * (MOST_NAMES + 1)}, f"at most {MOST_NAMES} are taken"),
+        ({"cdi_device_ids": ["v/c=0"] * (MAX_NAMES + 1)}, f"at most {MAX_NAMES} are accepted"),
         ({"share_id": ""}, '"" is not a share ID'),
         ({"share_id": "\x1b[31m"}, r'"\u001b[31m" is not a share ID'),
     ],
@@ -118,14 +118,14 @@ def test_answers_that_cannot_be_used(device: dict[str, Any], text: str) -> None:
 
 
 def test_too_many_devices() -> None:
-    answer = dra_v1.NodePrepareResourcesResponse()
-    for _ in range(MOST_DEVICES):
-        answer.claims["uid-a"].devices.add()
-    assert isinstance(read_prepared(DRIVER, CLAIMS[:1], answer)["uid-a"], tuple)
-    answer.claims["uid-a"].devices.add()
-    fault = read_prepared(DRIVER, CLAIMS[:1], answer)["uid-a"]
+    response = dra_v1.NodePrepareResourcesResponse()
+    for _ in range(MAX_DEVICES):
+        response.claims["uid-a"].devices.add()
+    assert isinstance(read_prepared(DRIVER, CLAIMS[:1], response)["uid-a"], tuple)
+    response.claims["uid-a"].devices.add()
+    fault = read_prepared(DRIVER, CLAIMS[:1], response)["uid-a"]
     assert isinstance(fault, DriverFault)
-    assert fault.message.endswith(f"{MOST_DEVICES + 1} devices, at most {MOST_DEVICES} are taken")
+    assert fault.message.endswith(f"{MAX_DEVICES + 1} devices, at most {MAX_DEVICES} are accepted")
 
 
 @given(st.binary(max_size=200), st.sampled_from([dra_v1, dra_v1beta1]), st.booleans())
@@ -133,16 +133,16 @@ def test_whatever_can_be_parsed_is_answered_for_every_claim(data: bytes, message
     claims = CLAIMS
     for kind, read in (
         (messages.NodePrepareResourcesResponse, read_prepared),
-        (messages.NodeUnprepareResourcesResponse, read_released),
+        (messages.NodeUnprepareResourcesResponse, read_unprepared),
     ):
-        answer = kind()
+        response = kind()
         try:
-            answer.MergeFromString(data)
+            response.MergeFromString(data)
         except Exception:
             continue
         if known:
-            claims = [ClaimRef("n", "x", uid) for uid in answer.claims] or CLAIMS
-        found = read(DRIVER, claims, answer)
+            claims = [ClaimRef("n", "x", uid) for uid in response.claims] or CLAIMS
+        found = read(DRIVER, claims, response)
         assert set(found) == {claim.uid for claim in claims}
 
 
@@ -162,8 +162,8 @@ def test_any_texts_become_devices_or_a_short_fault(devices: list[tuple[Any, ...]
     def clean(text: str) -> str:
         return text.encode(errors="replace").decode()
 
-    answer = dra_v1.NodePrepareResourcesResponse()
-    entry = answer.claims["uid-a"]
+    response = dra_v1.NodePrepareResourcesResponse()
+    entry = response.claims["uid-a"]
     entry.error = clean(error) if len(devices) > 3 else ""
     for requests, pool, name, cdi, share in devices:
         device = entry.devices.add(pool_name=clean(pool), device_name=clean(name))
@@ -171,7 +171,7 @@ def test_any_texts_become_devices_or_a_short_fault(devices: list[tuple[Any, ...]
         device.cdi_device_ids.extend(map(clean, cdi))
         if share is not None:
             device.share_id = clean(share)
-    found = read_prepared(DRIVER, CLAIMS[:1], answer)["uid-a"]
+    found = read_prepared(DRIVER, CLAIMS[:1], response)["uid-a"]
     if isinstance(found, DriverFault):
         assert len(found.message) <= 1100
         return
@@ -187,15 +187,15 @@ def judge(
     name: str = DRIVER,
     endpoint: str = "/p/dra.sock",
     versions: tuple[str, ...] = (V1,),
-) -> Offer | Refusal:
-    return judge_offer(type, name, endpoint, versions, SOCKET)
+) -> PluginInfo | RegistrationRefusal:
+    return validate_plugin_info(type, name, endpoint, versions, SOCKET)
 
 
 def test_what_is_taken() -> None:
-    assert judge() == Offer(DRIVER, "/p/dra.sock", V1)
-    assert judge(endpoint="") == Offer(DRIVER, SOCKET, V1)
-    assert judge(endpoint="/somewhere/else/a b.sock") == Offer(DRIVER, "/somewhere/else/a b.sock", V1)
-    assert judge(versions=(V1BETA1, V1, HEALTH_V1ALPHA1, HEALTH_V1)) == Offer(
+    assert judge() == PluginInfo(DRIVER, "/p/dra.sock", V1)
+    assert judge(endpoint="") == PluginInfo(DRIVER, SOCKET, V1)
+    assert judge(endpoint="/somewhere/else/a b.sock") == PluginInfo(DRIVER, "/somewhere/else/a b.sock", V1)
+    assert judge(versions=(V1BETA1, V1, HEALTH_V1ALPHA1, HEALTH_V1)) == PluginInfo(
         DRIVER, "/p/dra.sock", V1BETA1, HEALTH_V1
     )
 
@@ -223,7 +223,7 @@ def test_what_is_taken() -> None:
 )
 def test_what_is_refused(asked: dict[str, Any], text: str) -> None:
     refusal = judge(**asked)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RegistrationRefusal)
     assert refusal.message.startswith("RegisterPlugin error -- ")
     assert text.replace("...)", " ...])") in refusal.message
     assert len(refusal.message) < 4096
@@ -234,8 +234,8 @@ def test_any_offer_is_judged(type: str, name: str, endpoint: str, versions: list
     for kind in (type, "DRAPlugin"):
         for driver in (name, DRIVER):
             for services in (versions, [*versions, V1]):
-                found = judge_offer(kind, driver, endpoint, services, SOCKET)
-                assert isinstance(found, Offer) or len(found.message) < 8192
+                found = validate_plugin_info(kind, driver, endpoint, services, SOCKET)
+                assert isinstance(found, PluginInfo) or len(found.message) < 8192
 
 
 def test_the_newest_health_service_is_taken() -> None:

@@ -9,13 +9,13 @@ from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.runtime.exec_spec import credentials_spec
 from plimsoll.node.runtime.shims import CONFINEMENT
 from plimsoll.node.security.context import SecurityRequest
-from plimsoll.node.security.credentials import decide_credentials
+from plimsoll.node.security.credentials import compute_credentials
 from plimsoll.node.security.rights import read_rights
 
 
 def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> HostCommandRunner:
     """Commands with an environment, or with that of a container by its id."""
-    own = decide_credentials(SecurityRequest(), read_rights()).credentials
+    own = compute_credentials(SecurityRequest(), read_rights()).credentials
 
     def find(id: str) -> dict[str, object]:
         return {

@@ -16,7 +16,7 @@ from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.runtime import ProcessRuntime
 from plimsoll.node.security.capabilities import DEFAULT, mask_of
 from plimsoll.node.security.context import SecurityRequest
-from plimsoll.node.security.credentials import Credentials, decide_credentials
+from plimsoll.node.security.credentials import ProcessCredentials, compute_credentials
 from plimsoll.node.security.rights import read_rights
 from plimsoll.protocols.cdi import Device, Edits, Mount, Spec, write_spec
 
@@ -36,8 +36,10 @@ RESTRICTED = {
 }
 
 
-def credentials(container: dict[str, Any] | None = None, pod: dict[str, Any] | None = None) -> Credentials:
-    found = decide_credentials(SecurityRequest(pod or {}, container or {}), RIGHTS)
+def credentials(
+    container: dict[str, Any] | None = None, pod: dict[str, Any] | None = None
+) -> ProcessCredentials:
+    found = compute_credentials(SecurityRequest(pod or {}, container or {}), RIGHTS)
     assert found.unsupported == ()
     return found.credentials
 
@@ -55,7 +57,7 @@ def numbers(text: str) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-async def started(runtime: ProcessRuntime, given: Credentials, **changes: Any) -> ContainerInfo:
+async def started(runtime: ProcessRuntime, given: ProcessCredentials, **changes: Any) -> ContainerInfo:
     """Start a container that waits, and wait until its command runs."""
     spec = a_container("sleep", "1000", credentials=given, **changes)
     found = await run(runtime, spec)
@@ -63,7 +65,7 @@ async def started(runtime: ProcessRuntime, given: Credentials, **changes: Any) -
     return found
 
 
-def observe(given: Credentials) -> dict[str, str]:
+def observe(given: ProcessCredentials) -> dict[str, str]:
     """The status of a container's first process."""
     found: dict[str, str] = {}
 
@@ -261,7 +263,7 @@ def test_the_container_of_a_user_dies_with_its_shim() -> None:
 
 def test_what_cannot_be_set_keeps_the_command_from_running() -> None:
     """Whatever the agent may do, nobody is in a group with this number."""
-    given = Credentials(uid=RIGHTS.uid, gid=RIGHTS.gid, groups=(2**32 - 1,), switch=True)
+    given = ProcessCredentials(uid=RIGHTS.uid, gid=RIGHTS.gid, groups=(2**32 - 1,), switch=True)
 
     async def story() -> None:
         async with a_yard() as yard, yard.runtime() as runtime:

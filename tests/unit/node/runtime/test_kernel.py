@@ -137,7 +137,7 @@ def test_nothing_is_left(cgroups: Cgroups) -> None:
 
 def evict(cgroups: Cgroups, pod: str) -> None:
     """Move the processes of a pod out of the agent's cgroups and remove them all, the root included."""
-    roots = cgroups.root_folders()
+    roots = cgroups.root_directories()
     for pid in cgroups.pids(pod):
         for root in roots:
             (root.parent / "cgroup.procs").write_text(str(pid))

@@ -22,13 +22,13 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, ProcessSettings
 from plimsoll.node.security.context import SecurityRequest
-from plimsoll.node.security.credentials import decide_credentials
+from plimsoll.node.security.credentials import compute_credentials
 from plimsoll.node.security.rights import read_rights
 from plimsoll.protocols.cdi import CdiFolders
 
 PATIENCE = 30.0
 #: What a container gets that asks for nothing.
-PLAIN = decide_credentials(SecurityRequest(), read_rights()).credentials
+PLAIN = compute_credentials(SecurityRequest(), read_rights()).credentials
 
 
 def a_pod(uid: str = "pod-1", **changes: Any) -> SandboxSpec:

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from plimsoll.node.security.capabilities import DEFAULT, NAMES, SWITCH_USER, mask_of, names_in
 from plimsoll.node.security.context import BOTH, CONTAINER_ONLY, POD_ONLY, SecurityRequest
-from plimsoll.node.security.credentials import Credentials, Judgment, RootViolation, decide_credentials
+from plimsoll.node.security.credentials import (
+    CredentialDecision,
+    ProcessCredentials,
+    RootViolation,
+    compute_credentials,
+)
 from plimsoll.node.security.rights import AgentRights, read_rights
 
 EVERY = mask_of(NAMES)
@@ -19,13 +24,15 @@ USER = AgentRights(uid=1000, gid=1001, groups=(1001, 1002))
 Tree = dict[str, Any]
 
 
-def judge(container: Tree | None = None, pod: Tree | None = None, rights: AgentRights = ROOT) -> Judgment:
-    return decide_credentials(SecurityRequest(pod or {}, container or {}), rights)
+def judge(
+    container: Tree | None = None, pod: Tree | None = None, rights: AgentRights = ROOT
+) -> CredentialDecision:
+    return compute_credentials(SecurityRequest(pod or {}, container or {}), rights)
 
 
 def applied(
     container: Tree | None = None, pod: Tree | None = None, rights: AgentRights = ROOT
-) -> Credentials:
+) -> ProcessCredentials:
     found = judge(container, pod, rights)
     assert (found.unsupported, found.violation) == ((), None)
     return found.credentials
@@ -38,8 +45,8 @@ def refused(container: Tree | None = None, pod: Tree | None = None, rights: Agen
 
 
 def test_without_a_context_the_user_is_the_agents() -> None:
-    assert applied() == Credentials(uid=0, gid=0, groups=(0,), capabilities=DEFAULT)
-    own = Credentials(uid=1000, gid=1001, groups=(1001, 1002), switch=False)
+    assert applied() == ProcessCredentials(uid=0, gid=0, groups=(0,), capabilities=DEFAULT)
+    own = ProcessCredentials(uid=1000, gid=1001, groups=(1001, 1002), switch=False)
     assert applied(rights=USER) == own
     # No image has an /etc/group whose groups could be merged.
     for policy in ("Merge", "Strict"):
@@ -48,7 +55,7 @@ def test_without_a_context_the_user_is_the_agents() -> None:
 
 def test_the_container_goes_before_the_pod() -> None:
     pod = {"runAsUser": 1, "runAsGroup": 2, "supplementalGroups": [5, 4], "fsGroup": 3}
-    assert applied({}, pod) == Credentials(uid=1, gid=2, groups=(2, 3, 4, 5), capabilities=DEFAULT)
+    assert applied({}, pod) == ProcessCredentials(uid=1, gid=2, groups=(2, 3, 4, 5), capabilities=DEFAULT)
     found = applied({"runAsUser": 7, "runAsGroup": None}, pod)
     assert (found.uid, found.gid) == (7, 2)
 
@@ -133,7 +140,7 @@ def test_fields_that_ask_for_what_every_process_has(container: Tree, pod: Tree) 
 
 def test_user_namespaces_are_refused() -> None:
     for value, paths in ((False, ["spec.hostUsers"]), (True, []), (None, [])):
-        found = decide_credentials(SecurityRequest(host_users=value), ROOT)
+        found = compute_credentials(SecurityRequest(host_users=value), ROOT)
         assert [each.path for each in found.unsupported] == paths
 
 

@@ -16,7 +16,7 @@ from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins import PluginManager
 from tests.unit.drivers.cpu.state.desk import NODE, make_claim
 from tests.unit.drivers.cpu.stateful.world import Age, Asked, World
 from tests.unit.drivers.plugin.fixtures import ClusterFixture, cluster_fixture
@@ -30,7 +30,7 @@ class Wired(World):
         super().__init__(age)
         self.cluster = cluster
         self.api = cast(Any, cluster.client)
-        self.plugins = Plugins(Layout(self.settings.kubelet_root), times=QUICK)
+        self.plugins = PluginManager(Layout(self.settings.kubelet_root), times=QUICK)
         self.count = 0
 
     def parts(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Wired(World):
 
     async def restart_agent(self) -> None:
         await self.plugins.stop()
-        self.plugins = Plugins(Layout(self.settings.kubelet_root), times=QUICK)
+        self.plugins = PluginManager(Layout(self.settings.kubelet_root), times=QUICK)
         await self.plugins.start()
         await self.connected()
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client import generate_latest as page
 
 from plimsoll.node.claim_info import DriverFault
-from plimsoll.node.plugins import DraMetrics, Times
+from plimsoll.node.plugins import DraMetrics, PluginTiming
 from tests.unit.node.plugins.peers import (
     DRIVER,
     Peer,
@@ -109,10 +109,10 @@ def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_folder() ->
             await registered(plugins)
             await peer.stop(peer.dra)
             await registered(plugins, 1, 0)
-            answer = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
-            assert isinstance(answer, DriverFault)
-            assert answer.kind == "broken"
-            assert answer.message.startswith("NodePrepareResources: rpc error: code = Unavailable desc = ")
+            response = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
+            assert isinstance(response, DriverFault)
+            assert response.kind == "broken"
+            assert response.message.startswith("NodePrepareResources: rpc error: code = Unavailable desc = ")
             await peer.serve()
             await registered(plugins)
             assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
@@ -154,9 +154,9 @@ def test_a_driver_goes_away_in_the_middle_of_a_call() -> None:
             call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
             await until(lambda: peer.calls)
             await peer.stop()
-            answer = (await call)["uid-a"]
-            assert isinstance(answer, DriverFault)
-            assert answer.kind == "broken"
+            response = (await call)["uid-a"]
+            assert isinstance(response, DriverFault)
+            assert response.kind == "broken"
 
     run(story)
 
@@ -188,10 +188,10 @@ def test_stopping_ends_calls_under_way() -> None:
             call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
             await until(lambda: peer.calls)
             await plugins.stop()
-            answer = (await call)["uid-a"]
-            assert isinstance(answer, DriverFault)
-            assert answer.kind == "broken"
-            assert "Canceled" in answer.message
+            response = (await call)["uid-a"]
+            assert isinstance(response, DriverFault)
+            assert response.kind == "broken"
+            assert "Canceled" in response.message
             peer.delay = 0
             await peer.stop()
 
@@ -217,7 +217,7 @@ def test_a_caller_that_is_cancelled_is() -> None:
 def test_a_driver_that_answers_late() -> None:
     async def story() -> None:
         registry = CollectorRegistry()
-        async with node(Times(scan=0.02, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
+        async with node(PluginTiming(scan=0.02, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
             peer.gate.clear()
@@ -247,13 +247,13 @@ def test_answers_that_are_no_answers() -> None:
             def refuse(request: object) -> bytes:
                 raise RuntimeError("a bug of the driver")
 
-            for answer, kind, part in (
-                (lambda request: b"\xff\xff\xff\x01", "broken", "cannot be read"),
+            for response, kind, part in (
+                (lambda request: b"\xff\xff\xff\x01", "broken", "cannot be decoded"),
                 (lambda request: b"", "skipped", "skipped 1 ResourceClaims"),
                 (lambda request: b"\0" * (5 << 20), "broken", "ResourceExhausted"),
                 (refuse, "broken", "Unknown"),
             ):
-                peer.answer = answer
+                peer.response = response
                 prepared = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
                 released = (await plugins.unprepare(DRIVER, [claim("a")]))["uid-a"]
                 for fault in (prepared, released):
@@ -292,7 +292,7 @@ def test_a_driver_that_stays_away_is_told_once() -> None:
 
 def test_a_driver_that_is_back_in_time_is_not_gone() -> None:
     async def story() -> None:
-        async with node(Times(scan=0.02, gone=3.0)) as (layout, plugins):
+        async with node(PluginTiming(scan=0.02, gone=3.0)) as (layout, plugins):
             gone: list[str] = []
 
             async def on_gone(driver: str) -> None:
@@ -328,7 +328,7 @@ def test_cleaning_up_ends_when_the_driver_is_back() -> None:
             peer = await Peer(layout).start()
             await registered(plugins)
             await peer.stop(peer.dra)
-            await until(lambda: plugins._wipes)
+            await until(lambda: plugins._cleanups)
             await peer.serve()
             await until(lambda: ends)
             await peer.stop()
