@@ -1,9 +1,9 @@
-"""OpenAPI: the shapes and paths of the API as documents, for kubectl and other clients.
+"""OpenAPI documents for kubectl and other clients.
 
-Owns `/openapi/v2` and `/openapi/v3`. `schemas` turns shapes into definitions, `paths` tells the operations,
-`documents` puts both together and keeps what has been encoded, `gnostic` is the protobuf form of version 2.
-Promises: `kubectl apply`, `explain` and client-side validation find what they look for, in kubectl 1.20 and
-newer; a document is made once, has an entity tag, and its address changes when it does.
+Serves `/openapi/v2` and `/openapi/v3`. `schemas` converts schemas to definitions, `paths` lists the
+operations, `documents` combines and caches both, `gnostic` is the protobuf form of version 2. `kubectl
+apply`, `explain` and client-side validation of kubectl 1.20 and newer work with them; a document is built
+once, has an ETag, and its URL changes with its content.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["respond"]
 
 _JSON = "application/json"
 _GNOSTIC_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-#: Older clients spell the version with an at sign.
+#: Older clients write the version with an at sign.
 _GNOSTIC_V2_NAMES = (_GNOSTIC_V2, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 
 
 def respond(request: ApiRequest, parts: list[str]) -> ApiResponse:
-    """The answer to `/openapi/...`, given with its parts; ApiError 404 or 406."""
+    """Respond to `/openapi/...`, split into `parts`; ApiError 404 or 406."""
     if parts[1:] == ["v2"]:
         return _respond_v2(request)
     if parts[1:2] == ["v3"]:
@@ -57,7 +57,7 @@ def _respond_v3(request: ApiRequest, path: str) -> ApiResponse:
 
 
 def _medias(header: str) -> list[str]:
-    """The media types of an Accept header as they stand; everything if there is none."""
+    """Return the media types of an Accept header; everything if it is empty."""
     return [part.split(";")[0].strip().lower() for part in header.split(",")[:64]] if header else ["*/*"]
 
 

@@ -1,7 +1,7 @@
-"""The OpenAPI documents themselves: made when first asked for, then kept.
+"""OpenAPI documents, built on first request and then cached.
 
-Owns their frame, their entity tags and the addresses in the index of version 3, which hold a digest so that
-clients can keep what they have fetched.
+Has their frame, their ETags and the URLs in the index of version 3, which contain a digest so that clients
+can cache them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _keep(body: bytes) -> Document:
 
 
 def _places() -> dict[str, tuple[str, str]]:
-    """Every group and version by its path."""
+    """Return every group and version by its path."""
     return {
         (f"apis/{group}/{version}" if group else f"api/{version}"): (group, version)
         for group, versions in group_versions().items()
@@ -57,20 +57,20 @@ def _places() -> dict[str, tuple[str, str]]:
 
 @cache
 def v3_index() -> Document:
-    """The list of the documents of version 3."""
+    """Return the index of the version 3 documents."""
     return _keep(
         codec.encode({"paths": {path: {"serverRelativeURL": v3_address(path)} for path in _places()}})
     )
 
 
 def v3_address(path: str) -> str:
-    """Where a document of version 3 is, its digest included."""
+    """Return the URL of a version 3 document, including its digest."""
     document = v3(path)
     return f"/openapi/v3/{path}?hash={document.digest if document else ''}"
 
 
 def v3(path: str) -> Document | None:
-    """The document of a path such as `apis/apps/v1`; None if there is none."""
+    """Return the document of a path such as `apis/apps/v1`; None if there is none."""
     place = _places().get(path)
     return _v3(*place) if place else None
 
@@ -134,13 +134,13 @@ def _v2_tree() -> Tree:
 
 @cache
 def v2() -> Document:
-    """The one document of version 2."""
+    """Return the version 2 document."""
     return _keep(codec.encode(_v2_tree()))
 
 
 @cache
 def v2_protobuf() -> Document:
-    """The same in the protobuf form that older clients ask for."""
+    """Return the version 2 document in the protobuf form that older clients request."""
     return _keep(encode_v2(_v2_tree()))
 
 
@@ -178,7 +178,7 @@ def _operation(operation: Operation, *, version: int) -> Tree:
 
 
 def _refer(type: SchemaType | None, operation: Operation, definitions: Definitions) -> str:
-    """The reference to what an operation takes or gives, defined with the kinds it stands for."""
+    """Return the reference to the body or response type of an operation, defining it with its kinds."""
     if type is None:
         return ""
     group, version, kind = operation.kind

@@ -1,7 +1,7 @@
-"""Version 2 documents in protobuf, as clients of that age ask for them.
+"""Protobuf (gnostic) encoding of OpenAPI version 2 documents.
 
-Owns the numbers of the messages that a document here is made of. Values that may be anything, such as
-vendor extensions, travel as YAML texts; JSON is YAML.
+Defines the field numbers of the messages in a document. Values of any type, such as vendor extensions, are
+encoded as YAML strings; JSON is YAML.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Put: TypeAlias = Callable[[int, Any], bytes]
 
 
 def encode_v2(tree: Tree) -> bytes:
-    """The document as protobuf."""
+    """Encode the document as protobuf."""
     return _message(tree, _DOCUMENT)
 
 
@@ -57,12 +57,14 @@ def _put_any(number: int, value: Any) -> bytes:
 
 
 def _of(fields: Callable[[], dict[str, tuple[int, _Put]]], extensions: int = 0) -> _Put:
-    """A field that is a message; its fields are named late, since schemas hold schemas."""
+    """Return an encoder for a message field; its fields are resolved lazily, since schemas contain
+    schemas.
+    """
     return lambda number, value: wire.put(number, _message(value, fields(), extensions))
 
 
 def _map_of(inner: int, put: Callable[[Any], bytes]) -> _Put:
-    """A field that is a message with a list of names and values."""
+    """Return an encoder for a message field with a list of names and values."""
 
     def write(number: int, value: Any) -> bytes:
         return wire.put(

@@ -1,7 +1,7 @@
-"""The operations of every resource.
+"""OpenAPI operations of every resource.
 
-Owns the paths of a document: which methods each has, their query parameters, and the kinds they take and
-give. They are told once, in the terms of version 3; version 2 is made from them.
+Lists the methods of each path, their query parameters and the kinds they take and return, in terms of version
+3; version 2 is derived from them.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class Operation(NamedTuple):
     path: str
     method: str
     id: str
-    action: str  #: the verb in Kubernetes' words for operations
+    action: str  #: x-kubernetes-action
     parameters: tuple[str, ...]
-    kind: tuple[str, str, str]  #: group, version and kind it is about
-    body: SchemaType | None  #: what it takes
-    response: SchemaType | None  #: what it gives
+    kind: tuple[str, str, str]  #: group, version and kind of the operation
+    body: SchemaType | None  #: type of the request body
+    response: SchemaType | None  #: type of the response
     codes: tuple[int, ...]
     tag: str = ""
 
 
 def operations(group: str, version: str) -> Iterator[Operation]:
-    """Every operation of a group and version, by path."""
+    """Return every operation of a group and version, by path."""
     for row in sorted(RESOURCES, key=lambda row: row.plural):
         if row.group == group and version in row.versions:
             for operation in _operations_of(row, version):

@@ -1,7 +1,7 @@
-"""Shapes as OpenAPI schemas.
+"""OpenAPI schemas.
 
-Owns the names of the definitions and the two dialects: version 2 refers with a bare `$ref`, version 3 wraps
-it in `allOf` so that a description can stand beside it.
+Defines the names of the definitions and the two dialects: version 2 refers with a bare `$ref`, version 3
+wraps it in `allOf` so that it can have a description.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIXES = {
     "apiextensions.v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
     "apiregistration.v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
-#: Values that are no objects but have a definition of their own: its name, and what it says in each version.
+#: Scalars with their own definition: its name, and its schema in each version.
 _DATE_TIME: Tree = {"type": "string", "format": "date-time"}
 _OBJECT: Tree = {"type": "object"}
 _VALUES: dict[str, tuple[str, Tree, Tree]] = {
@@ -60,13 +60,13 @@ PATCH = f"{_META}.Patch"
 
 
 def definition_name(type: SchemaType) -> str:
-    """`io.k8s.api.core.v1.Pod` of the type `core.v1.Pod`."""
+    """Return `io.k8s.api.core.v1.Pod` for the type `core.v1.Pod`."""
     place, _, name = type.name.rpartition(".")
     return f"{_PREFIXES.get(place, f'io.k8s.api.{place}')}.{name}"
 
 
 class Definitions:
-    """The definitions that a document needs, found by following the types it mentions."""
+    """The definitions that a document needs, collected by following the types it references."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -80,7 +80,7 @@ class Definitions:
         return dict(sorted(self._found.items()))
 
     def add_kind(self, type: SchemaType, group: str, version: str, kind: str) -> str:
-        """Define a type that is known by apiVersion and kind; gives the reference to it."""
+        """Define a type with an apiVersion and kind; returns the reference to it."""
         reference = self.refer(type)
         kinds = self._kinds.setdefault(definition_name(type), [])
         entry = {"group": group, "kind": kind, "version": version}
@@ -89,17 +89,17 @@ class Definitions:
         return reference
 
     def add_patch(self) -> str:
-        """Define what a patch is: any object."""
+        """Define the Patch type: any object."""
         self._found[PATCH] = {"type": "object", "description": "A patch of one of the supported types."}
         return self._root + PATCH
 
     def refer(self, type: SchemaType) -> str:
-        """The reference to an object type, which is defined along with everything it holds."""
+        """Return the reference to an object type, which is defined with everything it contains."""
         name = definition_name(type)
         if name not in self._found:
             schema: Tree = {"type": "object"}
-            self._found[name] = schema  # before its fields, which may hold it again
-            # The type as it is by itself, without what a field that has it may say in addition.
+            self._found[name] = schema  # before its fields, which may be recursive
+            # The type itself, without what a field may add to it.
             self._fill(schema, read_type(*type.name.rsplit(".", 1)) or type)
         return self._root + name
 
@@ -145,7 +145,7 @@ class Definitions:
 
 
 def _extensions(type: SchemaType) -> Tree:
-    """What the field says about lists, maps and patches."""
+    """Return the x-kubernetes extensions for lists, maps and patches."""
     told: Tree = {}
     if "list" in type.stated:
         told["x-kubernetes-list-type"] = type.list_type
@@ -163,17 +163,17 @@ def _extensions(type: SchemaType) -> Tree:
 
 
 def kind_of(group: str, version: str, kind: str) -> Tree:
-    """How an operation tells which kind it is about."""
+    """Return the x-kubernetes-group-version-kind of an operation."""
     return {"group": group, "kind": kind, "version": version}
 
 
 def title_of(group: str, version: str) -> str:
-    """`CoreV1`, `RbacAuthorizationV1`: the middle of an operation's id."""
+    """Return the middle of an operation ID: `CoreV1`, `RbacAuthorizationV1`."""
     return "".join(word[:1].upper() + word[1:] for word in (*_words(group), version))
 
 
 def tag_of(group: str, version: str) -> str:
-    """`core_v1`, `rbacAuthorization_v1`."""
+    """Return the tag of a group and version: `core_v1`, `rbacAuthorization_v1`."""
     first, *more = _words(group)
     return "".join((first, *(word.capitalize() for word in more))) + f"_{version}"
 

@@ -1,4 +1,4 @@
-"""Patches: JSON patch, merge patch, strategic merge patch, and server-side apply with its managed fields."""
+"""Patches: JSON patch, merge patch, strategic merge patch, and server-side apply with managed fields."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Server-side apply.
+"""Server-side apply and the texts of its conflicts.
 
-Server-side apply and the texts of its conflicts. An applier owns exactly the fields of its configuration.
-What it no longer names goes away unless somebody else owns it; what others own and it would change is a
-conflict, unless it is forced. Refused configurations raise PatchError; conflicts are values.
+An applier owns exactly the fields of its configuration. Fields that it no longer sets are removed unless
+another manager owns them; changing fields of other managers is a conflict unless forced. Invalid
+configurations raise PatchError; conflicts are returned as values.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError
 
 BEFORE_FIRST_APPLY = "before-first-apply"
-#: The manager whose conflicts with its own earlier client-side apply are none.
+#: The manager that does not conflict with its own earlier client-side apply.
 KUBECTL = "kubectl"
 
 
 class ApplyConflict(NamedTuple):
-    """A field that somebody else owns and that the configuration would change."""
+    """A field that another manager owns and the configuration would change."""
 
     manager: str
     field: str
@@ -71,7 +71,7 @@ class ApplyConflict(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The owner, for people: `"kubectl-edit" with subresource "status" using v1`."""
+        """The owner in upstream's format: `"kubectl-edit" with subresource "status" using v1`."""
         text = quote(self.manager)
         if self.subresource:
             text += f" with subresource {quote(self.subresource)}"
@@ -79,14 +79,14 @@ class ApplyConflict(NamedTuple):
 
 
 class ApplyResult(NamedTuple):
-    """The object after an apply; as it was if there are conflicts."""
+    """The object after an apply; unchanged if there are conflicts."""
 
     tree: dict[str, Any]
     conflicts: tuple[ApplyConflict, ...] = ()
 
 
 def conflict_message(conflicts: tuple[ApplyConflict, ...]) -> str:
-    """What the API says about conflicts."""
+    """Return the message of the API for conflicts."""
     if len(conflicts) == 1:
         return f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {conflicts[0].field}"
     lines: list[str] = []
@@ -101,7 +101,7 @@ def conflict_message(conflicts: tuple[ApplyConflict, ...]) -> str:
 
 
 def conflict_causes(conflicts: tuple[ApplyConflict, ...]) -> list[dict[str, str]]:
-    """The same as causes of a Status."""
+    """Return the conflicts as causes of a Status."""
     return [
         {
             "reason": "FieldManagerConflict",
@@ -126,9 +126,10 @@ def server_side_apply(
     ignored: Filter | None = None,
     convert: Convert | None = None,
 ) -> ApplyResult:
-    """Apply a configuration to the stored object, or make an object of it if there is none (live None).
+    """Apply a configuration to the stored object, or create the object if there is none (live is None).
 
-    The result is fresh down to its metadata and shares the rest with the arguments; it has no defaults yet.
+    The result is a new object down to its metadata and shares the rest with the arguments; it has no defaults
+    yet.
     """
     if live is not None and not isinstance(live, dict):
         raise PatchError("the stored object is no object")
@@ -168,7 +169,7 @@ def _conflict(who: ManagerIdentity, owner: FieldOwner, path: tuple[str, ...]) ->
 
 
 def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
-    """Refuse what is no configuration for this version and kind (any kind if that is empty)."""
+    """Reject what is not a configuration for this version and kind (any kind if empty)."""
     if not isinstance(applied, dict):
         raise PatchError("an apply configuration is an object", malformed=True)
     given, kind = applied.get("apiVersion"), applied.get("kind")
@@ -183,7 +184,7 @@ def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
 
 
 class _Attempt:
-    """One apply worked out: the new state, who owns what in it, and whom it would take something from."""
+    """One apply: the new state, its owners, and the fields it would take from others."""
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class _Attempt:
         self._step = ObjectChange(live, self._new, request, nulls=True)
 
     def conflicts(self) -> list[tuple[ManagerIdentity, tuple[str, ...]]]:
-        """What others own and this would change, owner by owner."""
+        """Return the fields of other owners that this apply would change."""
         found = []
         for who, owner in sorted(self._owners.items(), key=lambda pair: pair[0].text):
             changes = self._step.changes(owner.version)
@@ -217,7 +218,7 @@ class _Attempt:
         return found
 
     def execute(self) -> tuple[dict[str, Any], Owners]:
-        """The new state and its owners. Times move only if the object changed."""
+        """Return the new state and its owners. Times change only if the object changed."""
         request, last = self._request, self._last
         owners = self._step.release_fields(self._owners, self._who)
         changed = not equal(self._live, self._new)
@@ -232,13 +233,13 @@ class _Attempt:
         return drop_nulls(self._new, request.schema) if changed else self._live, owners
 
     def _prune(self, merged: dict[str, Any]) -> dict[str, Any]:
-        """Take out what the applier named last time, not this time, and nobody else owns."""
+        """Remove fields that the applier set last time, does not set now, and no one else owns."""
         last, convert = self._last, self._convert
         if last is None or not last.fields:
             return merged
         owned = self._owned_by_version(last.version)
         if len(owned) == 1 and not difference(last.fields, owned[0][1]):
-            return merged  # all that was named is owned still: nothing goes
+            return merged  # all previously applied fields are still owned: nothing to remove
         shown = convert(merged, last.version)
         if shown is None:
             return merged
@@ -261,7 +262,7 @@ class _Attempt:
         return (tree, self._request.schema) if convert is None else convert(tree, version)
 
     def _owned_by_version(self, first: str) -> list[tuple[str, FieldSet]]:
-        """All that anybody owns, by version, one version before the others."""
+        """Return all owned fields by version, one version before the others."""
         sets: dict[str, list[FieldSet]] = {}
         for owner in self._owners.values():
             version = owner.version if self._request.convert is not None else first
@@ -273,7 +274,7 @@ class _Attempt:
 def _restore_owned(
     whole: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: SchemaType | None
 ) -> dict[str, Any]:
-    """The pruned object with what somebody owns put back in."""
+    """Return the pruned object with the fields that are owned by others restored."""
     kept = union(_all_fields(pruned, schema), ensure_named_fields_are_members(owned, schema))
     return remove_items(whole, difference(_all_fields(whole, schema), kept), schema) or {}
 

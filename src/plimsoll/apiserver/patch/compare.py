@@ -1,11 +1,11 @@
-"""What changed between two states of an object, as sets of fields.
+"""Comparison of two states of an object as field sets.
 
-Owns `compare` and `to_field_set`. A field is *changed* if it was added or got another value, *removed* if it
-is gone. Maps and keyed lists are compared entry by entry; scalars and atomic lists and maps are whole values.
+A field is *changed* if it was added or has another value, *removed* if it is gone. Maps and keyed lists are
+compared entry by entry; scalars and atomic lists and maps as single values.
 
-Two absences differ from what meets the eye. An object that upstream always writes (`spec`, or the `resources`
-of a container) counts as present, so adding something inside does not add the object itself. And a list with
-two items of the same key is a list with one item there that is compared as a whole.
+Two cases are special. An object that upstream always serializes (`spec`, or the `resources` of a container)
+counts as present, so that adding a field inside does not add the object itself. And list items with the same
+key count as one item that is compared as a unit.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from plimsoll.apiserver.registry.schema_types import SchemaType
 
 
 class FieldChanges(NamedTuple):
-    """The fields that were added or got another value, and those that are gone."""
+    """The fields that were added or changed, and those that were removed."""
 
     changed: FieldSet
     removed: FieldSet
 
 
 class _Mode(NamedTuple):
-    """Where the comparison is (at the root, or further down) and what null means."""
+    """Position of the comparison (root or below) and the meaning of null."""
 
     root: bool
     nulls: bool
 
 
-#: What lies below an element, or nothing.
+#: Set below an element, or None.
 _Below = FieldSet | None
 _SAME: tuple[_Below, _Below] = (None, None)
 
@@ -43,8 +43,8 @@ def compare(
 ) -> FieldChanges:
     """Compare two states of an object of one type.
 
-    `nulls` says that null is a value in the new state, as in server-side apply; else a field of an object
-    that is null says no more than one that is left out.
+    With `nulls`, null is a value in the new state, as in server-side apply; otherwise a null field equals an
+    absent one.
     """
     if schema is None:
         changed, removed = _compare_free(old, new)
@@ -57,7 +57,7 @@ _CONTAINERS = frozenset((dict, list))
 
 
 def to_field_set(value: Any, schema: SchemaType | None) -> FieldSet:
-    """Every field of a value, for one that comes or goes as a whole; seen from above, with itself."""
+    """Return every field of a value, including the value itself."""
     how = merge_form(schema)
     if how == "whole":
         return LEAF
@@ -149,10 +149,10 @@ def _compare_lists(old: Any, new: Any, schema: SchemaType, mode: _Mode) -> tuple
                 changed[element] = more
             if less is not None:
                 removed[element] = less
-        elif len(items) == 1:  # the last of several stays: it is new, the crowd is gone
+        elif len(items) == 1:  # duplicates were reduced to one item: it is new, the duplicates are removed
             changed[element] = to_field_set(items[0], schema.item)
             removed[element] = LEAF
-        elif len(earlier) == 1:  # one became several
+        elif len(earlier) == 1:  # one item became duplicates
             changed[element] = LEAF
             removed[element] = to_field_set(earlier[0], schema.item)
         elif items != earlier:
@@ -164,7 +164,7 @@ def _compare_lists(old: Any, new: Any, schema: SchemaType, mode: _Mode) -> tuple
 
 
 def _compare_free(old: Any, new: Any) -> tuple[_Below, _Below]:
-    """Compare values of no known type: maps by entries, everything else whole."""
+    """Compare values of unknown type: maps by entries, everything else as single values."""
     if isinstance(old, dict) and isinstance(new, dict):
         return _compare_free_maps(old, new)
     if isinstance(old, dict) and old:

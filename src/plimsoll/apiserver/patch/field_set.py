@@ -1,13 +1,12 @@
-"""Sets of fields, in the form of FieldsV1.
+"""Set operations on field sets in FieldsV1 form.
 
-Owns the algebra of field sets. A set is the FieldsV1 tree itself: a dict from path elements to what lies
-below them. A path element is `f:NAME`, `k:{...}` (an item of a list by its keys), `v:VALUE` (an item of a
-set) or `i:INDEX`. An element with nothing below it belongs to the set; one with something below it belongs to
-the set only if "." lies there too. So a set needs no decoding, and every non-empty dict stands for at least
-one field.
+A set is the FieldsV1 tree itself: a dict from path elements to the sets below them. A path element is
+`f:NAME`, `k:{...}` (a list item by its keys), `v:VALUE` (an item of a set) or `i:INDEX`. An element with
+nothing below it is a member; one with something below it is a member only if it contains ".". Sets therefore
+need no decoding, and every non-empty dict has at least one member.
 
-Sets are values: no function here changes its arguments, results may share parts with them, and an operation
-that changes nothing returns its first argument itself, which callers may test with `is`.
+Sets are values: no function modifies its arguments, results may share parts with them, and an operation that
+changes nothing returns its first argument itself, which callers may test with `is`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-#: A set of fields, or what lies below a path element.
+#: A set of fields, or the set below a path element.
 FieldSet = dict[str, Any]
 
-#: An element of the set with nothing below it. Shared: never changed.
+#: A member with nothing below it. Shared; never modified.
 LEAF: FieldSet = {}
 SELF = "."
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The fields that are in either set."""
+    """Return the fields that are in either set."""
     if left is right or not right:
         return left
     if not left:
@@ -47,7 +46,7 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def union_all(sets: Iterable[FieldSet]) -> FieldSet:
-    """The fields that are in any of the sets; pairs are joined first, so that many sets cost little more."""
+    """Return the fields that are in any of the sets, joined pairwise for efficiency."""
     left = list(sets)
     while len(left) > 1:
         odd = left[-1:] if len(left) % 2 else []
@@ -68,7 +67,7 @@ def _with_self(node: FieldSet) -> FieldSet:
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The fields that are in both sets."""
+    """Return the fields that are in both sets."""
     if left is right:
         return left
     common: FieldSet = {}
@@ -94,7 +93,7 @@ def _intersection_below(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The fields of the first set that are not in the second; what lies below them stays."""
+    """Return the fields of the first set that are not in the second; fields below them are kept."""
     if not right or not left:
         return left
     if left is right:
@@ -130,7 +129,7 @@ def _difference_below(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def without(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The first set without the fields of the second and everything below them."""
+    """Return the first set without the fields of the second and everything below them."""
     if not right or not left:
         return left
     rest: FieldSet | None = None
@@ -155,13 +154,13 @@ def without(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def has_member(fields: FieldSet, element: str) -> bool:
-    """Whether the set holds the field right below its root that the element names."""
+    """Report whether the element is a member of the set's root level."""
     below = fields.get(element)
     return below is not None and (not below or SELF in below)
 
 
 def has_path(fields: FieldSet, path: tuple[str, ...]) -> bool:
-    """Whether the set holds the field at a path."""
+    """Report whether the field at a path is in the set."""
     here: FieldSet | None = fields
     for element in path[:-1]:
         here = here.get(element) if here else None
@@ -169,7 +168,7 @@ def has_path(fields: FieldSet, path: tuple[str, ...]) -> bool:
 
 
 def iter_paths(fields: FieldSet, sort_key: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every path of the set: the fields of a level first, in order, then what lies below each."""
+    """Yield every path of the set: the fields of a level first, sorted, then those below each."""
     elements = sorted((element for element in fields if element != SELF), key=sort_key)
     for element in elements:
         if has_member(fields, element):
@@ -180,7 +179,7 @@ def iter_paths(fields: FieldSet, sort_key: Any, prefix: tuple[str, ...] = ()) ->
 
 
 def from_paths(paths: Any) -> FieldSet:
-    """The set of the given paths."""
+    """Return the set of the given paths."""
     root: FieldSet = {}
     for path in paths:
         here = root

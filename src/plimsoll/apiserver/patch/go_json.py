@@ -1,7 +1,6 @@
-"""JSON as Go writes it: keys sorted, no blanks, `<`, `>` and `&` escaped.
+"""JSON as Go encodes it: sorted keys, no whitespace, `<`, `>` and `&` escaped.
 
-Owns the text form of values inside path elements and in the last-applied annotation, both of which clients
-compare as texts.
+Used for values in path elements and for the last-applied annotation, which clients compare as text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b":
 
 
 def quote(text: str) -> str:
-    """A JSON string."""
+    """Encode a JSON string."""
     if not _SPECIAL.search(text):
         return f'"{text}"'
     return '"' + _SPECIAL.sub(_escape, text) + '"'
@@ -31,7 +30,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def encode_go(value: Any) -> str:
-    """A JSON value in its one form."""
+    """Encode a JSON value."""
     if value.__class__ is str:
         return quote(value)
     if value is None:

@@ -1,11 +1,11 @@
-"""JSON patch (RFC 6902), as the Kubernetes API takes it.
+"""JSON patch (RFC 6902) as the Kubernetes API implements it.
 
-Owns `apply_json_patch`. Promises: the tree and the operations are never changed, what cannot be done raises a
-PatchError, and the work is bounded (at most 10,000 operations, at most 3 MiB of copies).
+The tree and the operations are never modified, invalid operations raise PatchError, and the work is bounded
+(at most 10,000 operations and 3 MiB of copies).
 
-Where the API server is laxer than the RFC, so are we: `replace` may name a key that is absent, a missing key
-tests equal to null and is copied as null, negative indices count from the end, and whatever stands before the
-first slash of a pointer is ignored.
+The API server is more lenient than the RFC, and so is this: `replace` may name an absent key, an absent key
+tests equal to null and is copied as null, negative indices count from the end, and anything before the first
+slash of a pointer is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.errors import PatchError
 
 MAX_OPERATIONS = 10_000
 MAX_COPY_BYTES = 3 * 1024 * 1024
-#: Far beyond what objects may have (apiserver/validation/object_trees.py), well within what can be walked.
+#: Far above the limit for objects (apiserver/validation/object_trees.py), well within the stack limit.
 MAX_DEPTH = 400
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -30,7 +30,7 @@ _BAD_INDEX = "invalid index referenced"
 
 @guard_recursion
 def apply_json_patch(tree: Any, operations: Any) -> Any:
-    """The tree with the operations applied, one after the other; all or nothing."""
+    """Return the tree with all operations applied in order; all or nothing."""
     patch = _Patch(tree)
     for operation in read_operations(operations):
         patch.apply(operation)
@@ -39,7 +39,7 @@ def apply_json_patch(tree: Any, operations: Any) -> Any:
 
 
 def read_operations(operations: Any) -> list[dict[str, Any]]:
-    """Check the outer form of a patch: a list of objects, with texts where texts belong."""
+    """Validate the outer form of a patch: a list of objects with strings where strings are expected."""
     if operations is None:
         return []
     if not isinstance(operations, list):
@@ -61,13 +61,13 @@ def read_operations(operations: Any) -> list[dict[str, Any]]:
 
 
 class _Patch:
-    """The document under work: containers are copied the first time something in them changes."""
+    """The document being patched: containers are copied on first modification."""
 
     def __init__(self, tree: Any) -> None:
         self.root = tree
         self.copied = 0
-        # Containers made here, by identity: these may be changed in place. Keeping them alive keeps the
-        # identities unique.
+        # Containers created here, by id: these may be modified in place. Keeping them alive keeps the
+        # ids unique.
         self.own: dict[int, Any] = {}
 
     def apply(self, operation: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ class _Patch:
                     f"Unable to complete the copy, the accumulated size increase of copy is {self.copied}, "
                     f"exceeding the limit {MAX_COPY_BYTES}"
                 )
-            value = decode_tree(raw)  # a copy of its own: later operations may change the one or the other
+            value = decode_tree(raw)  # a separate copy: later operations may modify either
         self.add(place, value, "error while adding value during copy")
 
     def test(self, path: str, value: Any) -> None:
@@ -182,7 +182,7 @@ class _Patch:
         del container[index]
 
     def find(self, path: str, missing: str) -> tuple[Any, str]:
-        """The container a pointer ends in, ready to be changed, and the last token."""
+        """Return the container a pointer ends in, ready to be modified, and the last token."""
         tokens = path.split("/")
         if len(tokens) < 2:
             raise PatchError(missing)
@@ -202,7 +202,7 @@ class _Patch:
         return here, _unescape(tokens[-1])
 
     def owned(self, container: Any, missing: str) -> Any:
-        """The container itself if it was made here, else a copy of it."""
+        """Return the container itself if it was created here, else a copy of it."""
         if id(container) in self.own:
             return container
         if isinstance(container, dict):
@@ -216,7 +216,7 @@ class _Patch:
 
 
 def _check_depth(tree: Any) -> None:
-    """Refuse what moves and copies have nested so deeply that nobody could walk it."""
+    """Reject a tree that moves and copies have nested too deeply to be walked."""
     level = [tree] if isinstance(tree, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [
@@ -231,7 +231,7 @@ def _check_depth(tree: Any) -> None:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same, telling booleans from numbers."""
+    """Report whether two JSON values are equal, distinguishing booleans from numbers."""
     if left is right:
         return True
     if isinstance(left, dict):
@@ -249,7 +249,7 @@ def _text(operation: dict[str, Any], name: str, kind: str) -> str:
     value = operation.get(name)
     if value is None:
         raise PatchError(f"{kind} operation failed to decode {name}: {_MISSING}")
-    assert isinstance(value, str)  # read_operations has looked
+    assert isinstance(value, str)  # validated by read_operations
     return value
 
 
@@ -265,7 +265,7 @@ def _index(token: str) -> int | None:
 
 
 def _existing(container: list[Any], token: str) -> int | str:
-    """The place of an element that is there, or why there is none."""
+    """Return the index of an existing element, or raise PatchError."""
     index = _index(token)
     if index is None:
         return f"value was not a proper array index: '{token}'"

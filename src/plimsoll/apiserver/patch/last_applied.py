@@ -1,8 +1,8 @@
-"""From client-side apply to server-side apply.
+"""Migration from client-side apply to server-side apply.
 
-Owns what server-side apply makes of the annotation in which `kubectl apply` keeps its last configuration: its
-conflicts with fields that client-side apply set and nobody changed since are none, and the annotation follows
-the server-side applies of the same manager, so that users may go back.
+Handles the annotation in which `kubectl apply` keeps its last configuration: fields set by client-side apply
+and unchanged since do not conflict, and the annotation follows server-side applies of the same manager, so
+that users can return to client-side apply.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _annotations(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def unchanged_last_applied_fields(live: dict[str, Any], request: TrackingRequest) -> FieldSet:
-    """The fields that are still as the last client-side apply set them; none if there was no such apply."""
+    """Return the fields that are unchanged since the last client-side apply; empty if there was none."""
     text = _annotations(live).get(ANNOTATION)
     if not isinstance(text, str) or not text:
         return {}
@@ -48,7 +48,7 @@ def unchanged_last_applied_fields(live: dict[str, Any], request: TrackingRequest
 
 
 def update_last_applied(tree: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
-    """The object with the annotation brought up to date, if it has one."""
+    """Return the object with its last-applied annotation updated, if it has one."""
     annotations = _annotations(tree)
     if not annotations.get(ANNOTATION):
         return tree

@@ -1,8 +1,7 @@
-"""metadata.managedFields: who owns which fields of an object.
+"""Reading and writing of metadata.managedFields.
 
-Owns reading and writing the entries. An owner is told from others by its name, the operation, the subresource
-and, for updates, the version it writes in. Entries that did not change are written back as they are, down to
-the very dict, so a list that did not change costs nothing to encode.
+An owner is identified by its manager name, operation, subresource and, for updates, the API version.
+Unchanged entries are written back as the same dict, so that an unchanged list costs nothing to encode.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ UPDATE = "Update"
 
 
 class ManagerIdentity(NamedTuple):
-    """What makes two entries the same owner's. The version is empty for appliers: they have one entry."""
+    """Identity of an owner. The version is empty for appliers, which have a single entry."""
 
     manager: str
     operation: str
@@ -31,13 +30,13 @@ class ManagerIdentity(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The identity as upstream writes it, which decides the order of owners."""
+        """The identity in upstream's format, which determines the order of owners."""
         pairs = zip(("manager", "operation", "apiVersion", "subresource"), self, strict=True)
         return "{" + ",".join(f'"{name}":{quote(value)}' for name, value in pairs if value) + "}"
 
 
 class FieldOwner(NamedTuple):
-    """The fields of one owner, since when, and the entry with these very fields (None if they changed)."""
+    """The fields of one owner, their time, and the entry with exactly these fields (None if they changed)."""
 
     fields: FieldSet
     version: str
@@ -56,26 +55,26 @@ class _Place(Protocol):
 
 
 def identify(manager: str, operation: str, request: _Place) -> ManagerIdentity:
-    """The identity of who makes a request."""
+    """Return the identity of the manager of a request."""
     version = "" if operation == APPLY else request.version
     return ManagerIdentity(manager or "unknown", operation, version, request.subresource)
 
 
 def managed_fields(tree: Any) -> Any:
-    """metadata.managedFields of an object, whatever stands there."""
+    """Return metadata.managedFields of an object, of any type."""
     metadata = tree.get("metadata") if isinstance(tree, dict) else None
     return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
 
 def requests_reset(entries: Any) -> bool:
-    """Whether a list of entries says: forget all owners."""
+    """Report whether a list of entries asks to remove all owners."""
     return isinstance(entries, list) and (not entries or entries == [{}])
 
 
 def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
-    """Read the entries; PatchError if they are no managed fields.
+    """Decode the entries; raises PatchError if they are invalid.
 
-    Trusted entries were written by `write_owners`: their field sets are taken as they stand.
+    Trusted entries were written by `write_owners`: their field sets are used as is.
     """
     owners: Owners = {}
     if entries is None:
@@ -101,7 +100,7 @@ def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
 
 
 def _is_well_formed(entry: Any) -> bool:
-    """Whether `_check_entry` has nothing to say, at a glance: for an entry in the form that we write."""
+    """Report whether an entry has the form that we write and `_check_entry` would accept it."""
     return (
         entry.__class__ is dict
         and entry.get("operation") in (APPLY, UPDATE)
@@ -131,7 +130,7 @@ def _check_entry(entry: Any, number: int) -> None:
 
 
 def write_owners(owners: Owners) -> list[dict[str, Any]]:
-    """The entries of the owners: appliers first, then by time and name."""
+    """Encode the owners as entries: appliers first, then by time and name."""
     ranked = sorted(owners.items(), key=_rank)
     return [_write_entry(identity, owner) for identity, owner in ranked]
 
@@ -165,18 +164,18 @@ def _write_entry(identity: ManagerIdentity, owner: FieldOwner) -> dict[str, Any]
 
 
 def sort_set(fields: FieldSet) -> FieldSet:
-    """The set with its elements in the order upstream writes them."""
+    """Return the set with its elements in upstream's order."""
     if len(fields) < 2:
         return {element: sort_set(below) if below else below for element, below in fields.items()}
     names = sorted(fields)
-    if names[-1][0] > "f":  # not only names of fields, which stand in their own order
+    if names[-1][0] > "f":  # other elements than field names, which are already sorted
         names.sort(key=lambda name: (-1,) if name == SELF else sort_key(name))
     return {name: sort_set(fields[name]) if fields[name] else fields[name] for name in names}
 
 
 @lru_cache(maxsize=1024)
 def parse_entry_time(time: str | None) -> int:
-    """Seconds since the epoch of an entry's time; 0 for none."""
+    """Return the time of an entry in seconds since the epoch; 0 if it has none."""
     if not time:
         return 0
     try:
@@ -187,7 +186,7 @@ def parse_entry_time(time: str | None) -> int:
 
 
 def with_managed_fields(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """A copy of the object, fresh down to its metadata, with these entries."""
+    """Return a copy of the object, new down to its metadata, with these entries."""
     metadata = tree.get("metadata")
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
     if entries:
@@ -200,5 +199,5 @@ def with_managed_fields(tree: dict[str, Any], entries: list[dict[str, Any]]) -> 
 def sort_oldest_first(
     owners: Iterable[tuple[ManagerIdentity, FieldOwner]],
 ) -> list[tuple[ManagerIdentity, FieldOwner]]:
-    """Owners by time, then by the text of their identity."""
+    """Sort owners by time, then by identity."""
     return sorted(owners, key=lambda pair: (parse_entry_time(pair[1].time), pair[0].text))

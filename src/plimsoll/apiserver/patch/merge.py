@@ -1,11 +1,10 @@
-"""The objects of server-side apply: which fields a configuration names, merging it in, taking fields out.
+"""Operations of server-side apply on objects: the field set of a configuration, merging it, removing fields.
 
-Owns `applied_fields`, `merge`, `remove_items` and `ensure_named_fields_are_members`. None of them changes its
-arguments.
+No function modifies its arguments.
 
-Null is a value here: a configuration that says null owns the field. `remove_items` leaves null where it took
-out the last entry, which tells "emptied" from "was never there" in the comparison that follows; what is
-stored has no such nulls (`drop_nulls`).
+Null is a value here: a configuration that sets null owns the field. `remove_items` leaves null where it
+removed the last entry, which distinguishes "emptied" from "never set" in the comparison that follows; stored
+objects have no such nulls (`drop_nulls`).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from plimsoll.apiserver.registry.schema_types import SchemaType
 
 
 def applied_fields(tree: dict[str, Any], schema: SchemaType | None) -> FieldSet:
-    """The set of fields that a configuration names."""
+    """Return the field set of a configuration."""
     return _applied(tree, schema) or {}
 
 
 def _applied(value: Any, schema: SchemaType | None) -> FieldSet | None:
-    """What lies below a value; LEAF if it is owned whole, None if there is nothing to own."""
+    """Return the field set below a value; LEAF if it is atomic, None if there is nothing to own."""
     how = merge_form(schema)
     if how == "whole":
         return LEAF
@@ -56,7 +55,7 @@ def _itself(node: FieldSet | None) -> FieldSet:
 
 
 def merge(live: Any, applied: Any, schema: SchemaType | None) -> Any:
-    """The live value with the applied one merged in: nothing goes away, what both have is as applied."""
+    """Merge the applied value into the live one: nothing is removed, the applied value takes precedence."""
     how = merge_form(schema)
     if how == "whole":
         return applied
@@ -76,12 +75,12 @@ def merge(live: Any, applied: Any, schema: SchemaType | None) -> Any:
 
 
 def _merge_lists(live: list[Any], applied: list[Any], schema: SchemaType) -> list[Any]:
-    """Merge item by item. The applied items come in their order; the others stay between their neighbours."""
+    """Merge lists by item: applied items in their order, the others between their neighbors."""
     lefts = [item_element(item, schema) for item in live]
     rights = [item_element(item, schema) for item in applied]
     old: dict[str, Any] = {}
     for element, item in zip(lefts, live, strict=True):
-        old[element] = None if element in old else item  # of several with one key none is merged into
+        old[element] = None if element in old else item  # items with duplicate keys are not merged
     new = dict(zip(rights, applied, strict=True))
     shared = deque(element for element in rights if element in old)
     done: set[str] = set()
@@ -96,7 +95,7 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: SchemaType) -> lis
                 continue
             turn = rights[right] if right < len(rights) else None
             if turn is not None and turn != element and shared and shared[0] != element:
-                left += 1  # an applied item whose turn is another time
+                left += 1  # an applied item that is placed later
                 continue
             if turn == element or element in done:
                 left += 1
@@ -111,7 +110,7 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: SchemaType) -> lis
 
 
 def remove_items(value: Any, fields: FieldSet, schema: SchemaType | None) -> Any:
-    """The value without the fields of the set; null where nothing is left."""
+    """Return the value without the fields of the set; null where nothing remains."""
     how = merge_form(schema)
     if how == "list":
         assert schema is not None
@@ -122,7 +121,7 @@ def remove_items(value: Any, fields: FieldSet, schema: SchemaType | None) -> Any
             element = item_element(item, schema)
             if not has_member(fields, element):
                 below = fields.get(element)
-                # An item stays an item, even if nothing but defaults of its keys is left.
+                # An item remains even if only its keys are left.
                 items.append((remove_items(item, below, schema.item) or {}) if below else item)
         return items or None
     if not isinstance(value, dict):
@@ -139,7 +138,7 @@ def remove_items(value: Any, fields: FieldSet, schema: SchemaType | None) -> Any
 
 
 def ensure_named_fields_are_members(fields: FieldSet, schema: SchemaType | None) -> FieldSet:
-    """The set with every declared field that has something below it as a member of its own."""
+    """Return the set with every declared field that has members below it as a member itself."""
     if schema is None or schema.kind not in ("object", "map", "list"):
         return fields
     named: FieldSet = {}
@@ -160,7 +159,7 @@ def ensure_named_fields_are_members(fields: FieldSet, schema: SchemaType | None)
 
 
 def reconcile_with_schema(fields: FieldSet, schema: SchemaType | None) -> FieldSet:
-    """The set with what is owned inside of whole values owned as a whole: their type may have become one."""
+    """Return the set with fields inside values that are now atomic replaced by the value."""
     if schema is None:
         return fields
     mended: FieldSet | None = None
@@ -183,7 +182,7 @@ _CONTAINERS: frozenset[Any] = frozenset((dict, list))
 
 
 def drop_nulls(value: Any, schema: SchemaType | None) -> Any:
-    """The value as it is stored: fields that are null are left out, entries of maps have their zero."""
+    """Return the value as it is stored: null fields are omitted, null map entries get the zero value."""
     if isinstance(value, dict):
         if schema is not None and schema.kind not in ("object", "map"):
             return value

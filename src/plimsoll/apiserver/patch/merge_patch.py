@@ -1,8 +1,8 @@
 """JSON merge patch (RFC 7386).
 
-Owns `apply_merge_patch`: null removes, objects merge, everything else replaces. As with the API server,
-objects inside lists arrive without their nulls, unless the list takes the place of an object. Neither tree is
-changed; the result shares with them what it took over whole.
+Null removes, objects merge, everything else replaces. As in the API server, objects inside lists lose their
+nulls unless the list replaces an object. Neither tree is modified; the result shares unchanged parts with
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plimsoll.errors import PatchError
 
 @guard_recursion
 def apply_merge_patch(tree: Any, patch: Any) -> Any:
-    """The tree with the patch merged into it."""
+    """Return the tree with the patch merged into it."""
     if not isinstance(patch, dict):
         raise PatchError("a JSON merge patch for an object is an object", malformed=True)
     return _merge(tree, patch)

@@ -1,8 +1,7 @@
-"""The order of lists that a strategic merge patch has merged.
+"""Order of lists after a strategic merge.
 
-Owns `interleave`: the elements of the patch come in the patch's order (or the order it sets), the others in
-the live order, and both are woven together so that a live element stands before the first patch element that
-it stood before.
+Elements of the patch keep the patch's order (or the order it sets), the others the live order; `interleave`
+merges both so that a live element precedes the first patch element that it preceded.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from plimsoll.api.quantity import Number
 from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.errors import PatchError
 
-#: A scalar with its kind, so that 1 and true differ.
+#: A scalar with its type, so that 1 and true differ.
 ElementKey = tuple[type, Any]
 
 
 def key_of(value: Any) -> ElementKey:
-    """A scalar as a key of a dict."""
+    """Return a scalar as a dict key."""
     if value is None or isinstance(value, str | int | Number):
         return (value.__class__, value)
     raise PatchError("a list is merged by scalars, and has something else there")
 
 
 def interleave(items: list[Any], first: list[Any], live: list[Any], key: str) -> list[Any]:
-    """The items of a merged list in order: `first` orders those it names, `live` the others."""
+    """Return the items of a merged list in order: `first` orders the items it names, `live` the others."""
     wanted = _element_keys(first, key)
     standing = _element_keys(live, key)
     named: list[tuple[ElementKey, Any]] = []
@@ -65,7 +64,7 @@ def _element_keys(items: list[Any], key: str) -> dict[ElementKey, int]:
 
 
 def check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
-    """Refuse a patch whose elements are not all in the order it sets, or not in that order."""
+    """Reject a patch whose elements are missing from the order it sets or are in another order."""
     if not wanted or not patch:
         return
     elements = patch

@@ -1,7 +1,7 @@
-"""Path elements: one step of a path into an object, as FieldsV1 writes it.
+"""Path elements in FieldsV1 form: encoding, order, display and parsing.
 
-Owns how elements are written, ordered, shown to people and read back. Promises: the same item always gets the
-same text (keys sorted, values as Go writes JSON), so that texts can be compared instead of values.
+The same item always gets the same text (sorted keys, values as Go encodes JSON), so that texts can be
+compared instead of values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.errors import DecodeError, PatchError
 
 
 def item_element(item: Any, schema: SchemaType) -> str:
-    """The element of an item of a list that is merged by keys, or of a set."""
+    """Return the path element of an item of a keyed list or of a set."""
     if schema.list_type == "map":
         if not isinstance(item, dict):
             raise PatchError("associative list with keys may not have non-map elements")
@@ -60,7 +60,7 @@ def _keyed(item: dict[str, Any], schema: SchemaType) -> str:
 
 @lru_cache(maxsize=4096)
 def sort_key(element: str) -> Any:
-    """Sort key: fields by name, then keyed items, then values, then indices."""
+    """Return the sort key: fields by name, then keyed items, then values, then indices."""
     kind = element[:2]
     if kind == "f:":
         return (0, element)
@@ -72,7 +72,7 @@ def sort_key(element: str) -> Any:
 
 
 def _rank(value: Any) -> Any:
-    """Values of different kinds in one order: numbers, texts, booleans, the rest by its text."""
+    """Return the sort key of a value of any type: numbers, strings, booleans, the rest by its text."""
     if value is True or value is False:
         return (2, value, "")
     if isinstance(value, int):
@@ -87,7 +87,7 @@ def _body(element: str) -> Any:
 
 
 def format_path(path: tuple[str, ...]) -> str:
-    """A path for people: `.spec.containers[name="web"].image`."""
+    """Format a path for display: `.spec.containers[name="web"].image`."""
     return "".join(map(_format_element, path))
 
 
@@ -121,7 +121,7 @@ _SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t":
 
 
 def parse_field_set(raw: Any) -> FieldSet:
-    """A field set from what somebody sent: elements in their one form, unknown kinds of elements left out."""
+    """Parse a field set from a request: elements in canonical form, unknown kinds of elements dropped."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):
@@ -130,7 +130,7 @@ def parse_field_set(raw: Any) -> FieldSet:
 
 
 def _read_below(raw: Any) -> tuple[FieldSet, bool]:
-    """What lies below an element, and whether the element itself belongs to the set."""
+    """Return the set below an element, and whether the element itself is a member."""
     if not isinstance(raw, dict):
         raise PatchError("fieldsV1 holds something that is no object", malformed=True)
     below: FieldSet = {}

@@ -1,6 +1,6 @@
-"""The promise of every patch: bad input ends in a PatchError, never in another exception.
+"""Conversion of stack exhaustion into PatchError: invalid input never raises another exception.
 
-Trees may be nested as deeply as the JSON decoder lets through; walking them may run out of stack.
+Trees may be nested as deeply as the JSON decoder permits; walking them may exhaust the stack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 def guard_recursion(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn running out of stack into a PatchError."""
+    """Convert RecursionError into PatchError."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

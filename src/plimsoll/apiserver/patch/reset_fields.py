@@ -1,7 +1,6 @@
-"""Which fields a request cannot change, whatever it says.
+"""Reset fields: fields that a request cannot change and therefore cannot own.
 
-Owns the table of reset fields: a write to a kind leaves its status alone, a write to its status leaves the
-spec alone, and so on. Nobody comes to own such a field by sending it.
+A write to a kind leaves its status alone, a write to its status leaves the spec alone, and so on.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from functools import lru_cache
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet, from_paths, without
 from plimsoll.apiserver.registry.schema_types import SchemaType
 
-#: Leaves out of a set what a request cannot change.
+#: Removes from a set the fields that a request cannot change.
 Filter = Callable[[FieldSet], FieldSet]
 
-#: What writes to the status reset besides the spec.
+#: Fields that status writes reset in addition to the spec.
 _STATUS_RESETS: dict[str, tuple[str, ...]] = {
     "CertificateSigningRequest": ("status.certificate",),
     "CustomResourceDefinition": ("metadata",),
@@ -30,12 +29,12 @@ _STATUS_RESETS: dict[str, tuple[str, ...]] = {
     "ValidatingAdmissionPolicy": ("metadata",),
     "VolumeAttachment": ("metadata",),
 }
-#: What other subresources reset.
+#: Fields that other subresources reset.
 _OTHER_RESETS: dict[tuple[str, str], tuple[str, ...]] = {
     ("CertificateSigningRequest", "approval"): ("spec", "status.certificate"),
     ("Namespace", "finalize"): ("status",),
 }
-#: Subresources that let nothing be changed but this; `*` is any step.
+#: Subresources that can only change these fields; `*` is any path element.
 _ONLY: dict[tuple[str, str], tuple[str, ...]] = {
     ("Pod", "ephemeralcontainers"): ("spec.ephemeralContainers",),
     ("Pod", "resize"): (
@@ -48,7 +47,7 @@ _ONLY: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def reset_filter(schema: SchemaType | None, subresource: str) -> Filter | None:
-    """The filter for writes to a kind or one of its subresources; None if nothing is reset."""
+    """Return the filter for writes to a kind or one of its subresources; None if nothing is reset."""
     if schema is None:
         return None
     return _reset_filter(schema.short_name, "status" in schema.fields, subresource)
@@ -66,7 +65,7 @@ def _reset_filter(kind: str, has_status: bool, subresource: str) -> Filter | Non
 
 
 def excluding(*paths: str) -> Filter:
-    """A filter that leaves out these fields and all below them."""
+    """Return a filter that removes these fields and everything below them."""
     excluded = from_paths([tuple("f:" + name for name in path.split(".")) for path in paths])
 
     def leave_out(fields: FieldSet) -> FieldSet:
@@ -76,7 +75,7 @@ def excluding(*paths: str) -> Filter:
 
 
 def including(*paths: str) -> Filter:
-    """A filter that leaves only these fields, all below them, and the steps down to them."""
+    """Return a filter that keeps only these fields, everything below them, and their parents."""
     patterns = [tuple(step if step == "*" else "f:" + step for step in path.split(".")) for path in paths]
 
     def keep(fields: FieldSet) -> FieldSet:

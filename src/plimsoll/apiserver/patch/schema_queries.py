@@ -1,7 +1,6 @@
-"""What the patches ask of a type.
+"""Schema queries of strategic merge patch and server-side apply.
 
-Owns the questions that strategic merge and server-side apply put to `kinds`. A type of None stands for
-"nothing is known": maps are then granular, lists and scalars are whole values.
+A type of None means that nothing is known: maps are then granular, lists and scalars atomic.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import Any, NamedTuple
 
 from plimsoll.apiserver.registry.schema_types import SchemaType
 
-#: Objects that stand inside others without being optional: upstream always writes them, if only as `{}`, so
-#: nobody owns their bare presence. By the name of the outer type; fields that are required need no entry.
+#: Embedded objects that are not optional: upstream always serializes them, at least as `{}`, so
+#: their presence is never owned. By the name of the outer type; required fields need no entry.
 _EMBEDDED: dict[str, frozenset[str]] = {
     outer: frozenset(fields.split())
     for outer, fields in {
@@ -51,7 +50,7 @@ _ROOT = frozenset(("metadata", "spec", "status"))
 
 
 class Absent:
-    """Nothing, where null is something."""
+    """Absence of a value, where null is a value."""
 
 
 ABSENT = Absent()
@@ -66,7 +65,7 @@ _ZEROS: dict[str, Any] = {
 
 
 def implicit_value(schema: SchemaType, name: str, *, root: bool = False) -> Any:
-    """What a field counts as where it is left out: its zero if upstream always writes it, else ABSENT."""
+    """Return the value of an absent field: its zero if upstream always serializes it, else ABSENT."""
     field = schema.fields.get(name)
     if field is None:
         return ABSENT
@@ -78,7 +77,7 @@ def implicit_value(schema: SchemaType, name: str, *, root: bool = False) -> Any:
 
 
 class SchemaMember(NamedTuple):
-    """A field of an object type: its type, and what it counts as where it is left out, by where it stands."""
+    """A field of an object type: its type, and its implicit values at the root and elsewhere."""
 
     type: SchemaType | None
     at_root: Any
@@ -91,7 +90,7 @@ UNKNOWN = SchemaMember(None, ABSENT, ABSENT)
 
 @lru_cache(maxsize=4096)
 def schema_members(schema: SchemaType) -> dict[str, SchemaMember]:
-    """The fields of an object type, worked out once; not to be changed."""
+    """Return the fields of an object type, computed once; must not be modified."""
     return {
         name: SchemaMember(field.type, implicit_value(schema, name, root=True), implicit_value(schema, name))
         for name, field in schema.fields.items()
@@ -99,7 +98,7 @@ def schema_members(schema: SchemaType) -> dict[str, SchemaMember]:
 
 
 def child(schema: SchemaType | None, name: str) -> SchemaType | None:
-    """The type of what stands under a key of an object or map; None if nothing is known."""
+    """Return the type of the value under a key of an object or map; None if unknown."""
     if schema is None:
         return None
     if schema.kind == "object":
@@ -109,7 +108,9 @@ def child(schema: SchemaType | None, name: str) -> SchemaType | None:
 
 
 def merge_form(schema: SchemaType | None) -> str:
-    """How a value of this type is owned: "map" by entries, "list" by items, "free" as it comes, "whole"."""
+    """Return how a value of this type is owned: "map" by entries, "list" by items, "free", or "whole" as a
+    unit.
+    """
     if schema is None:
         return "free"
     kind = schema.kind
@@ -121,7 +122,7 @@ def merge_form(schema: SchemaType | None) -> str:
 
 
 def key_default(schema: SchemaType, key: str) -> str | int | None:
-    """What stands for a key that an item of a keyed list leaves out; None if nothing does."""
+    """Return the default of a key that an item of a keyed list omits, or None."""
     if key in schema.key_defaults:
         return schema.key_defaults[key]
     field = schema.item.fields.get(key) if schema.item is not None else None

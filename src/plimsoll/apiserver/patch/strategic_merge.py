@@ -1,10 +1,10 @@
-"""Strategic merge patch: a merge patch that knows which lists are merged by which key.
+"""Strategic merge patch: a merge patch that merges lists by key, according to the schema.
 
-Owns `apply_strategic_patch` and its directives: `$patch: replace|delete` in maps and in items of lists,
-`$retainKeys`, `$deleteFromPrimitiveList/NAME`, `$setElementOrder/NAME`. The order of merged lists is in
-`ordering`. Neither tree is changed; what comes from the patch arrives without nulls and directives.
+Supports the directives `$patch: replace|delete` in maps and list items, `$retainKeys`,
+`$deleteFromPrimitiveList/NAME` and `$setElementOrder/NAME`. The order of merged lists is in `ordering`.
+Neither tree is modified; values from the patch are stored without nulls and directives.
 
-DIFF: patches that do not fit are refused (400, 422), where upstream answers 500
+DIFF: patches that do not match the object are rejected (400, 422), where upstream returns 500
 (test_patches_that_do_not_fit_are_refused).
 """
 
@@ -27,7 +27,7 @@ SET_ORDER = "$setElementOrder"
 
 @guard_recursion
 def apply_strategic_patch(tree: Any, patch: Any, schema: SchemaType | None) -> Any:
-    """The tree with the patch merged into it."""
+    """Return the tree with the patch merged into it."""
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", malformed=True)
     if not isinstance(patch, dict):
@@ -87,7 +87,9 @@ def _merge_value(
 
 
 class _ListRule(NamedTuple):
-    """How a list is merged: at all, by which key (none: as a set of scalars), and what its items are."""
+    """Merge rule of a list: whether it is merged, its merge key (None: a set of scalars), and its item
+    type.
+    """
 
     merges: bool
     key: str
@@ -102,7 +104,7 @@ def _list_rule(schema: SchemaType | None, name: str) -> _ListRule:
 
 
 class _Merged(NamedTuple):
-    """A merged list, and the live items in the order the others are put among."""
+    """A merged list, and the order of the live items."""
 
     items: list[Any]
     order: list[Any]
@@ -124,7 +126,7 @@ def _merge_list(live: list[Any], patch: list[Any], rule: _ListRule, *, deletes: 
 
 
 def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
-    """Merge lists of maps by their key, after the directives among the items."""
+    """Merge lists of maps by their key, after applying the directives among the items."""
     plain = [item for item in patch if PATCH not in item]
     gone: set[Any] = set()
     replaces = False
@@ -157,8 +159,8 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
         else:
             where[key] = len(merged)
             merged.append(_plain(item))
-    # Upstream deletes and appends in place: items that come in for items that go are seen as live ones by an
-    # order that is set for the list.
+    # Upstream deletes and appends in place: items added in place of deleted ones count as live items for an
+    # order set by the patch.
     order = kept + merged[len(kept) : len(live)]
     return _Merged(interleave(merged, plain, kept, rule.key), order)
 
@@ -166,7 +168,7 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
 def _merge_in_order(
     merged: dict[str, Any], rest: dict[str, Any], key: str, schema: SchemaType | None
 ) -> None:
-    """Merge a list for which the patch sets the order of the elements."""
+    """Merge a list whose element order is set by the patch."""
     wanted = rest.pop(key)
     name = _target(key, SET_ORDER, "invalid patch format of setElementOrder list")
     live, patch = merged.get(name), rest.get(name)
@@ -203,7 +205,7 @@ def _retain(merged: dict[str, Any], rest: dict[str, Any]) -> None:
 
 
 def _target(key: str, prefix: str, problem: str) -> str:
-    """The field a directive is about: what follows the slash."""
+    """Return the field that a directive refers to: the part after the slash."""
     head, slash, name = key.partition("/")
     if not slash or head != prefix:
         raise PatchError(problem, malformed=True)
@@ -211,7 +213,7 @@ def _target(key: str, prefix: str, problem: str) -> str:
 
 
 def _element_kind(*lists: list[Any], empty: bool = True) -> type | None:
-    """The one kind of all elements."""
+    """Return the common type of all elements."""
     kinds = {item.__class__ for items in lists for item in items}
     if list in kinds:
         raise PatchError("lists of lists are not supported")
@@ -233,7 +235,7 @@ def _is_directive(value: Any) -> bool:
 
 
 def _undirected(value: Any) -> Any:
-    """The value without the maps that carry a directive: there is nothing it could direct."""
+    """Return the value without maps that carry a directive, as there is nothing to apply it to."""
     if isinstance(value, dict):
         return {key: _undirected(inner) for key, inner in value.items() if not _is_directive(inner)}
     if isinstance(value, list):
@@ -242,7 +244,7 @@ def _undirected(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as it is stored: no nulls in maps, no directives."""
+    """Return the value as it is stored: no nulls in maps, no directives."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items() if _is_kept(key, inner)}
     if isinstance(value, list):
@@ -251,7 +253,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_and_undirected(value: Any) -> Any:
-    """The same as `_plain(_undirected(value))` in one go."""
+    """Return `_plain(_undirected(value))` in one pass."""
     if isinstance(value, dict):
         return {
             key: _plain_and_undirected(inner) if inner.__class__ in _CONTAINERS else inner

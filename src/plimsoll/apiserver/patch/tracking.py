@@ -1,8 +1,8 @@
-"""Ownership of fields under plain writes: create, update, patch.
+"""Field ownership on create, update and patch.
 
-Owns `track_update`. Whoever changes a field becomes its owner and nobody else stays one; a field that goes
-away leaves every set. An owner's time moves only when it changed something. At most ten owners by update are
-kept; the oldest are gathered under one name.
+A manager that changes a field becomes its only owner; a removed field is removed from all sets. The time of
+an owner changes only when it changed something. At most ten update managers are kept; the oldest are merged
+under one name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plimsoll.apiserver.patch.reset_fields import Filter, reset_filter
 from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError
 
-#: An object and its type in another version of the API; None if there is no such version (any more).
+#: Returns an object and its type in another API version; None if that version is not served.
 Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], SchemaType | None] | None"]
 
 MAX_UPDATE_MANAGERS = 10
@@ -50,7 +50,7 @@ _UNTRACKED = frozenset(
         "uid",
     )
 )
-#: Nobody owns these.
+#: Fields that are never owned.
 UNOWNED = from_paths(
     [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
     + [("f:metadata", "f:" + name) for name in sorted(_UNTRACKED)]
@@ -58,10 +58,10 @@ UNOWNED = from_paths(
 
 
 class TrackingRequest(NamedTuple):
-    """What a write is about, apart from its objects: the type, the version, the place, the time.
+    """Parameters of a write other than its objects: schema, version, subresource, time.
 
-    `ignored` leaves out of a set what this request cannot change, whatever it says. `convert` shows objects
-    in other versions; without it all versions of a kind are taken to look alike.
+    `ignored` removes fields that this request cannot change from a set. `convert` converts objects to other
+    versions; without it all versions of a kind are treated as identical.
     """
 
     schema: SchemaType | None
@@ -74,14 +74,14 @@ class TrackingRequest(NamedTuple):
     def convert_to(
         self, tree: dict[str, Any], version: str
     ) -> tuple[dict[str, Any], SchemaType | None] | None:
-        """An object of the request's version in another one, with its type there."""
+        """Convert an object of the request's version to another one; returns it with its type."""
         if version == self.version or self.convert is None:
             return tree, self.schema
         return self.convert(tree, version)
 
 
 class ObjectChange:
-    """One step from an old state of an object to a new one; its changes are worked out once per version."""
+    """Change of an object from an old to a new state, compared once per version."""
 
     def __init__(
         self, old: dict[str, Any], new: dict[str, Any], request: TrackingRequest, *, nulls: bool = False
@@ -93,7 +93,7 @@ class ObjectChange:
         self._seen: dict[str, FieldChanges | None] = {}
 
     def changes(self, version: str) -> FieldChanges | None:
-        """The changes as seen in a version; None if it is not served."""
+        """Return the changes as seen in a version; None if it is not served."""
         if self._request.convert is None:
             version = self._request.version
         if version not in self._seen:
@@ -111,7 +111,9 @@ class ObjectChange:
         return FieldChanges(ignored(changes.changed), ignored(changes.removed))
 
     def release_fields(self, owners: Owners, spare: ManagerIdentity | None = None) -> Owners:
-        """Take what changed and what is gone from every owner but one; who has nothing left is dropped."""
+        """Remove changed and removed fields from every owner except `spare`; owners without fields are
+        dropped.
+        """
         left: Owners = {}
         for identity, owner in owners.items():
             if identity == spare:
@@ -129,7 +131,7 @@ class ObjectChange:
 
 
 def _without_untracked(tree: dict[str, Any]) -> dict[str, Any]:
-    """The object without what nobody owns."""
+    """Return the object without fields that are never owned."""
     seen = {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
     metadata = seen.get("metadata")
     if isinstance(metadata, dict):
@@ -150,11 +152,11 @@ def track_update(
     ignored: Filter | None = None,
     convert: Convert | None = None,
 ) -> dict[str, Any]:
-    """The new object with its managedFields brought up to date.
+    """Return the new object with updated managedFields.
 
-    `old` is the stored object, None on create. The result is fresh down to its metadata and shares the rest
-    with `new`. What the kind does not let this request change is nobody's doing, unless `ignored` says
-    otherwise. An object whose lists cannot be told apart by their keys loses its managedFields, as upstream.
+    `old` is the stored object, None on create. The result is a new object down to its metadata and shares the
+    rest with `new`. Fields that the kind does not let this request change are not owned, unless `ignored`
+    overrides that. An object whose list items have ambiguous keys loses its managedFields, as upstream.
     """
     if not isinstance(new, dict) or not isinstance(old, dict | None):
         raise PatchError("is no object", malformed=True)
@@ -163,7 +165,7 @@ def track_update(
     )
     before = _current_owners(old, new, request)
     if old is not None and not before:
-        return with_managed_fields(new, [])  # tracking starts with the creation or the first apply
+        return with_managed_fields(new, [])  # tracking starts with creation or the first apply
     try:
         owners = update_owners(old or {}, new, before, identify(manager, UPDATE, request), request)
     except PatchError:
@@ -172,7 +174,7 @@ def track_update(
 
 
 def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: TrackingRequest) -> Owners:
-    """The owners before this write: as the request has them, or else as stored."""
+    """Return the owners before this write: from the request, or else as stored."""
     stored = managed_fields(old)
     if not request.subresource:
         given = managed_fields(new)
@@ -197,7 +199,7 @@ def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Tr
 def update_owners(
     old: dict[str, Any], new: dict[str, Any], owners: Owners, who: ManagerIdentity, request: TrackingRequest
 ) -> Owners:
-    """The owners after somebody changed an object from one state to another."""
+    """Return the owners after a manager changed an object from one state to another."""
     step = ObjectChange(old, new, request)
     owners = step.release_fields(owners, who)
     changes = step.changes(request.version) or FieldChanges({}, {})
@@ -215,7 +217,7 @@ def update_owners(
 
 
 def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -> list[dict[str, Any]]:
-    """The entries of the owners; the very list that is stored, if they did not change."""
+    """Return the entries of the owners; the stored list itself if they did not change."""
     stored = managed_fields(tree)
     if (
         isinstance(stored, list)
@@ -227,7 +229,7 @@ def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -
 
 
 def cap_update_managers(owners: Owners) -> Owners:
-    """Gather the oldest owners by update, version by version, until there are at most ten."""
+    """Merge the oldest update managers, version by version, until at most ten remain."""
     updaters = [pair for pair in owners.items() if pair[0].operation == UPDATE]
     count = len(updaters)
     if count <= MAX_UPDATE_MANAGERS:
@@ -241,7 +243,7 @@ def cap_update_managers(owners: Owners) -> Owners:
             first[owner.version] = identity
             continue
         bucket = ManagerIdentity(ANCIENT, UPDATE, owner.version, "")
-        # DIFF: gathering never forgets the bucket itself (test_gathering_keeps_what_was_gathered).
+        # DIFF: merging never drops the bucket itself (test_gathering_keeps_what_was_gathered).
         source = identity if identity != bucket else first[owner.version]
         parts = gathered.setdefault(bucket, [])
         parts.append(owners.pop(source).fields)
@@ -254,7 +256,9 @@ def cap_update_managers(owners: Owners) -> Owners:
 
 
 def keep_times_if_unchanged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The new object, with its owners' old times if nothing else changed: so that nothing is written."""
+    """Return the new object with its owners' old times if nothing else changed, so that nothing is
+    written.
+    """
     before, after = managed_fields(old), managed_fields(new)
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return new

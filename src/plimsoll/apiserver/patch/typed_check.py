@@ -1,9 +1,9 @@
-"""Whether a configuration fits its type well enough to be owned field by field.
+"""Check that a configuration matches its schema well enough to be owned field by field.
 
-Owns `check_typed`. Server-side apply refuses what plain writes let pass or drop: fields nobody declared,
-values of another kind, two items with the same key.
+Server-side apply rejects what other writes accept or drop: undeclared fields, values of another type, two
+items with the same key.
 
-DIFF: such a configuration is a bad request, no internal error
+DIFF: such a configuration is a bad request, not an internal error
 (test_configurations_that_do_not_fit_are_refused).
 """
 
@@ -29,7 +29,7 @@ _WANTED = {
 
 
 def check_typed(tree: dict[str, Any], schema: SchemaType | None) -> None:
-    """Raise PatchError with every misfit of a configuration."""
+    """Raise PatchError with every mismatch of a configuration."""
     if schema is None:
         return
     problems: list[str] = []

@@ -1,12 +1,11 @@
-"""Kubernetes' protobuf form: what kube-scheduler, kubelets and other Go programs write unless told otherwise.
+"""Kubernetes protobuf encoding, the default of kube-scheduler, kubelets and other Go programs.
 
-Owns bodies, that is the envelope around a message: four magic bytes, then a message that names apiVersion and
-kind and holds the object's bytes. `decoding` and `encoding` turn the object's bytes into a JSON tree and back
-by the numbers in the shapes; `wire` is the bare encoding.
+Handles bodies, the envelope around a message: four magic bytes, then a message with apiVersion, kind and the
+object's bytes. `decoding` and `encoding` convert the object's bytes from and to JSON trees by the field
+numbers of the schemas; `wire` is the wire format.
 
-Promises: DecodeError for anything that is not such a body or of a kind without a shape, whatever the bytes.
-What has no number (fields that no protobuf definition has) is not told in protobuf, as upstream does not tell
-what it does not know.
+Raises DecodeError for anything that is not such a body or of a kind without a schema. Fields without a number
+(not part of any protobuf definition) are omitted, as upstream omits fields it does not know.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _TAIL = wire.put(3, b"") + wire.put(4, b"")
 
 
 def decode_body(body: bytes) -> Any:
-    """The JSON tree of an object in its envelope; raises DecodeError."""
+    """Decode an object in its envelope to a JSON tree; raises DecodeError."""
     if not body.startswith(_MAGIC):
         raise DecodeError("the body does not begin with the bytes that mark a Kubernetes protobuf object")
     api_version = kind = content_type = encoding = ""
@@ -51,7 +50,7 @@ def decode_body(body: bytes) -> Any:
 
 
 def encode_body(tree: Any) -> bytes:
-    """A tree that says its apiVersion and kind, in an envelope; raises DecodeError if it cannot be told."""
+    """Encode a tree with apiVersion and kind in an envelope; raises DecodeError if it cannot be encoded."""
     if not isinstance(tree, dict):
         raise DecodeError("only objects can be told in protobuf")
     api_version, kind = tree.get("apiVersion"), tree.get("kind")
@@ -62,10 +61,14 @@ def encode_body(tree: Any) -> bytes:
 
 
 class ListBuilder:
-    """A list in its envelope, encoded item by item; the same bytes as `encode_body` of the whole list."""
+    """Incremental encoding of a list in its envelope; gives the same bytes as `encode_body` of the
+    complete list.
+    """
 
     def __init__(self, head: dict[str, Any]) -> None:
-        """`head` is the list without its items; raises DecodeError for a kind without a shape."""
+        """Start a list; `head` is the list without its items. Raises DecodeError for a kind without a
+        schema.
+        """
         self._api_version, self._kind = head["apiVersion"], head["kind"]
         shape = _shape(self._api_version, self._kind)
         items = shape.fields["items"]
@@ -74,11 +77,11 @@ class ListBuilder:
         self._start = encode_message(head, shape)
 
     def encode_item(self, tree: Any) -> bytes:
-        """One item as a field of the list; raises DecodeError."""
+        """Encode one item as a field of the list; raises DecodeError."""
         return wire.put(self._number, encode_message(tree, self._item))
 
     def finish(self, items: list[bytes]) -> list[bytes]:
-        """The parts of the body, in order."""
+        """Return the parts of the body, in order."""
         length = len(self._start) + sum(map(len, items))
         return [_head(self._api_version, self._kind), wire.put_length(2, length), self._start, *items, _TAIL]
 
@@ -88,7 +91,7 @@ def _head(api_version: str, kind: str) -> bytes:
 
 
 def encode_frame(type: str, tree: Any) -> bytes:
-    """One event of a watch with `stream=watch`: its length in four bytes, then the event."""
+    """Encode one event of a watch with `stream=watch`: its length in four bytes, then the event."""
     event = wire.put(1, type.encode()) + wire.put(2, wire.put(1, encode_body(tree)))
     return len(event).to_bytes(4, "big") + event
 

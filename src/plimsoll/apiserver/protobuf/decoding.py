@@ -1,8 +1,8 @@
-"""From protobuf messages to JSON trees, by the numbers in the shapes.
+"""Decoding of protobuf messages to JSON trees, by the field numbers of the schemas.
 
-Owns `decode_message`. Promises: the tree is what Go would have written as JSON for the same bytes, but for
-lists and times that are absent (Go writes null for some): zeros of fields that are no pointers are left out,
-times, quantities, int-or-string and embedded JSON have their JSON form. Unknown numbers are skipped.
+The tree is what Go would encode as JSON for the same bytes, except for absent lists and times (Go writes null
+for some): zeros of non-pointer fields are omitted; times, quantities, int-or-string and embedded JSON have
+their JSON form. Unknown numbers are skipped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Entry(NamedTuple):
-    """What to do with a field number."""
+    """Decoding of one field number."""
 
     name: str
     type: SchemaType
     emits_zero: bool
-    inside: Mapping[int, _Entry] | None  #: of a message that JSON does not show
+    inside: Mapping[int, _Entry] | None  #: fields of a message that does not appear in JSON
 
 
 _plans: dict[SchemaType, dict[int, _Entry]] = {}
@@ -38,7 +38,7 @@ _ANY = SchemaType("any")
 
 
 def decode_message(data: bytes, type: SchemaType) -> dict[str, Any]:
-    """The tree of a message of this type; raises DecodeError."""
+    """Decode a message of this type; raises DecodeError."""
     tree: dict[str, Any] = {}
     _read_into(tree, data, _plan(type), 0)
     return tree
@@ -82,7 +82,7 @@ def _read_into(tree: dict[str, Any], data: bytes, plan: Mapping[int, _Entry], de
         else:
             read = _read(value, type, depth)
             if read is None or (not emits_zero and not read):
-                tree.pop(name, None)  # absent, or the zero that a writer in Go never leaves away
+                tree.pop(name, None)  # absent, or a zero that Go always encodes
             else:
                 tree[name] = read
 
@@ -104,7 +104,7 @@ def _read_map_entry(data: bytes, item: SchemaType, depth: int) -> tuple[str, Any
     return key, _read(_EMPTY.get(item.format, b""), item, depth) if value is None else value
 
 
-#: What an absent value of a map means on the wire.
+#: Meaning of an absent map value on the wire.
 _EMPTY: dict[str, Value] = {"int32": 0, "int64": 0, "bool": 0, "double": bytes(8)}
 
 
@@ -113,7 +113,7 @@ def _read(value: Value, type: SchemaType, depth: int) -> Any:
         tree: dict[str, Any] = {}
         _read_into(tree, wire.chunk(value), _plan(type), depth + 1)
         return tree
-    if type.kind == "list":  # in a map, where a message with one repeated field stands for it
+    if type.kind == "list":  # a list in a map is a message with one repeated field
         assert type.item is not None
         items: list[Any] = []
         for number, part in wire.read_fields(wire.chunk(value)):
@@ -162,7 +162,7 @@ def _read_int_or_string(value: Value) -> int | str:
 
 
 def _read_timestamp(value: Value) -> tuple[datetime, int] | None:
-    """A moment and its microseconds; None for one that was never set."""
+    """Return a timestamp and its microseconds; None if it is unset."""
     data = wire.chunk(value)
     if not data:
         return None

@@ -1,7 +1,7 @@
-"""From JSON trees to protobuf messages, by the numbers in the shapes.
+"""Encoding of JSON trees as protobuf messages, by the field numbers of the schemas.
 
-Owns `encode_message`. Promises: what is told can be read back by `decoding` and by any Kubernetes client;
-fields without a number are left out; a value that is not of its type ends in a DecodeError.
+The result can be decoded by `decoding` and by any Kubernetes client. Fields without a number are omitted; a
+value of the wrong type raises DecodeError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Step(NamedTuple):
-    """One field, or the fields of a message that JSON does not show."""
+    """One field, or the fields of a message that does not appear in JSON."""
 
     number: int
     name: str
@@ -36,7 +36,7 @@ _plans: dict[SchemaType, list[_Step]] = {}
 
 
 def encode_message(tree: Any, type: SchemaType) -> bytes:
-    """The message of a tree; raises DecodeError."""
+    """Encode a tree as a message; raises DecodeError."""
     return _encode_object(tree, type, 0)
 
 
@@ -94,11 +94,11 @@ def _encode_steps(parts: list[bytes], tree: dict[str, Any], plan: list[_Step], d
 
 
 def _encode_field(number: int, value: Any, type: SchemaType, depth: int) -> bytes:
-    """One field, tag included; null in a list or map is the type's zero."""
+    """Encode one field with its tag; null in a list or map is the zero value."""
     kind = type.kind
     if kind == "object":
         return wire.put(number, _encode_object({} if value is None else value, type, depth + 1))
-    if kind == "list":  # in a map: a message with one repeated field stands for it
+    if kind == "list":  # a list in a map is a message with one repeated field
         assert type.item is not None
         items = [] if value is None else value
         if not isinstance(items, list):

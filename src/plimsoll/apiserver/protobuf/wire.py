@@ -1,7 +1,7 @@
-"""The bare protobuf encoding: tags, varints, length-delimited chunks.
+"""Protobuf wire format: tags, varints, length-delimited fields.
 
-Owns reading and writing it. Promises: DecodeError for truncated or malformed bytes; reading never looks past
-the end, and never copies more than the message.
+Truncated or malformed bytes raise DecodeError; reading never goes past the end and never copies more than the
+message.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from plimsoll.errors import DecodeError
 
-#: A value as it stands on the wire: a varint, or the bytes of a chunk or of a fixed-size number.
+#: A value on the wire: a varint, or the bytes of a length-delimited or fixed-size field.
 Value: TypeAlias = int | bytes
 
 _VARINT, _FIXED64, _CHUNK, _FIXED32 = 0, 1, 2, 5
@@ -19,7 +19,7 @@ _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def read_fields(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Every field of a message: its number, and an int (a varint) or bytes."""
+    """Yield every field of a message: its number, and an int (a varint) or bytes."""
     position, end = 0, len(data)
     while position < end:
         tag = data[position]
@@ -60,7 +60,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_varints(data: bytes) -> Iterator[int]:
-    """The numbers of a packed list."""
+    """Return the numbers of a packed list."""
     position = 0
     while position < len(data):
         value, position = _read_varint(data, position)
@@ -74,7 +74,7 @@ def chunk(value: Value) -> bytes:
 
 
 def text(value: Value) -> str:
-    """A text; bytes that are no UTF-8 become the replacement character, as Go's JSON writes them."""
+    """Decode a string; invalid UTF-8 becomes the replacement character, as in Go's JSON."""
     return chunk(value).decode("utf-8", "replace")
 
 
@@ -85,13 +85,13 @@ def number(value: Value) -> int:
 
 
 def signed(value: int, bits: int) -> int:
-    """A varint as a two's complement number of so many bits."""
+    """Convert a varint to a two's complement number of this many bits."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def varint(value: int) -> bytes:
-    """A number as a varint; negative ones take ten bytes."""
+    """Encode a number as a varint; negative ones take ten bytes."""
     value &= 0xFFFFFFFFFFFFFFFF
     if value < 0x80:
         return _ONE[value]
@@ -107,20 +107,20 @@ _ONE = [bytes((value,)) for value in range(0x80)]
 
 
 def put(number: int, data: bytes) -> bytes:
-    """A field that is a chunk."""
+    """Encode a length-delimited field."""
     return varint(number << 3 | _CHUNK) + varint(len(data)) + data
 
 
 def put_length(number: int, length: int) -> bytes:
-    """The start of a field that is a chunk of so many bytes."""
+    """Encode the start of a length-delimited field of this many bytes."""
     return varint(number << 3 | _CHUNK) + varint(length)
 
 
 def put_number(number: int, value: int) -> bytes:
-    """A field that is a varint."""
+    """Encode a varint field."""
     return varint(number << 3 | _VARINT) + varint(value)
 
 
 def put_fixed64(number: int, data: bytes) -> bytes:
-    """A field of eight bytes."""
+    """Encode an eight-byte field."""
     return varint(number << 3 | _FIXED64) + data

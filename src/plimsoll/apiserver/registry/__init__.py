@@ -1,5 +1,5 @@
-"""What the API serves: the table of resources, and the shape of every kind.
+"""Registry of the API: the table of resources, and the schema of every kind.
 
-`registry` says which resources there are, `schema` what their objects look like and whether an object fits.
+`resources` lists the resources, `schema` has the schemas of their objects and checks objects against them.
 Nothing here does I/O beyond reading the package's own data files.
 """

@@ -1,7 +1,7 @@
-"""The package's data files, and the words that `kubectl explain` prints.
+"""Data files of the package, and the descriptions that `kubectl explain` prints.
 
-Owns `descriptions.txt`: lines `TYPE TEXT` and `TYPE.FIELD TEXT`, such as `core.v1.Pod.spec What ...`; a line
-that begins with a blank continues the one before. What has no words there has none.
+`descriptions.txt` has lines `TYPE TEXT` and `TYPE.FIELD TEXT`, such as `core.v1.Pod.spec What ...`; a line
+that begins with a blank continues the previous one. Types and fields without an entry have no description.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from importlib.resources import files
 
 @cache
 def data_files() -> frozenset[str]:
-    """The names of the data files of this package."""
+    """Return the names of the data files of this package."""
     return frozenset(file.name for file in (files("plimsoll.apiserver.registry") / "data").iterdir())
 
 
 def read_data(name: str) -> str:
-    """A data file of this package; "" if there is none. The name may come from anybody."""
+    """Read a data file of this package; "" if it does not exist. The name may be untrusted."""
     if name not in data_files():
         return ""
     return (files("plimsoll.apiserver.registry") / "data" / name).read_text(encoding="utf-8")
@@ -37,10 +37,10 @@ def _descriptions() -> dict[str, str]:
 
 
 def describe(name: str) -> str:
-    """What is said about a type or a field, "" if nothing is."""
+    """Return the description of a type or field, or ""."""
     texts = _descriptions()
     found = texts.get(name)
-    if found is None and name.startswith("resource."):  # its versions have the same shape and words
+    if found is None and name.startswith("resource."):  # all versions have the same schema and descriptions
         group, _, rest = name.split(".", 2)
         found = texts.get(f"{group}.v1.{rest}")
     return found or ""

@@ -1,9 +1,8 @@
-"""The table of resources: every group, version, name, verb and selectable field that the API serves.
+"""Table of resources: every group, version, name, verb and selectable field that the API serves.
 
-Owns: `RESOURCES`, in the order in which discovery lists them, and the look-ups by path, by kind and by key.
-Promises: names, short names, categories, subresources, verbs, field labels and the rules for updates
-(AllowUnconditionalUpdate, AllowCreateOnUpdate of each kind's strategy) are those of Kubernetes 1.36; the
-first version of a resource is the preferred one and the one that is stored.
+`RESOURCES` is in discovery order, with lookups by path, by kind and by key. Names, short names, categories,
+subresources, verbs, field labels and update rules (AllowUnconditionalUpdate, AllowCreateOnUpdate) are those
+of Kubernetes 1.36. The first version of a resource is the preferred one and the storage version.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ _CREATE = ("create",)
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What stands behind the last part of a path such as `pods/NAME/binding`."""
+    """A subresource, such as `pods/NAME/binding`."""
 
     name: str
     verbs: tuple[str, ...] = _CHANGE
-    group: str | None = None  #: group, version and kind of what it takes and gives, if not the parent's
+    group: str | None = None  #: group, version and kind of its body, if not the parent's
     version: str = ""
     kind: str = ""
 
 
 _SCALE = Subresource("scale", _CHANGE, "autoscaling", "v1", "Scale")
 
-#: Every subresource that any resource has, by name.
+#: All subresources, by name.
 SUBRESOURCES: Mapping[str, Subresource] = {
     entry.name: entry
     for entry in (
@@ -46,9 +45,9 @@ SUBRESOURCES: Mapping[str, Subresource] = {
     )
 }
 
-#: The labels that need no row; cluster-scoped kinds with a list of their own lack the second.
+#: Field labels of all kinds; cluster-scoped kinds with their own list lack the second.
 _COMMON_LABELS = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
-#: What a field selector sees where the object leaves the field out.
+#: Values of absent fields in field selectors.
 _ABSENT = {"spec.hostNetwork": "false", "spec.unschedulable": "false"} | dict.fromkeys(
     ("status.replicas", "status.successful"), "0"
 )
@@ -56,10 +55,10 @@ _ABSENT = {"spec.hostNetwork": "false", "spec.unschedulable": "false"} | dict.fr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """One row of the table; rows are compared by identity and can be keys."""
+    """One row of the table; rows are compared by identity and hashable."""
 
     group: str
-    versions: tuple[str, ...]  #: preferred first; the first is the one that is stored
+    versions: tuple[str, ...]  #: preferred first; the first is the storage version
     plural: str
     kind: str
     namespaced: bool
@@ -68,14 +67,14 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
-    field_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: label -> path as stored
-    field_label_message: str = (
-        ""  #: how an unknown label is refused, with `{label}` in it; kinds without labels: ""
-    )
-    has_strategy: bool = False  #: validated, defaulted and with strategies; otherwise stored as it comes
-    stored_as: str = ""  #: key of the resource that holds the objects, if it is another one
-    allow_unconditional_update: bool = True  #: an update may leave out metadata.resourceVersion
-    allow_create_on_update: bool = False  #: a PUT creates the object where there is none
+    field_labels: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  #: label -> path in the stored object
+    field_label_message: str = ""  #: template of the message for unsupported labels; "" without labels
+    has_strategy: bool = False  #: has its own strategy; others use the generic one
+    stored_as: str = ""  #: key of the resource that stores the objects, if different
+    allow_unconditional_update: bool = True  #: an update may omit metadata.resourceVersion
+    allow_create_on_update: bool = False  #: a PUT creates a missing object
 
     @property
     def key(self) -> str:
@@ -84,7 +83,7 @@ class Resource:
 
     @property
     def storage_key(self) -> str:
-        """The key under which the objects are stored; events of both groups are one."""
+        """Key under which the objects are stored; events of both groups share one."""
         return self.stored_as or self.key
 
     @property
@@ -93,15 +92,15 @@ class Resource:
 
     @property
     def is_stored(self) -> bool:
-        """False for reviews and bindings, which are answered and forgotten."""
+        """False for reviews and bindings, which are never stored."""
         return "get" in self.verbs
 
     def api_version(self, version: str = "") -> str:
-        """`v1`, or `resource.k8s.io/v1`; of the stored version unless told."""
+        """Return `v1` or `resource.k8s.io/v1`, of the storage version by default."""
         return join_api_version(self.group, version or self.versions[0])
 
     def field_label_path(self, label: str) -> tuple[str, ...] | None:
-        """The path of a field label, None if objects cannot be selected by it."""
+        """Return the path of a field label, or None if it is not supported."""
         if label == "metadata.name" or (label == "metadata.namespace" and self._has_namespace_label()):
             return _COMMON_LABELS[label]
         return self.field_labels.get(label)
@@ -110,13 +109,15 @@ class Resource:
         return self.namespaced or not self.field_label_message
 
     def field_label_error(self, label: str) -> str:
-        """Upstream's words for a field label that is not in the table."""
+        """Return upstream's message for an unsupported field label."""
         if self.field_label_message:
             return self.field_label_message.replace("{label}", label)
         return f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
     def field_value(self, tree: Any, label: str) -> str:
-        """What a field selector compares with: the field as text, as upstream prints it if it is absent."""
+        """Return the string that a field selector compares with, including upstream's form of absent
+        fields.
+        """
         path = self.field_label_path(label)
         value = _get_path(tree, path) if path else None
         if value is None or value == "":
@@ -161,7 +162,7 @@ _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion
 _EVENT_LABELS = _paths(
     *(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "type"
 ) | {"source": ("source", "component")}
-#: Events of both groups are stored as core events, so the newer names lead to the older fields.
+#: Events of both groups are stored as core events, so the new names map to the old fields.
 _NEW_EVENT_LABELS = {
     **{f"regarding.{name}": ("involvedObject", name) for name in _REFERENCE},
     **_paths("reason", "type"),
@@ -480,22 +481,22 @@ _BY_KEY = {row.key: row for row in RESOURCES}
 
 
 def find_resource(group: str, version: str, plural: str) -> Resource | None:
-    """The resource behind a path such as `/apis/GROUP/VERSION/PLURAL`."""
+    """Return the resource of a path such as `/apis/GROUP/VERSION/PLURAL`."""
     return _BY_PATH.get((group, version, plural))
 
 
 def find_resource_by_kind(group: str, version: str, kind: str) -> Resource | None:
-    """The resource whose objects say this apiVersion and kind."""
+    """Return the resource whose objects have this apiVersion and kind."""
     return _BY_KIND.get((group, version, kind))
 
 
 def find_resource_by_key(key: str) -> Resource | None:
-    """The resource of a store key such as `pods` or `resourceclaims.resource.k8s.io`."""
+    """Return the resource of a store key such as `pods` or `resourceclaims.resource.k8s.io`."""
     return _BY_KEY.get(key)
 
 
 def group_versions() -> dict[str, tuple[str, ...]]:
-    """Every group with its versions, preferred first, in the order of discovery."""
+    """Return all groups with their versions, preferred first, in discovery order."""
     groups: dict[str, list[str]] = {}
     for row in RESOURCES:
         known = groups.setdefault(row.group, [])

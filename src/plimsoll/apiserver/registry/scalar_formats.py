@@ -1,7 +1,4 @@
-"""Texts that stand for something else: quantities, times and bytes, and how Go says that one does not.
-
-Owns the tests and the messages, the latter in the words that users of Kubernetes know.
-"""
+"""String formats of quantities, timestamps and base64, with the error messages of Go's decoders."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def is_quantity(value: Any) -> bool:
 
 
 def quantity_error(value: Any) -> str:
-    """Why a value is no quantity."""
+    """Return the message for a value that is not a quantity."""
     try:
         Quantity.from_json(value)
     except QuantityError as error:
@@ -51,7 +48,7 @@ def is_base64(text: str) -> bool:
 
 
 def base64_error(value: str) -> str:
-    """Why a text is not the Base64 of anything; "" if it is. Line breaks are allowed."""
+    """Return the message for a string that is not base64, or "". Line breaks are permitted."""
     text = value.replace("\n", "").replace("\r", "")
     bad = re.search(r"[^A-Za-z0-9+/=]", text)
     position = bad.start() if bad else len(text)
@@ -97,7 +94,9 @@ def is_time(text: str, *, micro: bool) -> bool:
 
 
 def time_error(text: str, *, micro: bool) -> str:
-    """How Go says that a text is no time: the part where it stopped, and what it looked for there."""
+    """Return Go's message for an invalid timestamp: the part where parsing stopped, and the expected
+    layout.
+    """
     layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
     shown = json.dumps(text[:_SHOWN], ensure_ascii=False)
     rest = text

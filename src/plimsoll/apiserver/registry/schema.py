@@ -1,11 +1,9 @@
-"""The shape of every kind that the API serves.
+"""Schemas of all kinds that the API serves.
 
-Owns: `schema_for`, from group, version and kind to a `SchemaType`. Promises: reading one kind costs a few
-milliseconds once and nothing afterwards; kinds that are not in the data have no schema (None), which is not
-an error: their objects are stored as they come.
+`schema_for` maps group, version and kind to a `SchemaType`. Reading a kind takes a few milliseconds once.
+Kinds without data have no schema (None), which is not an error: their objects are stored without checks.
 
-The types themselves are in `shape`, how they are written down in `notation`, how objects are held against
-them in `check`.
+The types are in `schema_types`, the file format in `schema_files`, the checks in `schema_check`.
 """
 
 from __future__ import annotations
@@ -27,22 +25,22 @@ __all__ = [
     "schema_for",
 ]
 
-#: Kinds that every group and version has.
+#: Kinds in every group and version.
 _EVERYWHERE = ("DeleteOptions", "Status")
 
 
 def package_of(group: str, version: str) -> str:
-    """Where the data of a group and version is: `core.v1`, `resource.v1beta2`."""
+    """Return the data package of a group and version: `core.v1`, `resource.v1beta2`."""
     return f"{group.partition('.')[0] or 'core'}.{version}"
 
 
 @lru_cache(maxsize=512)
 def schema_for(group: str, version: str, kind: str) -> SchemaType | None:
-    """The type of a kind, or of a list of a kind; None if it is not known."""
+    """Return the type of a kind, or of a list of a kind; None if it is unknown."""
     if kind in _EVERYWHERE:
         return read_type("meta.v1", kind)
     place = package_of(group, version)
-    if f"{place}.txt" not in data_files():  # not even looked for, as clients make up all sorts of versions
+    if f"{place}.txt" not in data_files():  # no lookup: clients may request any version
         return None
     if is_top_level_kind(place, kind):
         return read_type(place, kind)

@@ -1,11 +1,11 @@
-"""Holding objects against their shape.
+"""Checks of objects against their schema.
 
-Owns `check_fields` and `check_json`, which find unknown fields, duplicate fields and values of the wrong
-type. What fits is told apart first (`fit`); the walk here is for the rest. Promises: paths and words are
+`check_fields` and `check_json` find unknown fields, duplicate fields and values of the wrong type.
+`schema_match` is asked first; the walk here is only for objects that do not match. Paths and messages are
 those of Kubernetes' strict decoding (`unknown field "spec.foo"`, `json: cannot unmarshal string into Go
-struct field ...`); null is accepted everywhere, as Go does; nothing is raised, whatever the tree holds.
+struct field ...`); null is accepted everywhere, as in Go; no input raises an exception.
 
-DIFF: messages about wrong types name the plain type where upstream names one of its own string types
+DIFF: messages about wrong types name the basic type where upstream names one of its own string types
 (test_a_wrong_type_names_the_plain_type).
 """
 
@@ -27,7 +27,7 @@ from plimsoll.apiserver.registry.scalar_formats import (
 from plimsoll.apiserver.registry.schema_match import matches_schema
 from plimsoll.apiserver.registry.schema_types import SchemaType
 
-#: How many problems of a sort are told; the rest is cut off.
+#: Maximum number of reported errors of each kind.
 LIMIT = 100
 _DEPTH = 200
 
@@ -36,42 +36,42 @@ _RANGES = {"int32": 2**31, "int64": 2**63}
 
 @dataclass(slots=True)
 class FieldReport:
-    """What does not fit; empty lists if all does."""
+    """Fields that do not match the schema; falsy if all match."""
 
     unknown: list[str] = field(default_factory=list)
     duplicate: list[str] = field(default_factory=list)
-    type_errors: list[tuple[str, str]] = field(default_factory=list)  #: path, and the decoder's whole message
+    type_errors: list[tuple[str, str]] = field(default_factory=list)  #: path and the decoder's message
     strict_errors: list[str] = field(
         default_factory=list
-    )  #: unknown and duplicate as upstream tells them, in order
+    )  #: upstream's messages for unknown and duplicate fields, in order
 
     def __bool__(self) -> bool:
-        """Whether there is anything to tell."""
+        """Report whether there is any mismatch."""
         return bool(self.strict_errors or self.type_errors)
 
 
 class ObjectPairs(list[tuple[str, Any]]):
-    """A JSON object with its fields as they came, duplicates included."""
+    """A JSON object as a list of fields in order, duplicates included."""
 
 
-#: Where a value stands: its path, and the struct and path in which Go would see it.
+#: Position of a value: its path, and the Go struct and path for messages.
 _Place: TypeAlias = tuple[str, str, str]
 
 
 def check_fields(tree: Any, type: SchemaType) -> FieldReport:
-    """Hold a tree against a type."""
+    """Check a tree against a type."""
     return FieldReport() if matches_schema(tree, type) else report_fields(tree, type)
 
 
 def report_fields(tree: Any, type: SchemaType) -> FieldReport:
-    """The same without asking first whether there is anything to tell."""
+    """Like `check_fields`, without the fast path for matching trees."""
     report = FieldReport()
     _check(tree, type, ("", type.short_name, ""), report, 0)
     return report
 
 
 def check_json(raw: bytes | str, type: SchemaType) -> FieldReport:
-    """The same for JSON text, which can also have a field twice; text that is no JSON has an empty report."""
+    """Check JSON text, which can also have duplicate fields; invalid JSON gives an empty report."""
     pairs_needed = False
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _check_object(
 def _entries(
     value: dict[str, Any] | ObjectPairs, path: str, report: FieldReport, fields: Any = None
 ) -> Iterable[tuple[str, Any]]:
-    """The entries of an object; the second and later ones of a known name are reported on the way."""
+    """Iterate over the fields of an object, reporting duplicates of known names."""
     if isinstance(value, dict):
         return value.items()
     return _entries_of_pairs(value, path, report, fields)
@@ -266,7 +266,7 @@ def _check_time(value: Any, type: SchemaType, place: _Place, report: FieldReport
 
 
 def _accept(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
-    """Any JSON will do."""
+    """Accept any JSON."""
 
 
 _CHECKS: dict[str, Callable[[Any, SchemaType, _Place, FieldReport], None]] = {

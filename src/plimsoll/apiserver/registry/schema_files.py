@@ -1,25 +1,25 @@
-"""The data files that hold the shapes, and how they are read.
+"""Parser of the data files that hold the schemas.
 
 One file per group and version, `data/GROUP.VERSION.txt`, with a block of lines per type. A block begins with
-`kind NAME` for what has an apiVersion and kind of its own, `part NAME` for what stands inside others, with
-`atomic` behind it where server-side apply owns it whole. Then one line per field:
+`kind NAME` for types with their own apiVersion and kind, or `part NAME` for nested types, followed by
+`atomic` if server-side apply treats the type as atomic. Then one line per field:
 
     NAME TYPE NUMBER [MARK...]
 
 TYPE is a word (string, bool, int32, int64, double, bytes, quantity, int-or-string, time, micro-time, raw for
-any JSON, fields for sets of owned fields, any), the name of a part, `[TYPE]` (a list) or `{TYPE}` (a map).
-NUMBER is the field's number in protobuf, 0 if it has none there; `2.5` is number 5 inside a message that is
-number 2 and that JSON does not show. The marks:
+any JSON, fields for FieldsV1, any), the name of a part, `[TYPE]` (a list) or `{TYPE}` (a map). NUMBER is the
+field's protobuf number, 0 if it has none; `2.5` is number 5 inside a message that is number 2 and that does
+not appear in JSON. The marks:
 
     !             required
-    *             a zero is told in JSON: the field is a pointer or never left out
-    ~             an empty value is left out, although it is a message
-    atomic, set, map:KEY,...   what a list is to server-side apply; atomic also of a map
+    *             zero values appear in JSON: the field is a pointer or lacks omitempty
+    ~             an empty value is omitted, although it is a message
+    atomic, set, map:KEY,...   list type for server-side apply; atomic also for maps
     granular      the field's type is atomic elsewhere, not here
-    merge, merge:KEY, retain, replace   strategies of strategic merge patches
-    default:TEXT  what an absent field means
+    merge, merge:KEY, retain, replace   strategies of strategic merge patch
+    default:TEXT  default value
 
-A file may begin with `like GROUP.VERSION`: what it does not have is found there.
+A file may begin with `like GROUP.VERSION`: types it does not define are looked up there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _STRATEGIES = {"merge": "merge", "retain": "retainKeys", "replace": "replace"}
 
 @cache
 def _blocks(place: str) -> tuple[dict[str, str], str]:
-    """The blocks of a file by type name, and the place it is like."""
+    """Return the blocks of a file by type name, and the package it falls back to."""
     text = read_data(f"{place}.txt")
     blocks: dict[str, str] = {}
     like = ""
@@ -76,7 +76,7 @@ def _block(place: str, name: str) -> str | None:
 
 @cache
 def read_type(place: str, name: str) -> SchemaType | None:
-    """The type of this name as seen from a group and version; None if there is none."""
+    """Return the type of this name as seen from a package (`core.v1`), or None."""
     block = _block(place, name)
     if block is None:
         return None
@@ -88,7 +88,7 @@ def read_type(place: str, name: str) -> SchemaType | None:
 
 
 def is_top_level_kind(place: str, name: str) -> bool:
-    """Whether objects of this type carry an apiVersion and a kind."""
+    """Report whether objects of this type have an apiVersion and a kind."""
     return (_block(place, name) or "").startswith("kind ")
 
 
@@ -126,12 +126,12 @@ def _read_word(place: str, word: str) -> SchemaType:
         return scalar
     elsewhere, _, name = word.rpartition(".")
     found = read_type(elsewhere or place, name)
-    assert found is not None, f"{place}: no type {word}"  # the data is part of the program
+    assert found is not None, f"{place}: no type {word}"  # the data files are part of the package
     return found
 
 
 def _apply_marks(type: SchemaType, marks: list[str]) -> tuple[SchemaType, str]:
-    """The type with what a field's marks say about it, and the field's default."""
+    """Return the type with the marks of a field applied, and the field's default."""
     more: dict[str, Any] = {}
     stated: set[str] = set(type.stated)
     strategies: set[str] = set()
@@ -155,7 +155,7 @@ def _apply_marks(type: SchemaType, marks: list[str]) -> tuple[SchemaType, str]:
     if not more and not strategies:
         return type, default
     if type.kind == "list" and "list" not in stated and "merge" in strategies:
-        # Lists that only say how patches merge them are seen by server-side apply in the same way.
+        # Lists with only a patch strategy have the same list type for server-side apply.
         key = more.get("merge_key", "")
         more |= {"list_type": "map" if key else "set", "keys": (key,) if key else ()}
     return _copy_with(type, strategies=frozenset(strategies), stated=frozenset(stated), **more), default
@@ -173,7 +173,7 @@ def _copy_with(type: SchemaType, **more: Any) -> SchemaType:
 
 
 def list_of(item: SchemaType) -> SchemaType:
-    """The type of a list of kinds, `PodList` of `Pod`."""
+    """Return the type of a list of a kind, such as `PodList` for `Pod`."""
     metadata = read_type("meta.v1", "ListMeta")
     assert metadata is not None
     name = f"{item.name}List"

@@ -1,8 +1,8 @@
-"""Whether a tree fits its shape: the quick answer, without saying what does not.
+"""Fast test whether a tree matches its schema.
 
-Owns `matches_schema`, which is asked for every write; `check` is asked for the reasons only where the answer
-is no. Promises: yes exactly where `check` has nothing to tell. A type is compiled once into functions that
-look up each field by name, so that an object costs about as much as walking over it.
+`matches_schema` is true exactly if `schema_check` would report nothing; it runs on every write. A type is
+compiled once into functions that look up each field by name, so that a test costs about as much as a walk
+over the object.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _tests: dict[SchemaType, Test] = {}
 
 
 def matches_schema(tree: Any, type: SchemaType) -> bool:
-    """Whether check_fields would find nothing."""
+    """Report whether check_fields would find nothing."""
     if tree is None:
         return True
     try:
         return _test_of(type)(tree)
-    except RecursionError:  # told by `check`, which looks only so deep
+    except RecursionError:  # schema_check has a depth limit
         return False
 
 
@@ -52,7 +52,7 @@ def _compile_object(type: SchemaType) -> Test:
     def test(value: Any) -> bool:
         if value.__class__ is not dict:
             return False
-        if not tests:  # late, since a type can hold itself
+        if not tests:  # resolved lazily, since types can be recursive
             tests.update({name: _test_of(field.type) for name, field in type.fields.items()})
         for name, part in value.items():
             known = tests.get(name)

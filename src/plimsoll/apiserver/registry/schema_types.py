@@ -1,9 +1,8 @@
-"""What an object looks like: types and fields.
+"""Schema types: `SchemaType` and `SchemaField`.
 
-Owns the classes `SchemaType` and `SchemaField`. A type says everything the server has to know about a value:
-how it is checked, how patches merge it, who can own it in server-side apply, and under which number it
-travels in protobuf. Promises: types are immutable to their users, and the fields of an object type are read
-from the package's data the first time they are looked at.
+A type has everything the server needs to know about a value: how it is checked, how patches merge it, who can
+own it in server-side apply, and its number in protobuf. Types are immutable to their users; the fields of an
+object type are read from the package's data on first use.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class SchemaField(NamedTuple):
     name: str
     type: SchemaType
     required: bool = False
-    number: int = 0  #: in protobuf; 0 where the field has none
-    message_path: tuple[int, ...] = ()  #: numbers of the protobuf messages around it that JSON does not show
-    emits_zero: bool = False  #: a zero (or an empty message) that came in protobuf is told in JSON
+    number: int = 0  #: protobuf field number; 0 if it has none
+    message_path: tuple[int, ...] = ()  #: numbers of enclosing protobuf messages that do not appear in JSON
+    emits_zero: bool = False  #: a zero (or empty message) decoded from protobuf appears in JSON
     default: str = ""
     owner: str = ""  #: name of the type that has the field
 
@@ -53,7 +52,7 @@ class SchemaField(NamedTuple):
 
 
 class SchemaType:
-    """The shape of a value; see the module's head for what it is used for."""
+    """The schema of a value."""
 
     __slots__ = (
         "_fields",
@@ -72,16 +71,16 @@ class SchemaType:
     )
 
     kind: Kind
-    name: str  #: of an object: where and what, `core.v1.Pod`; else empty
-    format: str  #: the word of the notation: int32, int64, raw, fields, ...
+    name: str  #: of an object: package and name, `core.v1.Pod`; else empty
+    format: str  #: word in the data files: int32, int64, raw, fields, ...
     item: SchemaType | None  #: of lists and maps
-    list_type: ListType  #: how server-side apply sees a list
-    keys: tuple[str, ...]  #: of a list that is a map
-    key_defaults: Mapping[str, str]  #: of keys that may be left away in an item
-    atomic: bool  #: a map or an object that one manager owns whole
+    list_type: ListType  #: list type for server-side apply
+    keys: tuple[str, ...]  #: of a list of type map
+    key_defaults: Mapping[str, str]  #: defaults of keys that items may omit
+    atomic: bool  #: a map or object that is owned as a unit
     merge_key: str  #: of a list in strategic merge patches; "" with strategy merge: items are merged as a set
     strategies: frozenset[str]  #: of strategic merge patches: merge, retainKeys, replace
-    stated: frozenset[str]  #: what the API documents itself, for OpenAPI: list, map, granular
+    stated: frozenset[str]  #: explicit markers, for OpenAPI: list, map, granular
 
     def __init__(
         self,
@@ -117,14 +116,14 @@ class SchemaType:
 
     @property
     def fields(self) -> Mapping[str, SchemaField]:
-        """The fields of an object by name; of anything else: none."""
+        """Fields of an object by name; empty for all other types."""
         if self._fields is None:
             self._fields = self._load() if self._load else {}
         return self._fields
 
     @property
     def short_name(self) -> str:
-        """`Pod` of `core.v1.Pod`."""
+        """`Pod` for `core.v1.Pod`."""
         return self.name.rpartition(".")[2]
 
     @property

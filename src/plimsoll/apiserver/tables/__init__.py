@@ -1,9 +1,8 @@
-"""Tables: what `kubectl get` prints.
+"""Tables, as printed by `kubectl get`.
 
-Owns `to_table`, from objects to a `meta.k8s.io` Table. `columns` says which columns each resource has, `row`
-reads objects without stumbling over what they hold, and `pods`, `core` and `workloads` work out what takes
-more than a look. Promises: columns and cells are those of Kubernetes 1.36, the ones for `-o wide` included
-(priority 1); any object of any shape makes a row.
+`to_table` converts objects to a `meta.k8s.io` Table. `columns` defines the columns of each resource, `row`
+reads objects leniently, and `pods`, `core` and `workloads` compute cells. Columns and cells are those of
+Kubernetes 1.36, including those for `-o wide` (priority 1); any object of any shape makes a row.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def to_table(
     version: str = "v1",
     list_metadata: Mapping[str, Any] | None = None,
 ) -> Tree:
-    """A Table of these objects; of a single object if there is no metadata of a list.
+    """Return a Table of these objects, or of a single object if `list_metadata` is None.
 
     `include_object` is what each row carries of its object: Metadata, Object or None; ApiError 400 otherwise.
     """

@@ -1,7 +1,7 @@
-"""Which columns each resource has in a table.
+"""Table columns of each resource.
 
-Owns the list: the name, the type and the cell of every column, and which of them only `-o wide` shows. A
-resource that is not in it shows its name and when it was created.
+Defines name, type and cell of every column, and which of them only `-o wide` shows. Other resources show
+their name and age.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plimsoll.apiserver.tables.row import (
 
 
 class Column(NamedTuple):
-    """One column: how it is named and what stands in its cells."""
+    """One column and its cell function."""
 
     name: str
     cell: Cell
@@ -60,7 +60,7 @@ def _flag(path: str, absent: bool = False) -> Cell:
 
 
 def _count(*paths: str) -> Cell:
-    """How many entries the lists or maps at these paths have together."""
+    """Return a cell with the total number of entries of the lists or maps at these paths."""
     split = [tuple(path.split(".")) for path in paths]
 
     def count(row: TableRow) -> int:
@@ -86,7 +86,7 @@ def _selector(path: str, absent: str = NONE) -> Cell:
 
 
 def _either(path: str, absent: str = NONE) -> Cell:
-    """A number or a text, as it stands."""
+    """Return a cell with a number or string, unchanged."""
     parts = tuple(path.split("."))
 
     def either(row: TableRow) -> object:
@@ -460,5 +460,5 @@ _CONDITIONS: dict[str, Callable[[TableRow], list[Tree] | None]] = {"pods": pods.
 def columns_of(
     resource: Resource,
 ) -> tuple[tuple[Column, ...], Callable[[TableRow], list[Tree] | None] | None]:
-    """The columns of a resource, and what works out the conditions of its rows, if it has any."""
+    """Return the columns of a resource, and the function for its row conditions, if any."""
     return _COLUMNS.get(resource.key, _PLAIN), _CONDITIONS.get(resource.key)

@@ -1,4 +1,4 @@
-"""Cells that take more than a look: nodes, events, quotas, services, volumes, claims."""
+"""Computed cells of nodes, events, quotas, services, volumes and claims."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROLE_LABEL = "kubernetes.io/role"
 def node_status(row: TableRow) -> str:
     ready = [c for c in row.trees(("status", "conditions")) if c.get("type") == "Ready"]
     words = "Unknown"
-    if ready:  # the last one counts where there are several
+    if ready:  # the last of several takes precedence
         words = "Ready" if ready[-1].get("status") == "True" else "NotReady"
     return f"{words},SchedulingDisabled" if row.flag(("spec", "unschedulable")) else words
 
@@ -116,7 +116,7 @@ def event_message(row: TableRow) -> str:
 
 
 def quantity_text(value: object) -> str:
-    """A quantity in its canonical text; an absent one is 0."""
+    """Format a quantity canonically; 0 if absent."""
     try:
         return str(Quantity.from_json(value))
     except QuantityError:
@@ -278,7 +278,7 @@ def pool_request_completed(row: TableRow) -> str:
 
 
 def pool_request_sum(row: TableRow, name: str) -> str:
-    """A figure over all pools; a dash where there is none to tell."""
+    """Return a total over all pools, or a dash if there is none."""
     if not isinstance(row.get(("status",)), dict) or _true_condition(row).get("type") == "Failed":
         return "-"
     pools = row.trees(("status", "pools"))

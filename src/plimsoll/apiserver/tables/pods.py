@@ -1,8 +1,7 @@
-"""The row of a pod: how many containers are ready, what its one-word status is, how often it restarted.
+"""Cells of pods: ready containers, status and restarts.
 
-Owns the reading of container states. Init containers are told first: as long as one of them has not ended
-well, the pod's status is theirs; sidecars (restartable init containers) that have started count with the
-ordinary containers.
+The status is that of the first init container that has not completed, if there is one; started sidecars
+(restartable init containers) count with the regular containers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _COMPLETED = {
 
 
 class PodSummary(NamedTuple):
-    """What the first columns of a pod say."""
+    """The first columns of a pod."""
 
     ready: int
     total: int
@@ -39,7 +38,7 @@ class PodSummary(NamedTuple):
 
 
 class _RestartCounter:
-    """Restarts so far, and the latest end of a container that was started again."""
+    """Number of restarts, and the latest termination of a restarted container."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -55,7 +54,7 @@ class _RestartCounter:
 
 
 def summarize_pod(row: TableRow) -> PodSummary:
-    """Look at all containers of a pod."""
+    """Compute the summary of a pod from its containers."""
     status = row.text(("status", "reason")) or row.text(("status", "phase"))
     conditions = row.trees(("status", "conditions"))
     if any(c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated" for c in conditions):
@@ -82,7 +81,7 @@ def summarize_pod(row: TableRow) -> PodSummary:
 def _summarize_init_containers(
     row: TableRow, sidecars: set[str], count: int, everyone: _RestartCounter, tally: _RestartCounter
 ) -> tuple[int, str | None]:
-    """Ready sidecars, and the status of the init container the pod waits for, if it does."""
+    """Return the ready sidecars, and the status of the init container that the pod waits for, if any."""
     ready = 0
     for index, container in enumerate(row.trees(("status", "initContainerStatuses"))):
         everyone.add(container)
@@ -107,7 +106,7 @@ def _summarize_init_containers(
 def _summarize_containers(
     row: TableRow, status: str, conditions: list[Tree], tally: _RestartCounter
 ) -> tuple[int, str]:
-    """How many are ready, and the pod's status; the first container has the last word."""
+    """Return the number of ready containers and the pod's status; the first container takes precedence."""
     ready, failure, runs = 0, "", False
     for container in reversed(row.trees(("status", "containerStatuses"))):
         tally.add(container)
@@ -120,7 +119,7 @@ def _summarize_containers(
             failure = status if ended.get("exitCode") else failure
         elif container.get("ready") is True and isinstance(get_path(state, ("running",)), dict):
             runs, ready = True, ready + 1
-    if status == "Completed":  # of one container; the others may be alive, or worse off
+    if status == "Completed":  # of one container; the others may be running or failed
         if runs and _holds(conditions, "Ready"):
             status = "Running"
         elif failure:
@@ -173,7 +172,7 @@ def readiness_gates(row: TableRow) -> str:
 
 
 def completion(row: TableRow) -> list[Tree] | None:
-    """The condition of a row whose pod has ended, which lets clients hide it."""
+    """Return the condition of a row whose pod has completed, which lets clients hide it."""
     phase = row.text(("status", "phase"))
     if phase not in _COMPLETED:
         return None

@@ -1,6 +1,6 @@
-"""One object as a row sees it: fields by path, whatever stands there, and the small texts cells are made of.
+"""Table rows: lenient access to fields, and formatting of ages, labels and selectors.
 
-Owns safe reading (a field of the wrong type counts as absent), ages, and the texts of labels and selectors.
+A field of the wrong type counts as absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNSET = "<unset>"
 
 
 def get_path(tree: Any, path: Path) -> Any:
-    """What stands at a path; None if there is nothing."""
+    """Return the value at a path, or None."""
     for name in path:
         if not isinstance(tree, dict):
             return None
@@ -32,7 +32,7 @@ def get_path(tree: Any, path: Path) -> Any:
 
 
 def text_of(value: Any, absent: str = "") -> str:
-    """A text, or a number as text; what is absent or empty has a text of its own."""
+    """Return a string, or a number as string; `absent` if the value is absent or empty."""
     if isinstance(value, str):
         return value or absent
     if isinstance(value, (int, Number)) and not isinstance(value, bool):
@@ -41,7 +41,7 @@ def text_of(value: Any, absent: str = "") -> str:
 
 
 class TableRow:
-    """An object, and the moment at which it is looked at."""
+    """An object and the current time."""
 
     __slots__ = ("_memo", "now", "tree")
 
@@ -64,7 +64,7 @@ class TableRow:
         return get_path(self.tree, path) is True
 
     def trees(self, path: Path) -> list[Tree]:
-        """The objects of a list."""
+        """Return the objects of a list."""
         return trees_of(get_path(self.tree, path))
 
     def map(self, path: Path) -> Tree:
@@ -75,7 +75,7 @@ class TableRow:
         return format_age(get_path(self.tree, path), self.now, absent)
 
     def cached(self, work: Callable[[TableRow], T]) -> T:
-        """The result of work that several cells share."""
+        """Return the result of work that several cells share."""
         if work not in self._memo:
             self._memo[work] = work(self)
         result: T = self._memo[work]
@@ -95,7 +95,7 @@ def texts_of(value: Any) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def parse_timestamp(text: str) -> datetime | None:
-    """A timestamp; None for one that was never set or cannot be read."""
+    """Parse a timestamp; None if it is unset or invalid."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -106,12 +106,12 @@ def parse_timestamp(text: str) -> datetime | None:
 
 
 def format_age(value: Any, now: datetime, absent: str = UNKNOWN) -> str:
-    """How long ago a timestamp is."""
+    """Format the time since a timestamp."""
     moment = parse_timestamp(value) if isinstance(value, str) and len(value) <= 64 else None
     return absent if moment is None else format_duration(now - moment)
 
 
-#: Below so many seconds: told in this unit and, where there is one, the rest in the smaller unit.
+#: Durations below this many seconds are formatted in this unit and, if given, the smaller one.
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 _SCALES: tuple[tuple[int, int, str, int, str], ...] = (
     (2 * _MINUTE, 1, "s", 0, ""),
@@ -126,7 +126,7 @@ _SCALES: tuple[tuple[int, int, str, int, str], ...] = (
 
 
 def format_duration(duration: timedelta) -> str:
-    """A duration in one or two units; clocks may be a second apart."""
+    """Format a duration in one or two units; negative ones within clock skew are 0."""
     seconds = int(duration.total_seconds())
     if seconds < -1:
         return "<invalid>"
@@ -142,7 +142,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def format_labels(value: Any) -> str:
-    """`a=b,c=d`, in the order of the keys."""
+    """Format labels as `a=b,c=d`, sorted by key."""
     labels = value if isinstance(value, dict) else {}
     return ",".join(f"{key}={text_of(labels[key])}" for key in sorted(labels)) or NONE
 
@@ -151,7 +151,7 @@ _OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "Doe
 
 
 def format_selector(value: Any, absent: str = NONE) -> str:
-    """A label selector as `kubectl get -l` takes it."""
+    """Format a label selector as `kubectl get -l` accepts it."""
     selector = value if isinstance(value, dict) else {}
     labels = selector.get("matchLabels")
     parts = [(key, f"{key}={text_of(labels[key])}") for key in labels] if isinstance(labels, dict) else []
@@ -164,7 +164,7 @@ def format_selector(value: Any, absent: str = NONE) -> str:
 
 
 def shorten(items: Iterable[str], most: int, separator: str = ",") -> str:
-    """The first items, and how many more there are."""
+    """Join the first items and the number of remaining ones."""
     kept = list(items)
     shown = separator.join(kept[:most])
     return f"{shown} + {len(kept) - most} more..." if len(kept) > most else shown

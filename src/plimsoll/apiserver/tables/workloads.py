@@ -1,4 +1,4 @@
-"""Cells of workloads, autoscalers, certificates, roles and cluster-wide settings."""
+"""Computed cells of workloads, autoscalers, certificates, roles and cluster-scoped configuration."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _DEFAULT_INGRESS_MARKS = ("ingressclass.kubernetes.io/is-default-class",)
 
 
 def part(containers: Path, name: str) -> Callable[[TableRow], str]:
-    """The names or images of the containers of a pod template."""
+    """Return the names or images of the containers of a pod template."""
     return lambda row: ",".join(text_of(container.get(name)) for container in row.trees(containers))
 
 
 def ratio(ready: Path, wanted: Path) -> Callable[[TableRow], str]:
-    """`2/3`; what is wanted is 1 unless said."""
+    """Format `ready/desired`; desired is 1 by default."""
     return lambda row: f"{row.number(ready)}/{desired_replicas(row, wanted)}"
 
 
@@ -189,7 +189,7 @@ def binding_role(row: TableRow) -> str:
 
 
 def subjects(kind: str) -> Callable[[TableRow], str]:
-    """The users, groups or service accounts of a binding."""
+    """Return a cell with the users, groups or service accounts of a binding."""
 
     def tell(row: TableRow) -> str:
         found = [subject for subject in row.trees(("subjects",)) if subject.get("kind") == kind]

@@ -1,7 +1,7 @@
-"""IP addresses and networks, as strictly as Kubernetes 1.36 reads them.
+"""IP address and CIDR validation, as strict as in Kubernetes 1.36.
 
-Owns the one reading of a text as an address: no leading zeros, no IPv4 address dressed up as IPv6, no zone,
-and in a network no bit set beyond its length. Other than a canonical spelling is let through.
+Rejects leading zeros, IPv4-mapped IPv6 addresses, zones, and CIDRs with bits set beyond the prefix length.
+Non-canonical spellings are accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 @lru_cache(maxsize=4096)
 def parse_address(text: str) -> str | None:
-    """The canonical spelling of an address that may have leading zeros; None if it is none."""
+    """Return the canonical form of an address that may have leading zeros, or None if it is not an
+    address.
+    """
     if len(text) > _LONGEST or "%" in text:
         return None
     try:
@@ -43,7 +45,7 @@ def validate_address(text: str, path: FieldPath) -> FieldErrors:
 
 
 def parse_network(text: str) -> IPv4Network | IPv6Network | None:
-    """A network as loosely as older servers read it: leading zeros and spare bits are passed over."""
+    """Parse a CIDR as leniently as older servers: leading zeros and bits beyond the prefix are ignored."""
     address, slash, length = text.partition("/")
     if len(text) > _LONGEST or not slash or "%" in address or not (length.isascii() and length.isdigit()):
         return None

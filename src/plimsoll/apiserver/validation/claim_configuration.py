@@ -1,4 +1,6 @@
-"""Opaque configuration for drivers, and references to requests (section 6 of the API semantics)."""
+"""Validation of opaque driver configuration and of references to requests (docs/spec/api.md,
+"ResourceClaim, template, class").
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ REQUESTS_MAX = 32
 CONFIGURATIONS_MAX = 32
 RAW_MAX = 10 * 1024
 
-#: Names of requests, each with the names of its alternatives.
+#: Names of requests, each with the names of its subrequests.
 RequestNames: TypeAlias = Mapping[str, frozenset[str]]
 
 
@@ -35,7 +37,7 @@ def collect_request_names(claim: DeviceClaim) -> RequestNames:
 def validate_request_references(
     references: Sequence[str], names: RequestNames, path: FieldPath
 ) -> FieldErrors:
-    """A list of requests that something applies to."""
+    """Validate the list of requests that a constraint or configuration applies to."""
 
     def validate_one(reference: str, at: FieldPath) -> FieldErrors:
         return validate_request_reference(reference, names, at)
@@ -44,7 +46,7 @@ def validate_request_references(
 
 
 def validate_request_reference(reference: str, names: RequestNames, path: FieldPath) -> FieldErrors:
-    """`request`, or `request/alternative`."""
+    """Validate a reference of the form `request` or `request/subrequest`."""
     detail = "must be the name of a request of the claim, or request/alternative"
     parts = reference.split("/", 2)
     if len(parts) > 2:
@@ -60,7 +62,7 @@ def validate_request_reference(reference: str, names: RequestNames, path: FieldP
 def validate_configuration(
     opaque: OpaqueDeviceConfiguration | None, path: FieldPath, *, stored: bool = False
 ) -> FieldErrors:
-    """The configuration for one driver; `stored` ones may be larger than today's limit."""
+    """Validate the configuration for one driver; a `stored` one may exceed the current size limit."""
     if opaque is None:
         yield required(path.child("opaque"), "must be the configuration for a driver")
         return
@@ -73,7 +75,7 @@ def validate_configuration(
 
 
 def validate_raw_object(value: Any, path: FieldPath, *, limited: bool = True) -> FieldErrors:
-    """Free-form JSON, which must be an object of limited size."""
+    """Validate free-form JSON, which must be an object of limited size."""
     if limited and raw_size(value) > RAW_MAX:
         yield too_long(path, RAW_MAX)
     elif not isinstance(value, dict):
@@ -81,5 +83,5 @@ def validate_raw_object(value: Any, path: FieldPath, *, limited: bool = True) ->
 
 
 def raw_size(value: Any) -> int:
-    """The bytes of free-form JSON, written without blanks."""
+    """Return the size of free-form JSON in bytes, encoded without whitespace."""
     return len(codec.encode(value))

@@ -1,9 +1,10 @@
-"""Who may write which part of a claim's status (end of section 7 of the API semantics).
+"""Fine-grained authorization of ResourceClaim status writes (docs/spec/api.md, end of "ResourceClaim
+status").
 
-Owns the rights a status write needs beyond writing the claim at all, with the gate
-DRAResourceClaimGranularStatusAuthorization. The rights are synthetic: `resourceclaims/binding` for
-allocation and reservations, `resourceclaims/driver` named after the driver for what drivers report.
-Asking for them is left to a function that the caller brings.
+Defines the permissions that a status write needs in addition to updating the claim, with the gate
+DRAResourceClaimGranularStatusAuthorization. The resources are synthetic: `resourceclaims/binding` for
+allocation and reservations, `resourceclaims/driver`, named after the driver, for device status. The caller
+provides the function that checks them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _STATUS = FieldPath("status")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A right to ask for: a verb on a subresource of claims, for one name or (empty) for all."""
+    """A permission: a verb on a subresource of claims, for one name or (empty) all names."""
 
     verb: str
     subresource: str
@@ -40,8 +41,9 @@ PermissionCheck: TypeAlias = Callable[[Permission], bool]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who writes: how (update or patch), from which node (of a bound service account), and with what
-    rights."""
+    """The writer of a status: its permissions, its verb (update or patch), and the node of a bound service
+    account.
+    """
 
     permits: PermissionCheck
     verb: str = "update"
@@ -51,7 +53,7 @@ class Caller:
 def validate_permissions(
     claim: ResourceClaim, old: ResourceClaim, caller: Caller, gates: Gates
 ) -> FieldErrors:
-    """The parts of the status that this caller may not change."""
+    """Reject changes to the parts of the status that this caller must not write."""
     if not gates.enabled(_GATE):
         return
     status, before = claim.status, old.status
@@ -79,7 +81,7 @@ def validate_permissions(
 
 
 def _touched_drivers(status: ResourceClaimStatus, old: ResourceClaimStatus) -> set[str]:
-    """The drivers of entries that were added, removed or changed."""
+    """Return the drivers of the entries that were added, removed or changed."""
 
     def entries(of: ResourceClaimStatus) -> dict[tuple[str, ...], object]:
         return {(d.driver, d.pool, d.device, d.share_id or ""): d for d in of.devices}
@@ -89,7 +91,7 @@ def _touched_drivers(status: ResourceClaimStatus, old: ResourceClaimStatus) -> s
 
 
 def _is_local(caller: Caller, allocation: AllocationResult) -> bool:
-    """Whether the caller is bound to the very node the claim is allocated for."""
+    """Report whether the caller is bound to the node that the claim is allocated for."""
     selector = allocation.node_selector
     if not caller.node or dns_subdomain(caller.node) or selector is None:
         return False

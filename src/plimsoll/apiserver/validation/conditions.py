@@ -1,4 +1,4 @@
-"""Status conditions (section 4 and 7 of the API semantics)."""
+"""Validation of status conditions (docs/spec/api.md, "Names and formats" and "ResourceClaim status")."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _STATUSES = ("True", "False", "Unknown")
 
 
 def validate_conditions(conditions: Sequence[Condition], limit: int, path: FieldPath) -> FieldErrors:
-    """Conditions of one object: at most `limit`, one of each type; looked into even when there are too
-    many."""
+    """Validate conditions: at most `limit`, one of each type. Items are validated even if there are too
+    many.
+    """
     if len(conditions) > limit:
         yield too_many(path, len(conditions), limit)
     seen: set[str] = set()

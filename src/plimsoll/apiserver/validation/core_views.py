@@ -1,8 +1,7 @@
-"""Views of the kinds that only validation looks into: Namespace, Node, Event, Lease, PriorityClass, Binding
-and Eviction.
+"""Full views of Namespace, Node, Event, Lease, PriorityClass, Binding and Eviction, for validation.
 
-Owns their fields as far as a rule, a default or a stored spelling (quantities, times) depends on them; what
-is left out is kept as it came. The everyday views are in `api.core`.
+They have the fields that a rule, a default or a stored form (quantities, timestamps) depends on; all other
+fields are preserved unchanged. The everyday views are in `api.core`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class FullNode(Node, frozen=True):
     status: FullNodeStatus = FullNodeStatus()
 
 
-# -- Event, in the shape of core/v1
+# -- Event, in the core/v1 form
 
 
 class EventSource(Wire, frozen=True):
@@ -117,7 +116,7 @@ class PriorityClass(Wire, frozen=True):
     preemption_policy: str | None = None
 
 
-# -- what is posted to a pod
+# -- bodies of pod subresources
 
 
 class Binding(Wire, frozen=True):

@@ -1,10 +1,9 @@
-"""Taking an object in: its tree in the stored spelling, checked against the types of its view.
+"""Fast decoding of an object into its canonical tree, with type checks against its view.
 
-Owns the fast way of what `trees.canonicalize` does the plain way. The object goes through msgspec as text,
-which copies it and checks every type at once; then only the places are visited where the stored spelling can
-differ: quantities, times and nulls. Whatever is out of the ordinary (a wrong type, a null in a list, great
-depth) is left to the plain way, which also knows how to name the field. Both give the same tree; a property
-test compares them.
+Equivalent to `object_trees.canonicalize`. The object passes through msgspec as text, which copies it and
+checks all types at once; then only fields whose stored form can differ are visited: quantities, timestamps
+and nulls. Anything unusual (a wrong type, a null in a list, deep nesting) falls back to `canonicalize`, which
+can name the field in its error. A property test compares both.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _NOT_BRACKETS = bytes(letter for letter in range(256) if letter not in b"[]{}")
 
 
 def decode_canonical(tree: Any, view: type[Wire]) -> Tree:
-    """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
+    """Copy an object into canonical form; raises DecodeError if it does not match the view."""
     if not isinstance(tree, dict):
         raise DecodeError("must be an object")
     try:
@@ -55,7 +54,7 @@ def _decode_fast(tree: Tree, view: type[Wire]) -> Tree:
     for wanted in (view, PartialObjectMetadata):
         msgspec.convert(tree, wanted, dec_hook=_read_quantity)
     copied = cast(Tree, codec.decode_tree(raw))
-    if copied != tree:  # something that is no JSON was written as if it were
+    if copied != tree:  # not JSON, but encoded as if it were
         raise DecodeError("takes the plain way")
     visit = _visitor(view, b"null" in raw)
     if visit is not None:
@@ -67,10 +66,10 @@ def _decode_slow(tree: Tree, view: type[Wire]) -> Tree:
     copied = canonicalize(tree, view)
     raw = codec.encode(copied)
     for wanted in (view, PartialObjectMetadata):
-        codec.decode(raw, wanted)  # names the field of a wrong type
+        codec.decode(raw, wanted)  # raises an error that names the field
         try:
             _decoder(wanted).decode(raw)
-        except msgspec.ValidationError as error:  # a number that is too large for its field
+        except msgspec.ValidationError as error:  # a number that overflows its field
             raise DecodeError(str(error)) from None
     return copied
 
@@ -88,7 +87,7 @@ def _decoder(view: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _is_shallow(raw: bytes) -> bool:
-    """Whether JSON is no deeper than allowed; brackets inside of texts can make this say no wrongly."""
+    """Report whether JSON is within the depth limit; brackets in strings can cause a false negative."""
     if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
         return True
     brackets = raw.translate(None, _NOT_BRACKETS)
@@ -99,12 +98,12 @@ def _is_shallow(raw: bytes) -> bool:
     return not brackets
 
 
-# -- visiting the places where the stored spelling can differ
+# -- fields whose stored form can differ
 
 
 @lru_cache(maxsize=512)
 def _visitor(view: type[msgspec.Struct], nulls: bool) -> Visit | None:
-    """What puts an object into its stored spelling in place; None where there is never anything to do."""
+    """Return a function that canonicalizes an object in place, or None if there is never anything to do."""
     if view is ObjectMeta:
         view = FullObjectMeta
     known = wire_types(view)
@@ -126,11 +125,13 @@ def _visitor(view: type[msgspec.Struct], nulls: bool) -> Visit | None:
     return visit
 
 
-Step: TypeAlias = Callable[[Any, Any], None]  # holder and place: an object and a name, or a list and an index
+Step: TypeAlias = Callable[
+    [Any, Any], None
+]  # container and key: an object and a name, or a list and an index
 
 
 def _step(name: str, wanted: Any, nulls: bool) -> Step | None:
-    """What to do with one field; the name tells times from other texts."""
+    """Return the canonicalization of one field; the name distinguishes timestamps from other strings."""
     wanted = strip_optional(wanted)
     if wanted is str and name in TIMES:
         return _set_time
@@ -155,7 +156,7 @@ def _step_into(wanted: Any, nulls: bool) -> Step | None:
 
 
 def _visit_at(visit: Visit, holder: Any, place: Any) -> None:
-    if holder[place] is None:  # among the items of a list: an object without fields, as to Go
+    if holder[place] is None:  # null in a list is an empty object, as in Go
         holder[place] = {}
     visit(holder[place])
 

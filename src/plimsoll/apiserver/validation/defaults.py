@@ -1,8 +1,8 @@
-"""What is filled in where a client said nothing (section 3 of the API semantics).
+"""Defaulting of the DRA kinds, and dispatch to the defaults of all other kinds (docs/spec/api.md,
+"Defaulting").
 
-Owns the defaults of the DRA kinds, and who fills in those of the others. Works on canonical trees
-(`trees.canonicalize`) and fills in place; runs on the new object and on the stored one, as both are read
-through the same door.
+Works in place on canonical trees (`object_trees.canonicalize`), on the new object and on the stored one
+alike, because both are decoded in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plimsoll.apiserver.validation.resource_quotas import set_quota_defaults
 
 
 def set_defaults(kind: str, tree: Tree, now: str, gates: Gates) -> None:
-    """Fill in the defaults of this kind; `now` is the moment for times that are missing."""
+    """Set the defaults of a kind; `now` is the value for missing timestamps."""
     if kind == "Pod":
         set_pod_defaults(tree, gates)
         return
@@ -71,7 +71,7 @@ def _set_request_defaults(request: Tree) -> None:
 
 
 def _set_tolerations_defaults(holder: Tree) -> None:
-    """An operator can therefore never be missing."""
+    """Default the operator of tolerations, which is therefore never missing."""
     for toleration in holder.get("tolerations", ()):
         if not toleration.get("operator"):
             toleration["operator"] = "Equal"

@@ -1,4 +1,4 @@
-"""Attributes of devices (section 5 of the API semantics)."""
+"""Validation of device attributes (docs/spec/api.md, "ResourceSlice")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.apiserver.validation.name_formats import ATTRIBUTE_VALUE_MAX, sema
 
 
 def count_values(attributes: Iterable[DeviceAttribute]) -> int:
-    """How many values the attributes have: each item of a list counts, anything else counts one."""
+    """Count attribute values: each item of a list counts, any other attribute counts as one."""
     return sum(
         max(1, sum(len(values or ()) for values in _lists(attribute))) if has_lists(attribute) else 1
         for attribute in attributes
@@ -33,7 +33,9 @@ def _lists(attribute: DeviceAttribute) -> tuple[tuple[object, ...] | None, ...]:
 
 
 def is_plain(attribute: DeviceAttribute) -> bool:
-    """One text, number, truth value or version, and nothing wrong with it: what nearly all attributes are."""
+    """Report whether an attribute is a single valid scalar, the common case that needs no further
+    validation.
+    """
     if has_lists(attribute):
         return False
     text, version = attribute.string_value, attribute.version_value

@@ -1,7 +1,7 @@
-"""Capacities of devices and the policies for requesting them (section 5 of the API semantics; document 001).
+"""Validation of device capacities and their request policies (docs/spec/api.md, "ResourceSlice"; KEP-5075).
 
-DIFF: a step that is not positive is refused; Kubernetes 1.36 crashes on a step of zero and takes a
-negative one (test_step_must_be_positive).
+DIFF: a step that is not positive is rejected; Kubernetes 1.36 panics on a step of zero and accepts a negative
+one (test_step_must_be_positive).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ VALUES_MAX = 10
 
 
 def validate_exclusive_capacity(capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
-    """A capacity of a device that goes to one claim as a whole."""
+    """Validate a capacity of a device that is allocated to a single claim."""
     if capacity.request_policy is not None:
         yield forbidden(path.child("requestPolicy"), "needs allowMultipleAllocations: true on the device")
 
 
 def validate_shared_capacity(capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
-    """A capacity of which claims take parts."""
+    """Validate a capacity of a device that several claims can share."""
     if capacity.request_policy is not None:
         at = path.child("requestPolicy")
         yield from _validate_policy(capacity.request_policy, capacity.value or ZERO, at)
@@ -57,7 +57,7 @@ def _validate_values(
         if value > whole:
             yield invalid(at, value, f"must not be larger than the capacity, {whole}")
 
-    # Values are told apart by their whole part rounded up, so 500m and 600m are the same value here.
+    # Values are compared rounded up to integers, so 500m and 600m are duplicates.
     yield from validate_set(values, VALUES_MAX, validate_value, Quantity.value, path)
     if len(values) > VALUES_MAX or default not in values:
         yield invalid(path, default, "must contain the default")

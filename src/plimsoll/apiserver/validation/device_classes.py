@@ -1,4 +1,4 @@
-"""DeviceClass (section 6 of the API semantics)."""
+"""Validation of DeviceClass (docs/spec/api.md, "ResourceClaim, template, class")."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _SPEC = FieldPath("spec")
 
 
 def validate_class_spec(spec: DeviceClassSpec, old: DeviceClassSpec | None, gates: Gates) -> FieldErrors:
-    """The spec of a class; selectors and configuration that did not change keep the rules of their time."""
+    """Validate the spec of a class; unchanged selectors and configuration keep the limits they were
+    created under.
+    """
     stored = old is not None and semantic_equal(old.selectors, spec.selectors)
     yield from validate_selectors(spec.selectors, _SPEC.child("selectors"), gates, stored=stored)
     stored_config = old is not None and semantic_equal(old.config, spec.config)

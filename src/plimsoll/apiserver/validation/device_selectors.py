@@ -1,7 +1,8 @@
-"""Device selectors: CEL expressions of requests and classes (section 6 of the API semantics).
+"""Validation of device selectors: CEL expressions of requests and classes (docs/spec/api.md, "ResourceClaim,
+template, class").
 
-Owns the limits on length and estimated cost. The language itself is in `plimsoll.cel`; `check_expression` is
-the only place where validation meets it.
+Enforces the limits on length and estimated cost. The language itself is in `plimsoll.cel`;
+`validate_expression` is the only function of validation that uses it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ COST_MAX = 1_000_000
 def validate_selectors(
     selectors: Sequence[DeviceSelector], path: FieldPath, gates: Gates, *, stored: bool = False
 ) -> FieldErrors:
-    """A list of selectors; `stored` ones are taken as they were when they were written."""
+    """Validate a list of selectors; `stored` ones are held to the rules they were created under."""
 
     def validate_selector(selector: DeviceSelector, at: FieldPath) -> FieldErrors:
         if selector.cel is None:
@@ -47,7 +48,7 @@ def validate_selectors(
 
 
 def validate_expression(source: str, path: FieldPath, gates: Gates, *, stored: bool) -> FieldErrors:
-    """One expression: it must compile, give a truth value, and not be able to cost too much."""
+    """Validate one expression: it must compile, return a bool, and stay within the cost limit."""
     if byte_length(source) > EXPRESSION_MAX:
         yield too_long(path, EXPRESSION_MAX)
         return
@@ -65,7 +66,7 @@ def validate_expression(source: str, path: FieldPath, gates: Gates, *, stored: b
 
 @lru_cache(maxsize=1024)
 def _compile(source: str, environment: Environment) -> tuple[str, int]:
-    """Why an expression does not compile (or nothing), and its estimated cost; equal ones are judged once."""
+    """Return the compile error of an expression (or "") and its estimated cost; cached."""
     try:
         return "", check(source, environment).estimated_cost
     except CelCompileError as error:

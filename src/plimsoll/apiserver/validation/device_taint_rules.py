@@ -1,7 +1,6 @@
-"""DeviceTaintRule: taints put on devices from outside.
+"""Validation of DeviceTaintRule.
 
-Owns the checks of spec and status. Everything in a rule may change; a taint whose effect changes counts
-as new (`update_taint_time`).
+Every field of a rule is mutable; a taint whose effect changes counts as new (`update_taint_time`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def validate_taint_rule_status(status: DeviceTaintRuleStatus) -> FieldErrors:
 
 
 def update_taint_time(tree: Tree, old: Tree, now: str) -> None:
-    """Date a taint anew when its effect changes and the writer kept the old date; changes `tree`."""
+    """Set timeAdded when the effect of a taint changes and the writer kept the old time; modifies `tree`."""
     taint, before = subtree(tree, "spec", "taint"), subtree(old, "spec", "taint")
     changed = taint.get("effect", "") != before.get("effect", "")
     if changed and taint.get("timeAdded") == before.get("timeAdded"):

@@ -1,4 +1,5 @@
-"""Device taints and their tolerations (sections 5 and 6 of the API semantics).
+"""Validation of device taints and tolerations (docs/spec/api.md, "ResourceSlice" and "ResourceClaim,
+template, class").
 
 The number of tolerations is not limited, as in Kubernetes 1.36.
 """
@@ -21,7 +22,7 @@ _OPERATORS = ("Equal", "Exists")
 
 
 def validate_taint(taint: DeviceTaint, path: FieldPath, old: DeviceTaint | None = None) -> FieldErrors:
-    """A taint; an effect that is stored already is not looked at again."""
+    """Validate a taint; an effect that is already stored is not validated again."""
     yield from validate_label_key(taint.key, path.child("key"))
     if taint.value:
         yield from validate_format(taint.value, path.child("value"), label_value)

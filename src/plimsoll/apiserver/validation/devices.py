@@ -1,4 +1,4 @@
-"""Devices of a slice (section 5 of the API semantics)."""
+"""Validation of the devices of a ResourceSlice (docs/spec/api.md, "ResourceSlice")."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _LONGEST_KEY = 63 + 1 + 32
 def validate_device(
     device: Device, old: Device | None, path: FieldPath, *, selects_nodes: bool
 ) -> FieldErrors:
-    """A device; `old` is the one of the same name before the update.
+    """Validate a device; `old` is the device of the same name before the update.
 
-    `selects_nodes` says that each device of the slice names its own nodes (perDeviceNodeSelection).
+    `selects_nodes` is true if each device of the slice selects its own nodes (perDeviceNodeSelection).
     """
     yield from validate_label(device.name, path.child("name"))
     keys = len(device.attributes) + len(device.capacity)
@@ -91,7 +91,7 @@ def validate_device(
 
 
 def _validate_nodes(device: Device, path: FieldPath, selects_nodes: bool) -> FieldErrors:
-    """With per-device selection exactly one way to name nodes, otherwise none."""
+    """Require exactly one node selection with per-device node selection, and none without it."""
     given = [
         name
         for name, value in (
@@ -135,14 +135,16 @@ def _validate_consumption(consumption: DeviceCounterConsumption, path: FieldPath
 
 
 def validate_counters(counters: dict[str, Counter], path: FieldPath) -> FieldErrors:
-    """Counters by name; any amount is taken, and whether a consumed counter exists is not asked."""
+    """Validate counters by name; any value is accepted, and the existence of consumed counters is not
+    checked.
+    """
     return validate_map(counters, COUNTERS_MAX, LABEL_MAX, validate_label, lambda counter, at: (), path)
 
 
 def validate_binding_conditions(
     conditions: Sequence[str], failures: Sequence[str], path: FieldPath
 ) -> FieldErrors:
-    """Conditions to wait for before binding: both lists or neither, nothing twice, nothing in both."""
+    """Validate binding conditions: both lists or neither, without duplicates within or across them."""
     at, failures_at = path.child("bindingConditions"), path.child("bindingFailureConditions")
     yield from validate_list(conditions, CONDITIONS_MAX, validate_label_key, at)
     yield from validate_list(failures, CONDITIONS_MAX, validate_label_key, failures_at)

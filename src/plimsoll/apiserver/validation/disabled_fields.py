@@ -1,11 +1,11 @@
-"""Fields that belong to a switched-off gate (section 8 of the API semantics).
+"""Dropping of fields that belong to disabled feature gates (docs/spec/api.md, "Dropping of gated fields").
 
-Owns one table: for each gate the fields it controls and what counts as using the feature. A field of a
-gate that is off is taken out of the new object, unless the stored object already uses the feature
-somewhere. Works in place on canonical trees (`trees.canonicalize`).
+One table lists, for each gate, the fields it controls and the fields whose use keeps them. Fields of a
+disabled gate are dropped from the new object unless the stored object already uses the feature. Works in
+place on canonical trees (`object_trees.canonicalize`).
 
-DIFF: beside the fields of Kubernetes 1.36, DRANodeAllocatableResources controls the 1.37 and draft forms
-and the accounting policies (test_node_allocatable_gate_controls_every_form,
+DIFF: in addition to the fields of Kubernetes 1.36, DRANodeAllocatableResources controls the 1.37 and draft
+forms and the accounting policies (test_node_allocatable_gate_controls_every_form,
 test_class_policies_follow_the_gate).
 """
 
@@ -20,10 +20,10 @@ from plimsoll.apiserver.validation.object_trees import Tree, find_fields, has_fi
 
 @dataclass(frozen=True, slots=True)
 class GatedFields:
-    """The fields of a gate, as paths, and the fields whose use in the stored object keeps them.
+    """Fields controlled by feature gates, and the fields whose use in the stored object keeps them.
 
-    `if_present` counts a field that is given at all, `if_nonempty` one that is also not empty. All `gates`
-    must be on for the feature to be on.
+    Fields are paths for `find_fields`. `if_present` lists fields that count as used when set at all,
+    `if_nonempty` those that count when not empty. The fields are enabled if all `gates` are.
     """
 
     gates: tuple[str, ...]
@@ -41,7 +41,7 @@ class GatedFields:
         )
 
     def appears_in(self, tree: Tree) -> bool:
-        """Whether there is anything to take out."""
+        """Report whether the tree has any of the fields."""
         return any(has_field(tree, path) for path in self.fields)
 
     def drop_from(self, tree: Tree) -> None:
@@ -51,7 +51,7 @@ class GatedFields:
 
 
 def drop_disabled_fields(endpoint: tuple[str, str], tree: Tree, old: Tree | None, gates: Gates) -> None:
-    """Take the fields of switched-off gates out of the tree; `endpoint` is (kind, subresource)."""
+    """Drop the fields of disabled gates from the tree; `endpoint` is (kind, subresource)."""
     for feature in GATED_FIELDS.get(endpoint, ()):
         if feature.is_enabled(gates) or not feature.appears_in(tree):
             continue
@@ -98,7 +98,7 @@ _SLICE = (
 
 
 def _claim_spec(spec: str) -> tuple[GatedFields, ...]:
-    """The features of a claim's spec, which a template holds one level deeper."""
+    """Return the gated fields of a claim spec, which a template nests one level deeper."""
     request = f"{spec}.devices.requests[]"
     forms = (f"{request}.exactly", f"{request}.firstAvailable[]")
     tolerations = tuple(f"{form}.tolerations" for form in forms)
@@ -114,7 +114,7 @@ def _claim_spec(spec: str) -> tuple[GatedFields, ...]:
 
 
 def _used_in_spec(gate: str) -> tuple[str, ...]:
-    """The spec fields whose use also keeps the status fields of a gate."""
+    """Return the spec fields whose use also keeps the status fields of a gate."""
     return next(feature.if_present for feature in _claim_spec("spec") if feature.gates == (gate,))
 
 
@@ -158,7 +158,7 @@ _CONTAINER_STATUSES = (
     "status.ephemeralContainerStatuses[]",
 )
 
-#: Fields of pods that belong to alpha features of Kubernetes 1.36, which are off.
+#: Pod fields of alpha features of Kubernetes 1.36, which are disabled.
 _ALPHA_FIELDS: tuple[tuple[str, ...], ...] = (
     ("spec.schedulingGroup",),
     ("spec.volumes[].projected.sources[].clusterTrustBundle",),
@@ -169,7 +169,7 @@ _ALPHA_FIELDS: tuple[tuple[str, ...], ...] = (
 
 
 def _dropped(fields: tuple[str, ...]) -> GatedFields:
-    """Fields that are taken out unless the stored object has one of them."""
+    """Return fields that are dropped unless the stored object has one of them."""
     return GatedFields((), fields, if_present=fields, always_off=True)
 
 
@@ -204,7 +204,7 @@ _POD = (
     *map(_dropped, _ALPHA_FIELDS),
 )
 
-#: What each endpoint drops, by (kind, subresource).
+#: Gated fields by (kind, subresource).
 GATED_FIELDS: Mapping[tuple[str, str], tuple[GatedFields, ...]] = {
     ("ResourceSlice", ""): _SLICE,
     ("ResourceClaim", ""): _claim_spec("spec"),

@@ -1,8 +1,8 @@
-"""When two objects say the same.
+"""Semantic equality of objects, as used for immutable fields and for detecting changes.
 
-Owns the comparison behind "immutable" and "unchanged": an absent list or map equals an empty one, amounts are
-compared by value, and free-form JSON (`parameters`, `data`) by its text, key order included, as it is stored.
-Fields that no view knows play no part in `semantic_equal`; in `trees_equal_as` they do.
+An absent list or map equals an empty one, quantities are compared by value, and free-form JSON (`parameters`,
+`data`) by its stored text, key order included. Fields unknown to a view are ignored by `semantic_equal` and
+compared by `trees_equal_as`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from plimsoll.api.quantity import Quantity
 
 
 def semantic_equal(old: Any, new: Any) -> bool:
-    """Whether two views say the same, which those of one text do."""
+    """Report whether two views are semantically equal."""
     return codec.encode(old) == codec.encode(new) or fields_equal(old, new)
 
 
 def fields_equal(old: Any, new: Any) -> bool:
-    """The same, member by member."""
+    """Report whether two views are equal field by field."""
     if isinstance(old, msgspec.Struct) and type(old) is type(new):
         return all(
             _members_equal(getattr(old, member.attribute), getattr(new, member.attribute), member.type)
@@ -46,7 +46,7 @@ def _members_equal(old: Any, new: Any, wanted: Any) -> bool:
 
 
 def trees_equal(old: Any, new: Any) -> bool:
-    """Whether two plain trees say the same; null, absent and an empty list or text are one."""
+    """Report whether two plain trees are equal; null, absent, empty list and empty string are the same."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(trees_equal(old.get(key), new.get(key)) for key in old.keys() | new.keys())
     if isinstance(old, list) and isinstance(new, list):
@@ -61,10 +61,10 @@ def _is_nothing(value: Any) -> bool:
 
 
 def trees_equal_as(view: Any, old: Any, new: Any) -> bool:
-    """Whether two canonical trees of this view say the same.
+    """Report whether two canonical trees of this view are equal.
 
-    What the view leaves no choice in is one: an absent text, number, list or map and an empty one. Where it
-    does (`X | None`), absent and empty differ, but for lists and maps.
+    For fields that are not optional in the view, absent and empty are the same. For optional ones (`X |
+    None`) absent and empty differ, except for lists and maps.
     """
     if old == new and type(old) is type(new):
         return True

@@ -1,7 +1,7 @@
-"""The two shapes of an Event: core/v1 and events.k8s.io/v1.
+"""Conversion of Events between core/v1 and events.k8s.io/v1.
 
-Owns the renaming of fields between them. Both ways lose nothing: what has no name in the other shape keeps
-its own, and going there and back gives the same tree (with the one apiVersion of the shape).
+Lossless in both directions: fields without a counterpart keep their name, and a round trip returns the same
+tree (with the apiVersion of the group).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PAIRS = (
     ("reportingComponent", "reportingController"),
 )
 
-#: Names are exchanged, so that a field which is unknown in its own shape never becomes a known one.
+#: Names are swapped, so that a field unknown to one API never becomes a known field of the other.
 _OTHER_NAME: Mapping[str, str] = dict(_PAIRS) | {new: old for old, new in _PAIRS}
 
 
 def event_to_core(tree: Any) -> Any:
-    """An Event in the shape of core/v1, whatever shape it has; the tree given is not changed."""
+    """Convert an Event of either group to core/v1; does not modify its argument."""
     return _rename(tree, CORE) if has_events_shape(tree) else tree
 
 
 def event_to_events(tree: Any) -> Any:
-    """An Event in the shape of events.k8s.io/v1, whatever shape it has; the tree given is not changed."""
+    """Convert an Event of either group to events.k8s.io/v1; does not modify its argument."""
     return tree if has_events_shape(tree) else _rename(tree, EVENTS)
 
 

@@ -1,7 +1,7 @@
-"""Events: the old rules for core/v1, the strict ones for events.k8s.io/v1.
+"""Strategies of Event: legacy validation for core/v1, strict validation for events.k8s.io/v1.
 
-All rules speak of the shape of core/v1, in which events are kept (`event_shapes.py`); an event that says when
-it happened (`eventTime`) is one of the new kind.
+All validation works on the core/v1 form, in which events are stored (`event_conversion.py`). An event with an
+`eventTime` follows the strict rules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNSET = (None, ZERO, MICRO_ZERO)
 
 
 def _prepare(write: WriteContext[Event]) -> None:
-    """Nothing of an event belongs to the server."""
+    """Do nothing: no field of an event is owned by the server."""
 
 
 def _is_strict(write: WriteContext[Event]) -> bool:
@@ -96,7 +96,7 @@ def _validate_series(event: Event) -> FieldErrors:
 
 
 def _validate_any(event: Event, *, strict: bool) -> FieldErrors:
-    """What every event must be like, whichever way it comes."""
+    """Validate the fields that all events have, whichever API they are written through."""
     namespace, about = event.metadata.namespace, event.involved_object.namespace
     mismatch = invalid(FieldPath("involvedObject").child("namespace"), about, _NO_MATCH)
     if event.event_time in _UNSET:

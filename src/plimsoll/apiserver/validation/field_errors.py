@@ -1,9 +1,9 @@
-"""What validation finds: problems, each with the path of a field, a type and a text.
+"""Field errors and field paths (upstream's field.Error and field.Path), and validation shared by all lists,
+sets and maps.
 
-Owns `FieldPath` and `FieldError`, and the checks that every list, set and map of the API shares. Promises the
-path style and the wire names of section 1 of the API semantics:
-`spec.devices[0].capacity[vendor.io/x].value`, bad map keys reported on the map, a list over its limit
-reported once and not looked into.
+Paths and error types follow docs/spec/api.md, "Pipeline of a write":
+`spec.devices[0].capacity[vendor.io/x].value`; invalid map keys are reported on the map; a list over its limit
+is reported once and its items are not validated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHOWN = 120
 
 
 class FieldErrorType(StrEnum):
-    """The reasons of a Kubernetes status cause."""
+    """Type of a field error: the reason of the cause in a Kubernetes Status."""
 
     REQUIRED = "FieldValueRequired"
     INVALID = "FieldValueInvalid"
@@ -34,7 +34,7 @@ class FieldErrorType(StrEnum):
 
 
 class FieldPath:
-    """Where a field is: `FieldPath("spec").child("devices").index(0).key("vendor.io/x")`."""
+    """Path of a field: `FieldPath("spec").child("devices").index(0).key("vendor.io/x")`."""
 
     __slots__ = ("_parent", "_step")
 
@@ -66,13 +66,13 @@ class FieldPath:
         return f"Path({str(self)!r})"
 
 
-#: The whole object, in the spelling of the API server.
+#: Path of the object itself, as the API server writes it.
 OBJECT_ROOT = FieldPath("[]")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One reason why an object is refused."""
+    """One violation of a validation rule."""
 
     field: str
     type: FieldErrorType
@@ -86,7 +86,7 @@ class FieldError:
 
 FieldErrors: TypeAlias = Iterator[FieldError]
 
-#: What a check that finds nothing at a glance gives back; quicker than a generator that yields nothing.
+#: Result of a check without errors; faster than a generator that yields nothing.
 NO_ERRORS: tuple[FieldError, ...] = ()
 CheckItem: TypeAlias = Callable[[T, FieldPath], Iterable[FieldError]]
 
@@ -133,7 +133,7 @@ def internal(path: FieldPath, detail: str) -> FieldError:
 def validate_list(
     items: Sequence[T], limit: int | None, validate_item: CheckItem[T], path: FieldPath
 ) -> FieldErrors:
-    """Check each item; a list over its limit is reported once and its items are not looked at."""
+    """Validate each item; a list over its limit is reported once and its items are not validated."""
     if limit is not None and len(items) > limit:
         yield too_many(path, len(items), limit)
         return
@@ -148,7 +148,7 @@ def validate_set(
     key: Callable[[T], Hashable],
     path: FieldPath,
 ) -> FieldErrors:
-    """Like `check_list`, and no two items may have the same key."""
+    """Validate a list whose items must have distinct keys."""
     yield from validate_list(items, limit, validate_item, path)
     if limit is not None and len(items) > limit:
         return
@@ -161,7 +161,7 @@ def validate_set(
 
 
 def validate_unique(names: Iterable[str], path: FieldPath, field: str = "") -> FieldErrors:
-    """No name may come twice; reported on the later place, or on a field of the item there."""
+    """Reject duplicate names, reported at the later index or on a field of the item there."""
     seen: set[str] = set()
     for place, name in enumerate(names):
         if name in seen:
@@ -179,9 +179,9 @@ def validate_map(
     path: FieldPath,
     is_valid: Callable[[T], bool] | None = None,
 ) -> FieldErrors:
-    """Check keys (reported on the map) and values (reported on `map[key]`, long keys shortened).
+    """Validate keys (reported on the map) and values (reported on `map[key]`, long keys shortened).
 
-    Values that are fine at a glance need no path.
+    No path is built for values that `is_fine` accepts.
     """
     if limit is not None and len(items) > limit:
         yield too_many(path, len(items), limit)
@@ -193,7 +193,7 @@ def validate_map(
 
 
 def shorten(text: str, longest: int) -> str:
-    """Cut a text in the middle so that at most `longest` bytes (never below 16) are left."""
+    """Cut the middle out of a text so that at most `longest` bytes (at least 16) remain."""
     longest = max(longest, _SHORTEST_KEY)
     if len(text) <= longest and text.isascii():
         return text
@@ -205,14 +205,14 @@ def shorten(text: str, longest: int) -> str:
 
 
 def join_names(names: Iterable[str], most: int = 10) -> str:
-    """A few of the names for a message, so that a message stays short whatever the object holds."""
+    """List at most `most` names for a message, so that messages stay short for any object."""
     listed = sorted(names)
     text = ", ".join(shorten(name, 64) for name in listed[:most])
     return f"{text} and {len(listed) - most} more" if len(listed) > most else text
 
 
 def _truncate_value(value: Any) -> Any:
-    """The value as a problem keeps it: scalars only, cut to a length one can read."""
+    """Return the value as an error keeps it: scalars only, shortened to a readable length."""
     if value is None or isinstance(value, (bool, int)):
         return value
     return shorten(str(value), _SHOWN)

@@ -1,4 +1,4 @@
-"""Paths in file systems: relative ones that stay inside, absolute ones that do not go back."""
+"""Validation of file system paths in volumes and profiles."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ def validate_path_no_backsteps(target: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_local_descending_path(target: str, path: FieldPath) -> FieldErrors:
-    """A relative path that never leaves the directory it starts from."""
+    """Validate a relative path that never leaves its directory."""
     if target.startswith("/"):
         yield invalid(path, target, "must be a relative path")
     yield from validate_path_no_backsteps(target, path)
 
 
 def validate_local_non_reserved_path(target: str, path: FieldPath) -> FieldErrors:
-    """A place for a file in a volume that is made of files; names with two dots in front are taken."""
+    """Validate the path of a projected file; names that start with two dots are reserved."""
     yield from validate_local_descending_path(target, path)
     if target.startswith("..") and not target.startswith("../"):
         yield invalid(path, target, "must not start with '..'")

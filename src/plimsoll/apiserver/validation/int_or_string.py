@@ -1,4 +1,4 @@
-"""Fields that hold a number or a text: ports by number or name, amounts by count or percentage."""
+"""Validation of int-or-string fields: ports by number or name, counts or percentages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 20
 
 
 def require_int_or_string(holder: Tree, *names: str) -> None:
-    """DecodeError where a field holds neither a number of 32 bits nor a text, which no view can say."""
+    """Raise DecodeError if a field is neither an int32 nor a string, which views cannot express."""
     for name in names:
         value = holder.get(name)
         fine = value is None or type(value) is str or (type(value) is int and value in _INT32)
@@ -31,18 +31,18 @@ def is_percentage(value: Any) -> bool:
 
 
 def scaled_value(value: Any) -> int:
-    """The number, or the one that a text or percentage spells; 0 for other texts."""
+    """Return the number, or the one that a string or percentage contains; 0 for other strings."""
     if not isinstance(value, str):
         return value or 0
     shape = _NUMBER.fullmatch(value)
     if shape is None:
         return 0
-    digits = shape[2].lstrip("0")[:_LONGEST]  # what is longer is huge either way
+    digits = shape[2].lstrip("0")[:_LONGEST]  # longer numbers exceed every limit
     return int(shape[1] + (digits or "0"))
 
 
 def validate_positive_int_or_percent(value: Any, path: FieldPath) -> FieldErrors:
-    """How many things, or which share of them."""
+    """Validate a non-negative count or a percentage."""
     if not isinstance(value, str):
         yield from validate_not_negative(value, path)
     elif not is_percentage(value):

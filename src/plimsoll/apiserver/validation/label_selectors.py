@@ -1,4 +1,4 @@
-"""Label selectors: of pods in affinities and spread constraints, of volumes in claims."""
+"""Validation of label selectors."""
 
 from __future__ import annotations
 

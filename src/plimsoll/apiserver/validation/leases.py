@@ -1,4 +1,4 @@
-"""Leases."""
+"""Strategies of Lease."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRATEGIES = ("OldestEmulationVersion",)
 
 
 def _prepare(write: WriteContext[FullLease]) -> None:
-    """Coordinated leader election is an alpha feature of Kubernetes, and off."""
+    """Drop the fields of coordinated leader election, an alpha feature that is disabled."""
     spec, before = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     for name in ("strategy", "preferredHolder"):
         if name not in before:
@@ -44,7 +44,7 @@ def _validate_spec(spec: FullLeaseSpec) -> FieldErrors:
 
 
 def _validate_strategy(strategy: str, path: FieldPath) -> FieldErrors:
-    """A strategy of Kubernetes, or one with a domain."""
+    """Validate a strategy: one of Kubernetes, or a qualified name."""
     if "/" in strategy:
         yield from validate_label_key(strategy, path)
     elif strategy not in _STRATEGIES:

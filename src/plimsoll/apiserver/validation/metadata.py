@@ -1,8 +1,7 @@
-"""Object metadata: names, labels, owners, finalizers, and what may change of them.
+"""Validation of object metadata (docs/spec/api.md, end of "ResourceClaim, template, class").
 
-Implements the end of section 6 of the API semantics. Owns the checks of `metadata` for every kind, on
-create and on update, and of the metadata inside a claim template. Some kinds run both sets of checks on
-an update, so that one fault can be reported twice, as upstream does.
+Covers `metadata` of every kind on create and update, and the metadata in a claim template. Some kinds run
+both sets of checks on an update, so that one error can be reported twice, as upstream does.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SUBRESOURCE_MAX = 256
 
 _PATH = FieldPath("metadata")
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
-IMMUTABLE = "field is immutable"  # clients look for these very words
+IMMUTABLE = "field is immutable"  # clients match this text
 
 
 def validate_metadata(
@@ -48,10 +47,10 @@ def validate_metadata(
     names: Format = dns_subdomain,
     free_finalizers: bool = False,
 ) -> FieldErrors:
-    """Metadata of a new object, whose name has been generated already if it is to be.
+    """Validate the metadata of a new object, after name generation.
 
-    `generated_name_is_final` is for kinds that look only at the name that came out of generateName, `names`
-    is the format of names of the kind, and `free_finalizers` lets finalizers have any name without a domain.
+    `generated_name_is_final` is for kinds that validate only the generated name, `names` is the name format
+    of the kind, and `free_finalizers` permits unqualified finalizer names.
     """
     if meta.generate_name and generated_name_is_final:
         if not meta.name:
@@ -74,7 +73,7 @@ def validate_metadata(
 def validate_metadata_update(
     meta: FullObjectMeta, old: FullObjectMeta, *, free_finalizers: bool = False
 ) -> FieldErrors:
-    """What an update may do to metadata."""
+    """Validate the changes of an update to metadata."""
     if old.deletion_timestamp is not None and not set(meta.finalizers) <= set(old.finalizers):
         yield forbidden(
             _PATH.child("finalizers"), "no finalizer can be added while the object is being deleted"
@@ -99,7 +98,7 @@ def validate_metadata_update(
 
 
 def reset_for_status(meta: Tree, old: Tree) -> None:
-    """Undo what a status write may not do to metadata; both are trees, `meta` is changed."""
+    """Reset the metadata that a status write must not change; both are trees, `meta` is modified."""
     for name in (
         "annotations",
         "deletionTimestamp",
@@ -115,9 +114,9 @@ def reset_for_status(meta: Tree, old: Tree) -> None:
 
 
 def validate_template_metadata(meta: Tree, path: FieldPath) -> FieldErrors:
-    """Metadata that a template hands on to its claims: labels and annotations, nothing else.
+    """Validate the metadata that a template passes on to its claims: only labels and annotations.
 
-    Takes the tree, because here an empty list is something given.
+    Takes the tree, because an empty list counts as set here.
     """
     yield from validate_annotations(meta.get("annotations", {}), path.child("annotations"))
     yield from validate_labels(meta.get("labels", {}), path.child("labels"))
@@ -127,7 +126,7 @@ def validate_template_metadata(meta: Tree, path: FieldPath) -> FieldErrors:
             yield forbidden(path.child(shown), "cannot be set in a template; only labels and annotations can")
 
 
-#: Wire name, and the name in messages, which for `uid` has a spelling of its own.
+#: Field name, and its name in messages, which differs for `uid`.
 _NOT_IN_TEMPLATES = tuple(
     (name, "uID" if name == "uid" else name)
     for name in (
@@ -148,7 +147,7 @@ _NOT_IN_TEMPLATES = tuple(
 )
 
 
-# -- the parts
+# -- individual fields
 
 
 def validate_labels(labels: Mapping[str, str], path: FieldPath) -> FieldErrors:
@@ -190,7 +189,7 @@ def _validate_common(meta: FullObjectMeta) -> FieldErrors:
 
 
 def _validate_owners(owners: Sequence[OwnerReference]) -> FieldErrors:
-    """Owners have no index in the paths of their problems."""
+    """Validate owner references; their field paths have no index."""
     path = _PATH.child("ownerReferences")
     controllers = 0
     for owner in owners:
@@ -225,7 +224,7 @@ def _validate_finalizer_owners(finalizers: Sequence[str]) -> FieldErrors:
 
 
 def _is_usual(entry: ManagedFieldsEntry) -> bool:
-    """Whether an entry has no problems, at a glance: the same few writers are in every object."""
+    """Report whether an entry is trivially valid, as almost all entries are."""
     return (
         entry.operation in ("Apply", "Update")
         and entry.fields_type in ("", "FieldsV1")
@@ -243,7 +242,7 @@ def _validate_managed_fields(entry: ManagedFieldsEntry, path: FieldPath) -> Fiel
         yield invalid(path.child("fieldsType"), entry.fields_type, "must be FieldsV1")
     if byte_length(entry.manager) > MANAGER_MAX:
         yield too_long(path.child("manager"), MANAGER_MAX)
-    for letter in entry.manager[: 8 * MANAGER_MAX]:  # enough of a hostile name
+    for letter in entry.manager[: 8 * MANAGER_MAX]:  # bounds the work for a hostile name
         if not letter.isprintable():
             yield invalid(path.child("manager"), entry.manager, "must have printable characters only")
     if byte_length(entry.subresource) > SUBRESOURCE_MAX:
@@ -251,5 +250,5 @@ def _validate_managed_fields(entry: ManagedFieldsEntry, path: FieldPath) -> Fiel
 
 
 def mask_trailing_dash(prefix: str) -> str:
-    """A prefix may end in a dash, because more comes after it."""
+    """Replace a trailing dash of a name prefix, because generated characters follow it."""
     return f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix

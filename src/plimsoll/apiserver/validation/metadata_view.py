@@ -1,7 +1,7 @@
-"""Object metadata in full, for the writes that have to check all of it.
+"""Full view of object metadata, for validation.
 
-Owns the fields of `metadata` that nothing but validation reads; the everyday view (`api.meta.ObjectMeta`)
-leaves them out to stay small.
+Has the fields of `metadata` that only validation reads; the everyday view (`api.meta.ObjectMeta`) omits them
+to stay small.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from plimsoll.api.meta import ObjectMeta, Wire
 
 
 class ManagedFieldsEntry(Wire, frozen=True):
-    """Who set which fields; what exactly (`fieldsV1`) is kept but not looked at."""
+    """Entry of managedFields; its field set (`fieldsV1`) is preserved but not validated."""
 
     manager: str = ""
     operation: str = ""
@@ -26,6 +26,6 @@ class FullObjectMeta(ObjectMeta, frozen=True):
 
 
 class PartialObjectMetadata(Wire, frozen=True):
-    """Any object, seen by its whole metadata."""
+    """Any object, reduced to its metadata."""
 
     metadata: FullObjectMeta = FullObjectMeta()

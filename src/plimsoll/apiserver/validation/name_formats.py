@@ -1,7 +1,7 @@
-"""The formats of names and other short texts (section 4 of the API semantics).
+"""Formats of names and other short strings (docs/spec/api.md, "Names and formats").
 
-Owns every format check that is not about one field, beside those of `api.names`, and what turns a format's
-complaints into problems. Lengths count bytes. All checks are linear in the length of the text.
+Complements `api.names` and turns format violations into field errors. Lengths are in bytes. All checks are
+linear in the length of the string.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IDENTIFIER_MAX = 32
 POOL_NAME_MAX = 253
 ATTRIBUTE_VALUE_MAX = 64
 
-_CACHED_LENGTH_MAX = 320  # a prefix, a slash and a name
+_CACHED_LENGTH_MAX = 320  # prefix, slash and name
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -59,14 +59,16 @@ def condition_reason(text: str) -> list[str]:
 
 
 def canonical_uuid(text: str) -> list[str]:
-    """A UUID in the one spelling that is stored; other spellings of a UUID are refused."""
+    """Return the violation if a string is not a UUID in canonical form."""
     if _UUID.fullmatch(text):
         return []
     return ["must be a UUID in lower case: 8, 4, 4, 4 and 12 hexadecimal digits joined with '-'"]
 
 
 def semantic_version(text: str) -> list[str]:
-    """A strict semver 2.0.0: three numbers, no `v`, optional pre-release and build parts."""
+    """Return the violation if a string is not a strict semver 2.0.0 (no `v`; optional pre-release and
+    build).
+    """
     rest, plus, build = text.partition("+")
     core, dash, release = rest.partition("-")
     numbers = core.split(".")
@@ -86,7 +88,9 @@ def _is_release_word(word: str) -> bool:
 
 
 def interface_address(text: str) -> list[str]:
-    """An IP address with the length of its network, in the canonical spelling; host bits may be set."""
+    """Return the violation if a string is not an IP address with prefix length in canonical form; host
+    bits may be set.
+    """
     message = ["must be an IP address and prefix length in canonical form, such as 10.9.8.7/24 or fd00::1/64"]
     address, slash, length = text.partition("/")
     if len(text) > _LONGEST_ADDRESS or not slash or not _PREFIX_LENGTH.fullmatch(length) or "%" in address:
@@ -128,7 +132,7 @@ def port_number(port: int) -> list[str]:
 
 
 def variable_name(text: str) -> list[str]:
-    """A name of an environment variable: anything that can be printed in ASCII, but `=`."""
+    """Return the violation if a string is not an environment variable name: printable ASCII except `=`."""
     if not text:
         return ["environment variable name must be non-empty"]
     if text.isascii() and text.isprintable() and "=" not in text:
@@ -137,7 +141,7 @@ def variable_name(text: str) -> list[str]:
 
 
 def data_key(text: str) -> list[str]:
-    """A key of a config map or secret."""
+    """Return the violations of a key of a ConfigMap or Secret."""
     found = [f"must be no more than {SUBDOMAIN_MAX} characters"] if byte_length(text) > SUBDOMAIN_MAX else []
     if not _KEY.fullmatch(text):
         found.append("must be letters, digits, '-', '_' and '.'")
@@ -153,7 +157,7 @@ def header_name(text: str) -> list[str]:
 
 
 def search_domain(text: str) -> list[str]:
-    """A DNS subdomain in which `_` may stand too."""
+    """Return the violations of a DNS search domain: a subdomain that may contain `_`."""
     found = [f"must be no more than {SUBDOMAIN_MAX} characters"] if byte_length(text) > SUBDOMAIN_MAX else []
     if not all(_UNDERSCORE_PART.fullmatch(part) for part in text.split(".")):
         found.append("must be lower case letters, digits, '-', '_' and '.', such as example.com")
@@ -169,7 +173,7 @@ def sysctl_name(text: str) -> list[str]:
 
 
 def decimal_integer(text: str) -> list[str]:
-    """A whole number as it is written; not one that has more than 64 bits."""
+    """Return the violation if a string is not a decimal integer in canonical form."""
     if not _INTEGER.fullmatch(text):
         return ["must be a valid decimal integer in canonical form"]
     return []
@@ -179,18 +183,20 @@ def decimal_integer(text: str) -> list[str]:
 
 
 def is_node_allocatable(name: str) -> bool:
-    """A resource a node itself has: no slash, or of `kubernetes.io/`."""
+    """Report whether a resource belongs to the node itself: unqualified, or in `kubernetes.io/`."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def is_extended_resource(name: str) -> bool:
-    """A resource of somebody else, `example.com/gpu`, whose name also works in a quota."""
+    """Report whether a name is an extended resource such as `example.com/gpu` that is also valid in a
+    quota.
+    """
     if is_node_allocatable(name) or name.startswith("requests."):
         return False
     return not label_key(f"requests.{name}")
 
 
-# -- checks of one field
+# -- validation of one field
 
 
 def validate_format(text: str, path: FieldPath, format: Format) -> FieldErrors:
@@ -215,7 +221,7 @@ def validate_label_value(text: str, path: FieldPath) -> Iterable[FieldError]:
 
 
 def _cached_format(format: Format) -> Callable[[str], bool]:
-    """Whether a text is in a format; the same names come again and again. No long text is kept."""
+    """Return a cached predicate for a format, as names repeat often. Long strings are not cached."""
     known = lru_cache(maxsize=8192)(lambda text: not format(text))
     return lambda text: len(text) <= _CACHED_LENGTH_MAX and known(text)
 
@@ -226,7 +232,7 @@ _is_label, _is_subdomain, _is_label_key, _is_label_value = map(
 
 
 def validate_driver(name: str, path: FieldPath) -> FieldErrors:
-    """A driver name: a subdomain of at most 63 bytes in which upper case is let through."""
+    """Validate a driver name: a subdomain of at most 63 bytes; upper case is accepted."""
     if not name:
         yield required(path, "must be the name of a driver, such as gpu.example.com")
         return
@@ -237,29 +243,29 @@ def validate_driver(name: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_pool(name: str, path: FieldPath) -> FieldErrors:
-    """A pool name: subdomains joined with slashes."""
+    """Validate a pool name: subdomains separated by slashes."""
     if not name:
         yield required(path, "must be the name of a pool")
         return
     if byte_length(name) > POOL_NAME_MAX:
         yield too_long(path, POOL_NAME_MAX)
-    # No name within the limit has more parts than bytes, so a hostile one is not taken apart any further.
+    # A name within the limit never has more parts than bytes, which bounds the work for a hostile one.
     for part in name.split("/", POOL_NAME_MAX)[:POOL_NAME_MAX]:
         for message in dns_subdomain(part):
             yield invalid(path, name, f"each part between slashes {message}")
 
 
 def validate_qualified_name(name: str, path: FieldPath) -> Iterable[FieldError]:
-    """The name of an attribute or capacity: `identifier` or `domain/identifier`.
+    """Validate the name of an attribute or capacity: `identifier` or `domain/identifier`.
 
-    With two or more slashes nothing is checked, as in Kubernetes 1.36.
+    Names with two or more slashes are not checked, as in Kubernetes 1.36.
     """
     return NO_ERRORS if _is_qualified_name(name) else _validate_qualified_name(name, path)
 
 
 @lru_cache(maxsize=4096)
 def _is_qualified_name(name: str) -> bool:
-    """The devices of a slice have the same few names."""
+    """Report whether a name is valid; cached, because the devices of a slice share few names."""
     return not any(True for _ in _validate_qualified_name(name, _NOWHERE))
 
 

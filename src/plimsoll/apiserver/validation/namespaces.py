@@ -1,4 +1,4 @@
-"""Namespaces: how they begin, what keeps them, and how they end."""
+"""Strategies of Namespace, including its finalize subresource."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FINALIZERS = FieldPath("spec").child("finalizers")
 
 
 def set_namespace_defaults(tree: Tree, now: str) -> None:
-    """Every namespace can be selected by its name, and is active unless it says otherwise."""
+    """Set the name label and the phase Active."""
     meta = tree.setdefault("metadata", {})
     if meta.get("name"):
         meta.setdefault("labels", {})[NAME_LABEL] = meta["name"]
@@ -46,7 +46,7 @@ def _validate_create(write: WriteContext[FullNamespace]) -> FieldErrors:
 
 
 def _prepare_update(write: WriteContext[FullNamespace]) -> None:
-    """The finalizers of a namespace change by way of `finalize` alone."""
+    """Reset the finalizers, which only the finalize subresource can change."""
     write.restore_fields("status")
     spec, before = write.tree.setdefault("spec", {}), subtree(write.old_tree, "spec")
     spec.pop("finalizers", None)

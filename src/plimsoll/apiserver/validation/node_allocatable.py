@@ -1,11 +1,11 @@
-"""Node-allocatable resources of devices and classes, in the three wire forms.
+"""Validation of node-allocatable resources of devices and classes, in the three wire forms.
 
-Owns the rules of `nodeAllocatableResourceMappings` (1.36; end of section 5 of the API semantics),
-`nodeAllocatableResources` (1.37; section 6 of the accounting semantics), `nativeResourceMappings`
-(document 002) and of the accounting policies (document 000; section 7 there).
+Covers `nodeAllocatableResourceMappings` (1.36; docs/spec/api.md, "ResourceSlice"), `nodeAllocatableResources`
+(1.37; docs/spec/accounting.md, "Changes in 1.37"), `nativeResourceMappings` (the earlier draft of KEP-5517)
+and the accounting policies (KEP-5517; docs/spec/accounting.md, "Accounting policies").
 
-- DIFF: a device in more than one form is refused (test_a_device_speaks_one_form).
-- DIFF: the 1.37 and draft forms and the accounting policies have rules here; Kubernetes 1.36 knows none
+- DIFF: a device in more than one form is rejected (test_a_device_speaks_one_form).
+- DIFF: the 1.37 and draft forms and the accounting policies are validated; Kubernetes 1.36 has none
   of these fields (test_newer_form_of_a_device, test_draft_form_of_a_device,
   test_accounting_policy_of_a_mapping, test_accounting_policies_of_a_class).
 """
@@ -44,7 +44,7 @@ def validate_resource_name(name: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_newer_resource_name(name: str, path: FieldPath) -> FieldErrors:
-    """The 1.37 form is narrower: cpu, memory and hugepages."""
+    """Validate a resource name of the 1.37 form, which is limited to cpu, memory and hugepages."""
     if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
         yield invalid(path, name, "must be cpu, memory or a hugepages-<size>")
 
@@ -68,7 +68,7 @@ def _validate_positive(amount: Quantity | None, path: FieldPath) -> FieldErrors:
 
 
 def validate_device_forms(device: Device, path: FieldPath) -> FieldErrors:
-    """Whatever form a device's mappings are in, and that it is only one."""
+    """Validate the mappings of a device in any form, and that it uses only one form."""
     forms = device_forms(device)
     if len(forms) > 1:
         listed = ", ".join(form.value for form in forms)
@@ -92,7 +92,7 @@ def validate_device_forms(device: Device, path: FieldPath) -> FieldErrors:
 
 
 def _validate_capacity_key(key: str, device: Device, path: FieldPath) -> FieldErrors:
-    """The key must be in the device's capacity as it is written; no domain is added to it."""
+    """Require the key in the device's capacity exactly as written; no domain is added to it."""
     if not key:
         yield invalid(path, "", "must not be empty; leave it out instead")
     elif key not in device.capacity:
@@ -123,7 +123,7 @@ def _validate_resource(resource: NodeAllocatableResource, device: Device, path: 
 
 
 def _validate_newer_mapping(mapping: ResourceMapping, device: Device, path: FieldPath) -> FieldErrors:
-    """An amount per unit of a capacity, or an amount per device."""
+    """Validate a mapping: a quantity per unit of a capacity, or a quantity per device."""
     if mapping.capacity_key is not None:
         yield from _validate_capacity_key(mapping.capacity_key, device, path.child("capacityKey"))
         if mapping.capacity_multiplier is None:
@@ -156,7 +156,7 @@ def _validate_native(mapping: NativeResourceMapping, device: Device, path: Field
 
 
 def validate_class_policies(spec: DeviceClassSpec, path: FieldPath) -> FieldErrors:
-    """The accounting policies of a class, under our names or the draft's but not both."""
+    """Validate the accounting policies of a class, in the current or the draft's field, but not both."""
     yield from _validate_policies(
         spec.node_allocatable_resource_accounting_policies,
         path.child("nodeAllocatableResourceAccountingPolicies"),

@@ -1,4 +1,6 @@
-"""How slices, devices and allocations say which nodes they are for (section 5 of the API semantics)."""
+"""Validation of node names and node selectors in slices, devices and allocations (docs/spec/api.md,
+"ResourceSlice").
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def validate_node_selector(selector: NodeSelector, path: FieldPath) -> FieldErro
 
 
 def validate_operator(requirement: NodeSelectorRequirement, path: FieldPath) -> FieldErrors:
-    """Whether a condition has as many values as its operator takes."""
+    """Validate that a requirement has as many values as its operator takes."""
     operator, values = requirement.operator, path.child("values")
     if operator in ("In", "NotIn"):
         if not requirement.values:
@@ -52,7 +54,7 @@ def validate_operator(requirement: NodeSelectorRequirement, path: FieldPath) -> 
 
 
 def _validate_expression(requirement: NodeSelectorRequirement, path: FieldPath) -> FieldErrors:
-    """A condition on node labels."""
+    """Validate a requirement on node labels."""
     yield from validate_operator(requirement, path)
     yield from validate_label_key(requirement.key, path.child("key"))
     for index, value in enumerate(requirement.values):
@@ -60,7 +62,7 @@ def _validate_expression(requirement: NodeSelectorRequirement, path: FieldPath) 
 
 
 def validate_field_requirement(requirement: NodeSelectorRequirement, path: FieldPath) -> FieldErrors:
-    """A condition on a field of the node, of which the name is the only one."""
+    """Validate a requirement on a node field; only metadata.name is supported."""
     if requirement.operator not in ("In", "NotIn"):
         yield invalid(path.child("operator"), requirement.operator, "must be In or NotIn for a field")
     elif len(requirement.values) != 1:

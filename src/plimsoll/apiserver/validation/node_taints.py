@@ -1,4 +1,4 @@
-"""Taints of nodes, and the effects that pods can tolerate."""
+"""Validation of node taints and taint effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def validate_effect(effect: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_node_taints(taints: Sequence[Taint], path: FieldPath) -> FieldErrors:
-    """The taints of a node, of which no two have the same key and effect."""
+    """Validate the taints of a node, which must be unique by key and effect."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         at = path.index(index)

@@ -1,7 +1,7 @@
-"""Nodes: their taints, networks, resources and features.
+"""Strategies of Node.
 
-A node may bring its whole status along when it is created. As in Kubernetes 1.36 taints are reported below
-`metadata`, and some rules run twice on an update.
+A node can be created with its full status. As in Kubernetes 1.36, taints are reported below `metadata`, and
+some rules run twice on an update.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(?:/[a-zA-Z][a-zA-Z0-9]*)*")
 
 
 def set_node_defaults(tree: Tree, now: str) -> None:
-    """What can be allocated is the capacity where nothing else is said; one CIDR may stand for the list."""
+    """Default allocatable to the capacity, and podCIDR and podCIDRs to each other."""
     status = subtree(tree, "status")
     for name in ("capacity", "allocatable"):
         round_resource_list(status.get(name))
@@ -47,7 +47,7 @@ def set_node_defaults(tree: Tree, now: str) -> None:
 
 
 def _prepare(write: WriteContext[FullNode]) -> None:
-    """The dynamic configuration of kubelets is gone; only nodes that still have one keep it."""
+    """Reset the status on update, and drop the removed dynamic kubelet configuration unless it is stored."""
     if not write.is_create:
         write.restore_fields("status")
     elif "config" in subtree(write.tree, "status"):
@@ -81,7 +81,7 @@ def _validate_update(write: WriteContext[FullNode]) -> FieldErrors:
 
 
 def _validate_change(write: WriteContext[FullNode]) -> FieldErrors:
-    """What holds for every update, of the status too."""
+    """Validate what applies to every update, including status updates."""
     node, old = write.new, write.old
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     yield from _validate_resources(node)
@@ -129,7 +129,7 @@ def _validate_features(features: Sequence[str]) -> FieldErrors:
 
 
 def _validate_networks(networks: Sequence[str], path: FieldPath) -> FieldErrors:
-    """One network for each family of addresses."""
+    """Validate the pod CIDRs: at most one for each IP family."""
     for index, network in enumerate(networks):
         yield from validate_network(network, path.index(index))
     if len(networks) > 1:

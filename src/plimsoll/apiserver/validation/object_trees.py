@@ -1,10 +1,9 @@
-"""The JSON tree of an object on its way into storage.
+"""Canonical JSON trees of objects.
 
-Owns the copy that a write works on, made the plain way (`intake.py` has the fast one): `canonicalize` gives a
-fresh tree in which quantities and times have their stored spelling and null stands nowhere a view knows the
-field, so that defaulting and dropping need not ask. What no view knows is copied as it is. Promises that the
-caller's tree is never changed, and that a tree which is no JSON (cycles, foreign objects, depth without end)
-is a DecodeError.
+`canonicalize` copies an object so that quantities and timestamps have their stored form and fields known to
+the view are never null, which defaulting and dropping of fields rely on. Fields unknown to the view are
+copied unchanged. The caller's tree is never modified; a tree that is not JSON (cycles, foreign objects,
+unbounded depth) raises DecodeError. `decode.py` is the fast equivalent.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from plimsoll.errors import DecodeError, QuantityError
 
 Tree: TypeAlias = "dict[str, Any]"
 
-#: DIFF: deeper objects are refused; upstream goes down to 10,000 levels (test_depth_is_limited).
+#: DIFF: deeper objects are rejected; upstream accepts 10,000 levels (test_depth_is_limited).
 MAX_DEPTH = 150
 _LONGEST_NUMBER = 4096  # bits
 
-#: Fields that hold a timestamp.
+#: Timestamp fields (metav1.Time).
 TIMES = frozenset(
     (
         "allocationTimestamp",
@@ -50,22 +49,22 @@ TIMES = frozenset(
     )
 )
 
-#: Fields that hold a timestamp with microseconds.
+#: Timestamp fields with microseconds (metav1.MicroTime).
 MICRO_TIMES = frozenset(("acquireTime", "eventTime", "lastObservedTime", "renewTime"))
 
-#: Amounts that are always stored, "0" where none was given.
+#: Types whose quantity is always stored, "0" by default.
 ALWAYS_STORED: frozenset[type] = frozenset((Counter, DeviceCapacity))
 
 
 def canonicalize(tree: Any, view: type[msgspec.Struct]) -> Tree:
-    """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
+    """Copy an object into canonical form; raises DecodeError if it does not match the view."""
     if not isinstance(tree, dict):
         raise DecodeError("must be an object")
     return _copy_struct(tree, view, "", 0)
 
 
 def copy_tree(value: Any) -> Any:
-    """A deep copy of JSON that was taken in before; by way of its text where that tells all of it."""
+    """Deep-copy JSON that was decoded before, through its text form where that is lossless."""
     copied = codec.decode_tree(codec.encode(value))
     return copied if copied == value else _copy_plain(value, "", 0)
 
@@ -164,19 +163,19 @@ def _expect(ok: bool, what: str, path: str) -> None:
         raise DecodeError(f"must be {what}", path)
 
 
-# -- finding fields by a written path: `spec.devices[].capacity{}.requestPolicy`
+# -- lookup of fields by path: `spec.devices[].capacity{}.requestPolicy`
 
 
 def find_fields(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
-    """Each object that holds the field at the end of the path, with the field's name.
+    """Yield each object that has the field at the end of the path, with the field's name.
 
-    `[]` goes into each item of a list and `{}` into each value of a map. Paths end in a field.
+    `[]` iterates over the items of a list and `{}` over the values of a map. Paths end in a field.
     """
     return _find(tree, _steps(path), 0)
 
 
 def has_field(tree: Any, path: str) -> bool:
-    """Whether `find_fields` would find something; asked of every write, mostly in vain."""
+    """Report whether `find_fields` would find anything; optimized for the common case that it would not."""
     return _holds(tree, _steps(path), 0)
 
 
@@ -196,7 +195,7 @@ def _holds(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> bool:
 
 @lru_cache(maxsize=256)
 def _steps(path: str) -> tuple[tuple[str, str], ...]:
-    """`a[].b{}.c` -> ((a, []), (b, {}), (c, ))."""
+    """Parse a path: `a[].b{}.c` -> ((a, []), (b, {}), (c, ))."""
     return tuple((step.rstrip("[]{}"), step[len(step.rstrip("[]{}")) :]) for step in path.split("."))
 
 
@@ -215,7 +214,7 @@ def _find(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> Iterator
 
 
 def subtree(tree: Tree, *names: str) -> Tree:
-    """The object inside the object, or an empty one where it is missing."""
+    """Return a nested object, or an empty one if it is missing."""
     for name in names:
         tree = tree.get(name) or {}
     return tree

@@ -1,4 +1,4 @@
-"""Priority classes, and the two that every cluster has."""
+"""Strategies of PriorityClass, and the two system classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
 PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 
-#: The classes of the system and their values; none of them is the default for all pods.
+#: System priority classes and their values; none of them is the global default.
 SYSTEM_CLASSES: Mapping[str, int] = {
     "system-node-critical": 2 * HIGHEST_USER_PRIORITY + 1000,
     "system-cluster-critical": 2 * HIGHEST_USER_PRIORITY,

@@ -1,4 +1,4 @@
-"""Amounts of resources in trees: how they are rounded before they are stored."""
+"""Rounding of resource quantities before they are stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _MILLI = -3
 
 
 def round_resource_list(amounts: Tree | None) -> None:
-    """Round a canonical resource list up to thousandths in place, as the core API stores all of them."""
+    """Round the quantities of a canonical resource list up to thousandths in place, as the core API stores
+    them.
+    """
     for name, text in (amounts or {}).items():
         amount = Quantity.parse(text)
         if amount.scale is None or amount.scale < _MILLI:

@@ -1,7 +1,6 @@
-"""The status of claims (section 7 of the API semantics).
+"""Validation of ResourceClaim status (docs/spec/api.md, "ResourceClaim status").
 
-Owns what a write to `/status` does to the object first (`drop_deallocated_status_devices`) and the checks
-after it.
+Covers the preparation of a status write (`drop_deallocated_status_devices`) and the validation after it.
 """
 
 from __future__ import annotations
@@ -66,12 +65,12 @@ HARDWARE_MAX = 128
 _STATUS = FieldPath("status")
 _SOURCES = ("FromClaim", "FromClass")
 
-#: Driver, pool, device and share: what tells allocated devices apart.
+#: Identity of an allocated device: driver, pool, device and share ID.
 DeviceKey: TypeAlias = tuple[str, str, str, str]
 
 
 def validate_claim_status(claim: ResourceClaim, old: ResourceClaim) -> FieldErrors:
-    """What a status write may leave behind."""
+    """Validate the status of a claim after a write to its status subresource."""
     status, before = claim.status, old.status
     allocation, path = status.allocation, _STATUS.child("allocation")
     yield from validate_set(
@@ -89,7 +88,7 @@ def validate_claim_status(claim: ResourceClaim, old: ResourceClaim) -> FieldErro
     yield from validate_set(status.devices, None, validate_device, _key, _STATUS.child("devices"))
     yield from _validate_reservations(status, before, claim.metadata.deletion_timestamp is not None)
     if allocation is not None and before.allocation is not None:
-        # What was allocated stays, and is not held to rules that may have come later.
+        # An existing allocation is immutable and not validated against newer rules.
         if not semantic_equal(before.allocation, allocation):
             yield invalid(path, None, f"{IMMUTABLE}, only removed as a whole")
     elif allocation is not None:
@@ -99,7 +98,9 @@ def validate_claim_status(claim: ResourceClaim, old: ResourceClaim) -> FieldErro
 def validate_admin_results(
     claim: ResourceClaim, old: ResourceClaim, namespace_labels: Mapping[str, str] | None
 ) -> FieldErrors:
-    """Admin access in a new allocation needs a namespace that allows it; the first result is reported."""
+    """Validate that the namespace permits admin access in a new allocation; only the first result is
+    reported.
+    """
     if _first_admin(old.status) is not None:
         return
     index = _first_admin(claim.status)
@@ -116,7 +117,7 @@ def _first_admin(status: ResourceClaimStatus) -> int | None:
 
 
 def drop_deallocated_status_devices(tree: Tree, old: Tree) -> None:
-    """Take out of `status.devices` what was allocated before and is not any more; changes `tree`."""
+    """Drop from `status.devices` the devices that are no longer allocated; modifies `tree`."""
     status = subtree(tree, "status")
     if "devices" not in status:
         return
@@ -170,7 +171,9 @@ def _validate_reservations(
 
 
 def _validate_allocation(allocation: AllocationResult, names: RequestNames, path: FieldPath) -> FieldErrors:
-    """A new allocation; whether its devices exist, are free or hold what is consumed is not asked."""
+    """Validate a new allocation; does not check that its devices exist, are free or have the consumed
+    capacity.
+    """
 
     def validate_result(result: DeviceRequestAllocationResult, at: FieldPath) -> FieldErrors:
         yield from validate_request_reference(result.request, names, at.child("request"))
@@ -191,7 +194,7 @@ def _validate_allocation(allocation: AllocationResult, names: RequestNames, path
     yield from validate_list(
         allocation.devices.results, MAX_ALLOCATION_RESULTS, validate_result, devices.child("results")
     )
-    # Both the class and the claim may bring their full number.
+    # Class and claim can each contribute the maximum number.
     yield from validate_list(
         allocation.devices.config, 2 * CONFIGURATIONS_MAX, validate_config, devices.child("config")
     )
@@ -209,7 +212,7 @@ def _validate_identity(
         yield from validate_format(device.share_id, path.child("shareID"), canonical_uuid)
 
 
-# -- what drivers report
+# -- device status
 
 
 def _validate_device_status(

@@ -1,4 +1,6 @@
-"""The spec of claims and claim templates (section 6 of the API semantics)."""
+"""Validation of the spec of claims and claim templates (docs/spec/api.md, "ResourceClaim, template,
+class").
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ _ALLOCATION_MODES = (ALL, EXACT_COUNT)
 
 
 def validate_device_claim(claim: DeviceClaim, path: FieldPath, gates: Gates) -> FieldErrors:
-    """What a claim asks for; a claim without requests is legal."""
+    """Validate the device requests of a claim; a claim without requests is valid."""
     names = collect_request_names(claim)
 
     def validate_request(request: DeviceRequest, at: FieldPath) -> FieldErrors:
@@ -100,7 +102,7 @@ def _validate_request(request: DeviceRequest, path: FieldPath, gates: Gates) -> 
 def _validate_devices(
     request: ExactDeviceRequest | DeviceSubRequest, path: FieldPath, gates: Gates
 ) -> FieldErrors:
-    """Which devices a request or an alternative asks for; its capacity requests are not looked at."""
+    """Validate the devices of a request or subrequest; its capacity requests are not checked."""
     if request.device_class_name:
         yield from validate_subdomain(request.device_class_name, path.child("deviceClassName"))
     else:
@@ -120,7 +122,7 @@ def _validate_devices(
 def _validate_constraint(
     constraint: DeviceConstraint, names: RequestNames, path: FieldPath, gates: Gates
 ) -> FieldErrors:
-    """Where matchAttribute is given distinctAttribute is not looked at, as in Kubernetes 1.36."""
+    """Validate a constraint; with matchAttribute set, distinctAttribute is ignored, as in Kubernetes 1.36."""
     yield from validate_request_references(constraint.requests, names, path.child("requests"))
     if constraint.match_attribute is not None:
         yield from validate_fully_qualified_name(constraint.match_attribute, path.child("matchAttribute"))
@@ -140,9 +142,9 @@ def _validate_constraint(
 def validate_admin_requests(
     requests: Sequence[DeviceRequest], namespace: str, labels: Mapping[str, str] | None
 ) -> FieldErrors:
-    """Admin access needs a namespace that allows it; only the first request that asks is reported.
+    """Validate that the namespace permits admin access; only the first such request is reported.
 
-    The path leaves out `exactly`, and the outer `spec` of a template.
+    The field path omits `exactly`, and the outer `spec` of a template.
     """
     for index, request in enumerate(requests):
         if request.exactly is not None and request.exactly.admin_access:
@@ -154,7 +156,7 @@ def validate_admin_requests(
 def validate_admin_access(
     path: FieldPath, namespace: str, labels: Mapping[str, str] | None
 ) -> list[FieldError]:
-    """Why admin access is not given in this namespace; `labels` is None where the namespace is unknown."""
+    """Return the error if this namespace does not permit admin access; `labels` is None if it is unknown."""
     if labels is None or not namespace:
         return [internal(path, "the namespace could not be read, so admin access could not be checked")]
     if labels.get(ADMIN_LABEL) != "true":

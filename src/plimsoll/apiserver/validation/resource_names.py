@@ -1,7 +1,6 @@
-"""Resource names and amounts in nodes, quotas and pods.
+"""Resource names and quantities in nodes, quotas and pods.
 
-Owns which names stand for a resource without a domain, where each may be used, and which amounts must be
-whole.
+Defines the unqualified resource names, where each can be used, and which quantities must be integers.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def is_standard_container_resource(name: str) -> bool:
 
 
 def is_quota_resource(name: str) -> bool:
-    """A name without a domain that a quota can limit."""
+    """Report whether an unqualified name can be limited by a quota."""
     return name in _QUOTA or name.startswith(("hugepages-", "requests.hugepages-"))
 
 
@@ -56,7 +55,7 @@ def is_integer_resource(name: str) -> bool:
 
 
 def validate_resource(name: str, path: FieldPath) -> FieldErrors:
-    """Any resource name: one of the standard ones, or with a domain."""
+    """Validate a resource name: a standard one, or a qualified name."""
     if label_key(name):
         yield from validate_label_key(name, path)
     elif "/" not in name and not (name in _STANDARD or is_quota_resource(name)):
@@ -70,7 +69,7 @@ def validate_quota_resource(name: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_resource_quantity(name: str, amount: Quantity, path: FieldPath) -> FieldErrors:
-    """An amount that is not negative and, where things are counted, whole."""
+    """Validate a quantity: not negative, and an integer for counted resources."""
     if amount.sign() < 0:
         yield invalid(path, amount, NOT_NEGATIVE)
     if is_integer_resource(name) and amount.milli() % 1000:
@@ -78,7 +77,7 @@ def validate_resource_quantity(name: str, amount: Quantity, path: FieldPath) -> 
 
 
 def is_huge_page_multiple(name: str, amount: Quantity) -> bool:
-    """Whether an amount of huge pages is a whole number of pages of the size in the name."""
+    """Report whether a quantity is a multiple of the huge page size in the name."""
     try:
         size = Quantity.parse(name.removeprefix("hugepages-"))
     except QuantityError:

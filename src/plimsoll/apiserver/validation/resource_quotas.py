@@ -1,4 +1,4 @@
-"""Resource quotas: which resources they can limit, and for which pods."""
+"""Strategies of ResourceQuota: resources that can be limited, and scopes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POD_RESOURCES = frozenset(
     ("pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
 )
 
-#: Scope -> the resources without a domain it can be combined with.
+#: Scope -> the unqualified resources it supports.
 SCOPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_OF_PODS, _POD_RESOURCES),
     "BestEffort": frozenset(("pods",)),
@@ -38,7 +38,7 @@ _SCOPES_THAT_EXIST = (
     "CrossNamespacePodAffinity",
 )
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
-_MOST = 64  # scopes that are looked at, and resources told for each: enough of a hostile quota
+_MOST = 64  # limit of validated scopes and of reported resources for each, against hostile quotas
 _LIMITED = ("cpu", "memory", "storage", "ephemeral-storage")
 
 
@@ -95,7 +95,7 @@ def _validate_scopes(spec: ResourceQuotaSpec) -> FieldErrors:
 
 
 def _unsupported_resources(scope: str, hard: ResourceList) -> list[str]:
-    """The resources that make no sense with a scope; names with a domain go with any."""
+    """Return the resources that a scope does not support; qualified names are supported by every scope."""
     allowed = SCOPES.get(scope)
     if allowed is None:
         return []
@@ -109,7 +109,7 @@ def _validate_opposites(scopes: Iterable[str], path: FieldPath) -> FieldErrors:
 
 
 def _validate_selector(spec: ResourceQuotaSpec) -> FieldErrors:
-    """Requirements have no index in the paths of their problems, as in Kubernetes 1.36."""
+    """Validate the scope selector; field paths of requirements have no index, as in Kubernetes 1.36."""
     if spec.scope_selector is None:
         return
     path = _SPEC.child("scopeSelector", "matchExpressions")
@@ -141,7 +141,7 @@ def _validate_values(operator: str, values: Sequence[str], path: FieldPath) -> F
 
 
 def _warn(write: WriteContext[ResourceQuota]) -> Iterable[str]:
-    """Requests that may be larger than limits are likely a mistake."""
+    """Warn about requests that may exceed limits."""
     if not write.is_create:
         return
     hard = write.new.spec.hard

@@ -1,4 +1,4 @@
-"""ResourceSlice (section 5 of the API semantics)."""
+"""Validation of ResourceSlice (docs/spec/api.md, "ResourceSlice")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPEC = FieldPath("spec")
 
 
 def validate_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> FieldErrors:
-    """The spec of a slice; with `old` also what an update may not change."""
+    """Validate the spec of a slice; with `old` also its immutable fields."""
     yield from validate_driver(spec.driver, _SPEC.child("driver"))
     yield from _validate_pool(spec.pool, _SPEC.child("pool"))
     if old is not None:
@@ -50,7 +50,7 @@ def _validate_pool(pool: ResourcePool, path: FieldPath) -> FieldErrors:
 
 
 def _validate_nodes(spec: ResourceSliceSpec) -> FieldErrors:
-    """Exactly one way to say for which nodes the devices are."""
+    """Require exactly one way of selecting the nodes of the devices."""
     given = []
     if spec.node_name:
         given.append("nodeName")
@@ -94,7 +94,9 @@ def _validate_devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) ->
 
 
 def _has_extras(device: Device) -> bool:
-    """Taints, counters and lists make devices larger, so fewer of them fit in a slice."""
+    """Report whether a device has taints, counters or list attributes, with which fewer devices fit into a
+    slice.
+    """
     return bool(device.taints or device.consumes_counters or any(map(has_lists, device.attributes.values())))
 
 

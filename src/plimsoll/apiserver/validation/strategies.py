@@ -1,10 +1,11 @@
-"""What each endpoint of the DRA kinds prepares and checks (sections 5 to 7 of the API semantics).
+"""Strategies of the DRA kinds, and the table of the strategies of all kinds (docs/spec/api.md, sections
+"ResourceSlice" to "ResourceClaim status").
 
-Owns, for every kind and operation, what the client may not touch, when the generation grows and which
-checks run; the checks themselves are in the module of the kind. An update of a template runs the checks
-of a create too.
+Defines, for each kind and operation, which fields are reset, when the generation increases and which
+validation runs; the validation itself is in the module of the kind. The update of a template also runs the
+validation of a create.
 
-DIFF: with DRADeviceTaintRules off no rule can be created; upstream keeps serving them
+DIFF: with DRADeviceTaintRules disabled, DeviceTaintRules cannot be created; upstream keeps serving them
 (test_taint_rules_need_their_gate).
 """
 
@@ -61,7 +62,7 @@ _SPEC = FieldPath("spec")
 
 
 def _prepare_slice(write: WriteContext[ResourceSlice]) -> None:
-    """Changes are counted before fields are dropped."""
+    """Prepare a slice; the generation is determined before fields are dropped."""
     if write.is_create:
         write.set_generation(1)
     elif subtree(write.tree, "spec") != subtree(write.old_tree, "spec") and not semantic_equal(
@@ -110,7 +111,7 @@ def _validate_claim_create(write: WriteContext[ResourceClaim]) -> FieldErrors:
 
 
 def _validate_claim_update(write: WriteContext[ResourceClaim]) -> FieldErrors:
-    """The spec cannot change, so the rest of it need not be looked at again."""
+    """Validate an update of a claim; the spec is immutable, so it is not validated again."""
     yield from validate_metadata(write.metadata, namespaced=True)
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     if not semantic_equal(write.old.spec, write.new.spec):
@@ -168,7 +169,7 @@ def _validate_template_update(write: WriteContext[ResourceClaimTemplate]) -> Fie
 
 
 def _prepare_class(write: WriteContext[DeviceClass]) -> None:
-    """Changes are counted after fields were dropped."""
+    """Prepare a class; the generation is determined after fields are dropped."""
     write.drop_disabled_fields("DeviceClass")
     if write.is_create:
         write.set_generation(1)

@@ -1,6 +1,6 @@
-"""Timestamps as the API writes them: RFC 3339, UTC, whole seconds or microseconds.
+"""Timestamps in stored form: RFC 3339, UTC, in seconds or microseconds.
 
-Owns reading what a client may send (any offset, fractions) and the one spelling that is stored.
+Accepts what clients may send (any offset, fractions) and returns the single form that is stored.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MICRO_SHAPE = re.compile(r"(.{19})[.,]([0-9]{6})(Z|[+-][0-9]{2}:[0-9]{2})")
 
 _SECONDS = len("2025-06-01T12:00:00")
 
-#: How a timestamp that was never set is written.
+#: Stored form of an unset timestamp.
 ZERO = "0001-01-01T00:00:00Z"
 MICRO_ZERO = "0001-01-01T00:00:00.000000Z"
 
 
 def normalize_time(text: str, field: str) -> str:
-    """The stored spelling of a timestamp; raises DecodeError naming the field."""
+    """Return the stored form of a timestamp; raises DecodeError naming the field."""
     spelled = _spell(text) if len(text) <= 64 else None
     if spelled is None:
         raise _refuse(text, field)
@@ -35,7 +35,9 @@ def normalize_time(text: str, field: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _spell(text: str) -> str | None:
-    """The same moments come again and again: an object names the time of each of its writers."""
+    """Return the stored form of a timestamp, or None if it is invalid; cached, as timestamps repeat in
+    managedFields.
+    """
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         return None
@@ -51,7 +53,7 @@ def _spell(text: str) -> str | None:
 
 
 def normalize_micro_time(text: str, field: str) -> str:
-    """The stored spelling of a timestamp that has six digits after the second, no more and no fewer."""
+    """Return the stored form of a timestamp with exactly six fractional digits."""
     shape = _MICRO_SHAPE.fullmatch(text) if len(text) <= 64 else None
     if shape is None:
         raise _refuse(text, field, "2025-06-01T12:00:00.000000Z")
@@ -60,7 +62,7 @@ def normalize_micro_time(text: str, field: str) -> str:
 
 
 def format_datetime(moment: datetime) -> str:
-    """A moment in the stored spelling, cut to whole seconds."""
+    """Format a datetime in stored form, truncated to seconds."""
     if moment.tzinfo is None:
         raise InputError("a moment needs a time zone; the local one would be a guess")
     if moment.tzinfo is not UTC:

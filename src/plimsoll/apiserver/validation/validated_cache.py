@@ -1,9 +1,8 @@
-"""What was found to be in order and need not be checked again.
+"""Cache of inputs that passed validation.
 
-Owns the memory for it. Objects made from one template come by the thousand with the very same spec, and the
-same rules have the same to say of it: nothing. Only that is remembered, for texts of bounded length and a
-bounded number of them; whatever has a problem is checked each time. What a check depends on beside the text
-(gates, a name) is part of the key.
+Objects created from one template have identical specs, so that validating each of them again is wasted work.
+Only inputs without errors are cached, limited in size and number. Everything a validation depends on besides
+the spec (gates, a name) is part of the key.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Key = tuple[bytes, bytes, Gates]
 
 
 class ValidatedCache:
-    """The inputs one check had nothing to say about."""
+    """Inputs that passed one validation."""
 
     def __init__(self, most: int = _MOST, longest: int = _LONGEST) -> None:
         self._most = most
@@ -31,7 +30,7 @@ class ValidatedCache:
         return len(self._fine)
 
     def validate(self, key: Key, errors: Iterable[FieldError]) -> FieldErrors:
-        """The problems; `errors` is not even begun where there are known to be none."""
+        """Yield the errors; `errors` is not evaluated if the key is known to have none."""
         if key in self._fine:
             return
         fine = True

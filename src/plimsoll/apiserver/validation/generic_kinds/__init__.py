@@ -1,1 +1,3 @@
-"""Kinds stored for others: general rules, and the defaults and rules that their controllers rely on."""
+"""Kinds without a strategy of their own: a generic strategy, plus defaults and rules that their
+controllers rely on.
+"""

@@ -1,4 +1,4 @@
-"""Defaults and rules of the kinds behind access: bindings of roles, accounts, requests for certificates."""
+"""Defaults and validation of role bindings, ServiceAccount and CertificateSigningRequest."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _validate_subject(subject: Subject, path: FieldPath, *, anywhere: bool) -> F
 
 
 def _normalize_account(write: WriteContext[ServiceAccount]) -> None:
-    """A secret of an account is known by its name alone."""
+    """Reduce the secret references of an account to their names."""
     secrets = write.tree.get("secrets")
     if secrets:
         write.tree["secrets"] = [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]
@@ -96,13 +96,15 @@ def _normalize_account(write: WriteContext[ServiceAccount]) -> None:
 
 
 def _normalize_request(write: WriteContext[CertificateSigningRequest]) -> None:
-    """A request stays what it was when it was made."""
+    """Reset the spec of a request, which is immutable."""
     if not write.is_create:
         write.restore_fields("spec")
 
 
 def _normalize_request_status(write: WriteContext[CertificateSigningRequest], subresource: str) -> None:
-    """Approval is decided in one place (`approval`), what comes of it is written in the other (`status`)."""
+    """Restrict `approval` writes to conditions and keep approval decisions on `status` writes; set
+    condition times.
+    """
     status, old = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
     conditions = status.get("conditions", [])
     if subresource == "approval":

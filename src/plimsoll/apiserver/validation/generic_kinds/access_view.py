@@ -1,8 +1,7 @@
-"""Views of configuration and of the kinds behind access: config maps, secrets, bindings of roles, accounts,
-requests for certificates.
+"""Views of ConfigMap, Secret, RoleBinding, ServiceAccount and CertificateSigningRequest, for validation.
 
-Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
-as it came.
+They have the fields that a default, a rule or a stored form depends on; all other fields are preserved
+unchanged.
 """
 
 from __future__ import annotations

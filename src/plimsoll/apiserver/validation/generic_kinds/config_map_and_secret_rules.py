@@ -1,7 +1,6 @@
-"""Config maps and secrets: what their keys and values may be, and that some of them never change.
+"""Defaults and validation of ConfigMap and Secret: keys, sizes, types and immutability.
 
-Values of secrets are bytes in base64; they are stored in one spelling. What a secret is given as plain text
-(`stringData`) is put among them.
+Values of secrets are base64, stored in canonical form. `stringData` is merged into `data`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _DATA, _BINARY, _IMMUTABLE = FieldPath("data"), FieldPath("binaryData"), FieldPa
 _ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _FROZEN = "cannot be changed when `immutable` is set"
-#: Type of secret -> the keys it must have.
+#: Secret type -> required keys.
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -49,7 +48,7 @@ _SIGN_IN = ("username", "password")
 
 
 def read_bytes(text: str, field: str) -> bytes:
-    """The bytes that a text stands for; line breaks in it are passed over. DecodeError names the field."""
+    """Decode base64, ignoring line breaks; DecodeError names the field."""
     try:
         return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
     except ValueError:
@@ -63,7 +62,7 @@ def _normalize_bytes(tree: Tree, name: str) -> None:
 
 
 def _size(texts: Iterable[str]) -> int:
-    """The number of bytes that texts in the stored spelling stand for."""
+    """Return the number of bytes that base64 strings in stored form encode."""
     return sum(len(text) // 4 * 3 - text[-2:].count("=") for text in texts)
 
 
@@ -128,7 +127,7 @@ def _validate_secret(write: WriteContext[Secret]) -> FieldErrors:
 
 
 def _validate_type(secret: Secret) -> FieldErrors:
-    """What a secret of a known type must hold."""
+    """Validate the keys that a secret of a known type requires."""
     for key in _NEEDED.get(secret.type, ()):
         if key not in secret.data or (key == "ssh-privatekey" and not secret.data[key]):
             yield required(_DATA.key(key))

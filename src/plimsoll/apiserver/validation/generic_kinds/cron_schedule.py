@@ -1,7 +1,7 @@
-"""When a cron job runs: the format of `schedule` and of the name of its time zone.
+"""Validation of cron schedules and time zone names.
 
-Five fields (minute, hour, day of the month, month, day of the week), each a list of numbers, names, ranges
-and steps; or a word such as `@daily`; or `@every` and a duration.
+A schedule has five fields (minute, hour, day of month, month, day of week), each a list of numbers, names,
+ranges and steps; or is a macro such as `@daily`; or `@every` and a duration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\+?[0-9]{1,9}")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
-#: Name, smallest and largest number, and words for numbers.
+#: Name, minimum, maximum and aliases of each field.
 _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
@@ -31,7 +31,7 @@ _ZONE_PART = re.compile(r"[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}")
 
 
 def cron_schedule(text: str) -> list[str]:
-    """What is wrong with a schedule, the first thing that is."""
+    """Return the first violation of a schedule."""
     if text.startswith("@"):
         if text in _WORDS or (text.startswith(_EVERY) and _DURATION.fullmatch(text[len(_EVERY) :])):
             return []
@@ -48,7 +48,7 @@ def cron_schedule(text: str) -> list[str]:
 
 
 def _complain(entry: str, least: int, most: int, words: dict[str, int]) -> str:
-    """What is wrong with one entry of a field: `*`, `5`, `1-5`, each with a step or without."""
+    """Return the violation of one entry of a field: `*`, `5`, `1-5`, each with an optional step."""
     span, *steps = entry.split("/")
     low, *high = span.split("-")
     if len(steps) > 1 or (len(high) > 1 and low not in ("*", "?")):
@@ -69,7 +69,7 @@ def _number(word: str, words: dict[str, int]) -> int | None:
 
 
 def validate_schedule(schedule: str, time_zone: str | None, path: FieldPath, *, old: str = "") -> FieldErrors:
-    """A schedule; a time zone inside is let be only where the stored one (`old`) has one."""
+    """Validate a schedule; a time zone inside it is accepted only if the stored one (`old`) has one."""
     inside = "TZ" in schedule
     bare = schedule.partition(" ")[2].strip() if schedule.startswith(("TZ=", "CRON_TZ=")) else schedule
     for message in cron_schedule(bare):
@@ -81,7 +81,7 @@ def validate_schedule(schedule: str, time_zone: str | None, path: FieldPath, *, 
 
 
 def validate_time_zone(name: str | None, path: FieldPath) -> FieldErrors:
-    """A name that a time zone can have; whether there is one of that name only its user knows."""
+    """Validate the format of a time zone name; whether the zone exists is not checked."""
     if name is None:
         return
     if not all(_ZONE_PART.fullmatch(word) and word not in (".", "..") for word in name.split("/")):

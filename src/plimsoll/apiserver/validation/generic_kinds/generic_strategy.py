@@ -1,10 +1,9 @@
-"""Objects of kinds that are kept for others: services, config maps, deployments and the like.
+"""Generic strategy: metadata, names, generation and status of kinds without a strategy of their own.
 
-Owns what holds for all of them: metadata, names in the format of the kind, a generation that grows with the
-object where the kind has one, a status that is written by way of `status` alone. What a kind brings along
-beside that is in `kinds.py`: upstream's defaults, and the rules a controller relies on.
+The status can only be written through the `status` subresource. What individual kinds add is in
+`kind_table.py`: upstream's defaults, and the rules that controllers rely on.
 
-DIFF: the rest of such an object is taken as it comes (test_kinds_without_rules_keep_what_they_say).
+DIFF: the rest of such an object is stored without validation (test_kinds_without_rules_keep_what_they_say).
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _HEAD = ("apiVersion", "kind", "metadata", "status")
 
 @dataclass(frozen=True, slots=True)
 class KindTraits:
-    """What the generic rules need to know of a kind.
+    """Properties of a kind for the generic strategy.
 
-    `has_generation` says whether the generation grows; where it is not given the kind decides (`_UNCOUNTED`).
+    `has_generation` overrides the table `_UNCOUNTED`, if set.
     """
 
     namespaced: bool
@@ -44,7 +43,7 @@ class KindTraits:
 
 
 def path_segment(text: str) -> list[str]:
-    """A name that can stand in a URL, of which little more is asked."""
+    """Return the violations of a name that only has to be valid as a URL path segment."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{letter}'" for letter in "/%" if letter in text]
@@ -57,7 +56,7 @@ def _cron_job_name(text: str) -> list[str]:
     return found
 
 
-#: Kinds whose names are no DNS subdomains.
+#: Kinds whose names are not DNS subdomains.
 NAMES: Mapping[str, Format] = {
     "CronJob": _cron_job_name,
     "Service": dns_label,
@@ -79,7 +78,7 @@ NAMES: Mapping[str, Format] = {
     ),
 }
 
-#: Kinds that have no generation.
+#: Kinds without a generation.
 _UNCOUNTED = frozenset(
     (
         "APIService",
@@ -110,7 +109,7 @@ _UNCOUNTED = frozenset(
     )
 )
 
-#: Kinds whose finalizers need no domain in their names.
+#: Kinds that accept unqualified finalizer names.
 _FREE_FINALIZERS = frozenset(
     (
         "APIService",
@@ -128,13 +127,13 @@ _FREE_FINALIZERS = frozenset(
     )
 )
 
-#: Kinds that begin to count with the first change.
+#: Kinds whose generation starts with the first change.
 _COUNTED_LATER = frozenset(("CSIDriver",))
 
-#: Kinds with a part of metadata whose changes count too: annotations of a deployment go on to its sets.
+#: Metadata fields whose changes increase the generation: deployments copy annotations to ReplicaSets.
 _COUNTED_METADATA: Mapping[str, str] = {"Deployment": "annotations", "EndpointSlice": "labels"}
 
-#: Kinds whose metadata is written along with the status, as it has always been.
+#: Kinds whose status writes also update metadata, for compatibility.
 _WHOLE_STATUS = frozenset(
     (
         "CertificateSigningRequest",
@@ -174,7 +173,7 @@ def prepare_object(write: WriteContext[Any], kind: str, subresource: str, traits
 
 
 def _prepare_status(write: WriteContext[Any], kind: str) -> None:
-    """Of all that is sent only the status is taken, and with some kinds the metadata."""
+    """Take only the status from the request, and for some kinds the metadata."""
     for name in [name for name in write.tree if name not in _HEAD]:
         del write.tree[name]
     write.restore_fields(*(name for name in write.old_tree if name not in _HEAD))

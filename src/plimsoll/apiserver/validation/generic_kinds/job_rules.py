@@ -1,8 +1,7 @@
-"""The rules of jobs and cron jobs, and the selector by which a job finds its pods.
+"""Validation of Job and CronJob, and the generated selector of jobs.
 
-A job whose author asks for nothing else selects pods by its own uid, so that it never takes those of another.
-Of `podFailurePolicy` and `successPolicy` nothing is checked but that they stay as they are; of the status
-nothing.
+A job without manualSelector selects pods by its own uid, so that it never adopts pods of another.
+`podFailurePolicy` and `successPolicy` are only checked for immutability; the status is not validated.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _MANAGED_BY_MAX = 63
 
 
 def _prepare_job(write: WriteContext[Job]) -> None:
-    """A new job gets labels for its pods and a selector for them, unless its author brings both.
+    """Generate the pod labels and the selector of a new job, unless manualSelector is set.
 
-    Then a job without labels of its own gets those of its pods.
+    A job without labels gets those of its pods.
     """
     spec, meta = write.tree["spec"], write.metadata_tree()
     if write.is_create and not spec["manualSelector"]:
@@ -103,7 +102,7 @@ def _validate_job(write: WriteContext[Job]) -> FieldErrors:
 
 
 def _validate_generated(job: Job) -> FieldErrors:
-    """What was generated must not have been contradicted."""
+    """Validate that the generated labels and selector are not overridden."""
     if job.spec.selector is None:
         return
     labels, path = job.spec.template.metadata.labels, _SPEC.child("template", "metadata", "labels")
@@ -124,7 +123,7 @@ def _validate_generated(job: Job) -> FieldErrors:
 def _validate_spec(
     spec: JobSpec, template: Tree, path: FieldPath, gates: Gates, old: Tree | None
 ) -> FieldErrors:
-    """What jobs share with the templates of jobs."""
+    """Validate what jobs and job templates have in common."""
     for name, value in (
         ("parallelism", spec.parallelism),
         ("completions", spec.completions),
@@ -166,7 +165,7 @@ def _validate_indexes(spec: JobSpec, path: FieldPath) -> FieldErrors:
 
 
 def _validate_ends(template: PodTemplateSpec, path: FieldPath, spec: JobSpec) -> FieldErrors:
-    """A pod of a job comes to an end."""
+    """Validate that the pods of a job terminate."""
     policy = template.spec.restart_policy
     if policy in ("", "Always"):
         yield required(path, "must be OnFailure or Never")
@@ -197,7 +196,9 @@ def _validate_job_update(write: WriteContext[Job]) -> FieldErrors:
 
 
 def _settled(template: Tree, placement: bool) -> Tree:
-    """A template without what may change while a job is suspended: amounts, and where to run at first."""
+    """Return a template without the fields that may change while a job is suspended: resources and, at
+    first, placement.
+    """
     tree: Tree = copy_tree(template)
     spec = tree.setdefault("spec", {})
     for group in ("containers", "initContainers"):

@@ -1,7 +1,7 @@
-"""What a kind that nothing here acts on brings along beside the general rules (`generic.py`).
+"""`KindRules`: what one kind adds to the generic strategy (`generic_strategy.py`).
 
-Owns `KindRules`, a row of the table in `kinds.py`: the view through which an object is read, its defaults,
-what is settled before it is stored, and the rules without which a controller would do harm.
+A row of the table in `kind_table.py`: the view of an object, its defaults, its preparation, and the rules
+without which a controller would do harm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.apiserver.validation.write_context import WriteContext
 
 
 def _leave(*_: Any) -> None:
-    """Nothing is to be done."""
+    """Do nothing."""
 
 
 def _allow(write: WriteContext[Any]) -> FieldErrors:
@@ -26,11 +26,11 @@ def _allow(write: WriteContext[Any]) -> FieldErrors:
 
 @dataclass(frozen=True, slots=True)
 class KindRules:
-    """One row: how objects of a kind are read, filled in, settled and checked.
+    """One row: view, defaults, preparation and validation of a kind.
 
-    `set_defaults` works on canonical trees, the new one and the stored one alike. `prepare` and `check` are
-    for writes of the object itself, `prepare_status` for those of its status, by the name of the subresource.
-    `initial_status` is that of a new object.
+    `set_defaults` works on canonical trees, the new one and the stored one. `prepare` and `validate` apply to
+    writes of the object itself, `prepare_status` to writes of its status, by the name of the subresource.
+    `initial_status` is the status of a new object.
     """
 
     view: type[Wire] = Object
@@ -45,13 +45,13 @@ DEFAULT_RULES = KindRules()
 
 
 def default_if_empty(tree: Tree, **defaults: Any) -> None:
-    """Set fields that are missing or empty; a field without a choice of its own cannot tell the two apart."""
+    """Set fields that are missing or empty, for fields that cannot distinguish the two."""
     for name, value in defaults.items():
         if not tree.get(name):
             tree[name] = value
 
 
 def default_if_missing(tree: Tree, **defaults: Any) -> None:
-    """Set fields that are missing; an empty value was somebody's choice."""
+    """Set fields that are missing; empty values are kept."""
     for name, value in defaults.items():
         tree.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""The table of the kinds that are kept for others: what each brings along beside the general rules."""
+"""Table of the kinds with rules in addition to the generic strategy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plimsoll.apiserver.validation.generic_kinds.storage_rules import STORAGE_RU
 from plimsoll.apiserver.validation.generic_kinds.webhook_defaults import WEBHOOK_RULES
 from plimsoll.apiserver.validation.generic_kinds.workload_rules import WORKLOAD_RULES
 
-#: By kind; no two groups have kinds of the same name here.
+#: Rules by kind; kind names are unique across groups here.
 KIND_RULES: Mapping[str, KindRules] = {
     **WORKLOAD_RULES,
     **JOB_RULES,

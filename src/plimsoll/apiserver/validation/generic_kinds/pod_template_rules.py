@@ -1,7 +1,7 @@
-"""The rules of a pod template: those of the pods that are made from it.
+"""Validation of pod templates with the rules of pods.
 
-A template that no pod could be made from is refused with the workload that holds it, rather than with every
-pod that a controller tries to make.
+A template from which no valid pod can be created is rejected with the workload that contains it, instead of
+with each pod that a controller tries to create.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INNER_METADATA = "metadata.annotations"
 
 
 def validate_template(template: Tree, path: FieldPath, gates: Gates, old: Tree | None = None) -> FieldErrors:
-    """A canonical template; `old` is the stored one, whose peculiarities may stay."""
+    """Validate a canonical template; exceptions of the stored one (`old`) remain permitted."""
     tree = _as_pod(template)
     pod = decode_view(tree, FullPod)
     yield from validate_labels(pod.metadata.labels, path.child("labels"))
@@ -47,11 +47,11 @@ def validate_template(template: Tree, path: FieldPath, gates: Gates, old: Tree |
 
 
 def _as_pod(template: Tree) -> Tree:
-    """The pod that stands for all that are made from a template; it has no name."""
+    """Return a pod that represents all pods of a template; it has no name."""
     given = subtree(template, "metadata")
     metadata = {name: given[name] for name in ("labels", "annotations") if name in given}
     spec = subtree(template, "spec")
-    if spec.get("hostNetwork"):  # what a template may leave open, a pod has
+    if spec.get("hostNetwork"):  # defaults that pods have and templates may omit
         spec = copy_tree(spec)
         for container in spec.get("containers", ()):
             set_host_ports(container)
@@ -59,7 +59,7 @@ def _as_pod(template: Tree) -> Tree:
 
 
 def _prefix_field(error: FieldError, path: FieldPath) -> FieldError:
-    """A problem of a pod as one of the template at this path."""
+    """Return an error of a pod as one of the template at this path."""
     field = error.field
     if field.startswith(_INNER_METADATA):
         field = field.removeprefix("metadata.")
@@ -67,7 +67,7 @@ def _prefix_field(error: FieldError, path: FieldPath) -> FieldError:
 
 
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether a selector that is in order picks these labels; one that asks for nothing picks all."""
+    """Report whether a valid selector matches these labels; an empty one matches everything."""
     for key, value in selector.match_labels.items():
         if labels.get(key) != value:
             return False

@@ -1,6 +1,6 @@
-"""Defaults and rules of policies about pods: disruption budgets, autoscalers, limit ranges, runtime classes.
+"""Defaults and validation of PodDisruptionBudget, HorizontalPodAutoscaler, LimitRange and RuntimeClass.
 
-Of autoscalers and limit ranges nothing is checked beyond their shape.
+Autoscalers and limit ranges are only checked against their schema.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _set_autoscaler_defaults(tree: Tree) -> None:
 
 
 def _set_limit_range_defaults(tree: Tree) -> None:
-    """A container's default limit is the maximum, and its default request the limit or the minimum."""
+    """Default a container's default limit to the maximum, and its default request to the limit or the
+    minimum.
+    """
     for item in subtree(tree, "spec").get("limits", ()):
         if item.get("type") == "Container":
             limits = {**item.get("max", {}), **item.get("default", {})}

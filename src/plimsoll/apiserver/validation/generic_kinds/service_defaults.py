@@ -1,9 +1,9 @@
-"""What is filled into services and the like where their authors said nothing.
+"""Defaulting and normalization of Service, Endpoints, EndpointSlice, NetworkPolicy and IngressClass.
 
-`fill_*` work on canonical trees in place; `settle_service` puts in order what belongs together in a service:
-one address and the list of them, families and their policy, and what a type of service has no use for.
+`set_*_defaults` work on canonical trees in place; `normalize_service` reconciles dependent fields: clusterIP
+and clusterIPs, IP families and their policy, and fields that the type of the service does not use.
 
-DIFF: no addresses and no node ports are handed out; a service has those it was given
+DIFF: no cluster IPs and no node ports are allocated; a service keeps those it was given
 (test_services_get_no_addresses).
 """
 
@@ -50,7 +50,7 @@ def set_service_defaults(tree: Tree) -> None:
 
 
 def is_externally_accessible(spec: Tree) -> bool:
-    """Whether a service can be reached from outside of the cluster."""
+    """Report whether a service can be reached from outside the cluster."""
     kind = spec.get("type")
     return kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
@@ -59,7 +59,7 @@ def is_headless(spec: Tree) -> bool:
     return spec.get("clusterIP") == HEADLESS
 
 
-# -- what belongs together
+# -- dependent fields
 
 
 def normalize_service(write: WriteContext[FullService]) -> None:
@@ -83,7 +83,9 @@ def _needs_cluster_ip(spec: Tree) -> bool:
 
 
 def _drop_type_dependent_fields(spec: Tree, old: Tree) -> None:
-    """Drop what the new type of a service has no use for, unless it was changed too and must be refused."""
+    """Drop fields that the new type of a service does not use, unless they were changed too and must be
+    rejected.
+    """
     dropped: list[str] = []
     if _needs_cluster_ip(old) and not _needs_cluster_ip(spec):
         if spec.get("clusterIP") == old.get("clusterIP"):
@@ -110,7 +112,7 @@ def _needs_health_check_node_port(spec: Tree) -> bool:
 
 
 def _patch_allocated_values(spec: Tree, old: Tree) -> None:
-    """Who writes a service anew need not know the address it has."""
+    """Keep allocated values that an update omits."""
     if not spec.get("clusterIP") and old.get("clusterIP"):
         spec["clusterIP"] = old["clusterIP"]
     if not spec.get("clusterIPs") and spec.get("clusterIP") == old.get("clusterIP"):
@@ -122,7 +124,9 @@ def _patch_allocated_values(spec: Tree, old: Tree) -> None:
 
 
 def _normalize_families(spec: Tree, old: Tree) -> None:
-    """IPv4 unless an address or the author says otherwise; both where anything may stand behind the name."""
+    """Default the IP families: IPv4 unless an IP or the request determines others; both for headless
+    services without a selector.
+    """
     anything = is_headless(spec) and not spec.get("selector")
     default_if_missing(spec, ipFamilyPolicy="RequireDualStack" if anything else "SingleStack")
     policy, families = spec["ipFamilyPolicy"], list(spec.get("ipFamilies", ()))
@@ -155,7 +159,7 @@ def set_endpoint_slice_defaults(tree: Tree) -> None:
 
 
 def normalize_endpoint_slice(write: WriteContext[EndpointSlice]) -> None:
-    """The topology of old clients is dropped; the node in it is kept where it was known before."""
+    """Drop the deprecated topology; its node name is kept if it was stored before."""
     if not write.is_create and write.old_tree.get("endpoints") == write.tree.get("endpoints"):
         return
     known = {

@@ -1,7 +1,7 @@
-"""The rules of services: ports that can be told apart, a type that exists, an address that stays.
+"""Validation of Service: ports, type, IPs and traffic policies.
 
-Owns what a controller relies on when it makes endpoints. Not checked: source ranges, external addresses,
-traffic distribution, and anything of Ingress, NetworkPolicy and endpoints beyond their shape.
+Covers what controllers rely on when they create endpoints. Not validated: source ranges, external IPs,
+traffic distribution, and Ingress, NetworkPolicy and endpoints beyond their schema.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _validate_addresses(spec: FullServiceSpec) -> FieldErrors:
 
 
 def _validate_address_stays(spec: FullServiceSpec, old: FullServiceSpec) -> FieldErrors:
-    """An address that somebody may have learned is not exchanged for another."""
+    """Validate that an allocated cluster IP does not change."""
     if "ExternalName" in (spec.type, old.type):
         return
     for index, (before, now) in enumerate(zip(old.cluster_ips, spec.cluster_ips, strict=False)):

@@ -1,7 +1,7 @@
-"""Views of the kinds that make pods reachable: services, endpoints, and policies of the network.
+"""Views of Service, Endpoints, EndpointSlice, NetworkPolicy and IngressClass, for validation.
 
-Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
-as it came.
+They have the fields that a default, a rule or a stored form depends on; all other fields are preserved
+unchanged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is filled into volumes, claims for them and their drivers where their authors said nothing.
+"""Defaulting and normalization of PersistentVolumeClaim, PersistentVolume, StorageClass and CSIDriver.
 
-`fill_*` work on canonical trees in place; `settle_*` put in order what belongs together.
+`set_*_defaults` work on canonical trees in place; `normalize_*` reconcile dependent fields.
 
-DIFF: claims and volumes are not given the finalizers that protect them while they are in use
+DIFF: claims and volumes do not get the finalizers that protect them while they are in use
 (test_storage_gets_no_finalizers).
 """
 
@@ -18,7 +18,7 @@ from plimsoll.apiserver.validation.pod.volume_defaults import set_claim_spec_def
 from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.write_context import WriteContext
 
-#: Sources with defaults that a pod's volume and a persistent volume have in common.
+#: Sources with defaults that pod volumes and PersistentVolumes share.
 _SHARED_SOURCES = ("azureDisk", "hostPath", "iscsi", "rbd", "scaleIO")
 _SNAPSHOT = ("snapshot.storage.k8s.io", "VolumeSnapshot")
 _CLAIM = ("", "PersistentVolumeClaim")
@@ -34,9 +34,9 @@ def set_volume_claim_defaults(tree: Tree) -> None:
 
 
 def normalize_volume_claim(write: WriteContext[FullPersistentVolumeClaim]) -> None:
-    """What a volume starts from is said in two fields, an old one and a new one; each follows the other.
+    """Copy dataSource and dataSourceRef to each other.
 
-    The old one only ever meant claims and snapshots; whatever else it says is dropped unless it was stored.
+    A dataSource that is neither a claim nor a snapshot is dropped unless it is stored.
     """
     spec, old = write.tree["spec"], subtree(write.old_tree, "spec")
     source = subtree(spec, "dataSource")
@@ -70,7 +70,7 @@ def normalize_persistent_volume(write: WriteContext[FullPersistentVolume]) -> No
 
 
 def normalize_volume_status(write: WriteContext[FullPersistentVolume], subresource: str) -> None:
-    """When the phase changed is noted for those who do not note it themselves."""
+    """Set lastPhaseTransitionTime when the phase changed and the writer did not set it."""
     status, old = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
     given, before = status.get("lastPhaseTransitionTime"), old.get("lastPhaseTransitionTime")
     if status.get("phase") != old.get("phase"):

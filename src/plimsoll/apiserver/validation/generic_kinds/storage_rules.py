@@ -1,6 +1,6 @@
-"""The rules of storage kinds: claims and volumes that stay what they were when they were bound.
+"""Validation of storage kinds: immutability of claims and volumes once they are bound.
 
-Not checked: the single sources of a persistent volume, parameters of classes and drivers, and the status.
+Not validated: individual sources of a PersistentVolume, parameters of classes and drivers, and the status.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from plimsoll.apiserver.validation.write_context import WriteContext
 _SPEC = FieldPath("spec")
 _STORAGE = _SPEC.child("resources", "requests", "storage")
 
-#: What a persistent volume says beside its source.
+#: Fields of a PersistentVolume other than its source.
 _NO_SOURCE = frozenset(
     (
         "accessModes",
@@ -68,7 +68,7 @@ def _validate_volume_claim(write: WriteContext[FullPersistentVolumeClaim]) -> Fi
 
 
 def _immutable_part(tree: Tree, old_tree: Tree) -> Tree:
-    """The part of a claim that does not change: others see to the rest once, or while it is bound."""
+    """Return the part of a claim that is immutable; the mutable fields are checked elsewhere."""
     spec, old = {**subtree(tree, "spec")}, subtree(old_tree, "spec")
     if not old.get("volumeName"):
         spec.pop("volumeName", None)

@@ -1,7 +1,8 @@
-"""Views of the storage kinds: volumes, claims for them, and the classes and drivers behind both.
+"""Views of PersistentVolumeClaim, PersistentVolume, StorageClass, CSIDriver and CSIStorageCapacity, for
+validation.
 
-Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
-as it came.
+They have the fields that a default, a rule or a stored form depends on; all other fields are preserved
+unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Defaults of the kinds that register admission: webhooks, and policies with their bindings.
+"""Defaults of webhook configurations and admission policies.
 
-Nothing of them is checked, and nothing here calls or evaluates them.
+They are not validated, and nothing here calls or evaluates them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.apiserver.validation.object_trees import Tree, subtree
 
 
 def _set_match_defaults(match: Tree) -> None:
-    """What webhooks and policies say alike of the objects they are about."""
+    """Set the defaults that webhooks and policies have in common for the objects they match."""
     default_if_missing(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for name in ("rules", "resourceRules", "excludeResourceRules"):
         for rule in match.get(name, ()):

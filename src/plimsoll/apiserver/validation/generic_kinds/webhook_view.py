@@ -1,4 +1,4 @@
-"""Views of the kinds that register admission, as far as their defaults depend on them."""
+"""Views of webhook configurations and admission policies, for defaulting."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What is filled into workloads where their authors said nothing.
+"""Defaulting of workloads.
 
-Works on canonical trees and fills in place. The templates inside get what every pod template gets
-(`pod_defaults.fill_template`).
+Works in place on canonical trees. Pod templates get the defaults of `pod.defaults.set_template_defaults`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _set_template_defaults(holder: Tree) -> None:
 
 
 def _set_rolling_update_defaults(strategy: Tree, **defaults: object) -> None:
-    """Replacing pods bit by bit is the usual way; how many at a time differs by kind."""
+    """Default the strategy to RollingUpdate; the step sizes differ by kind."""
     default_if_empty(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         default_if_missing(strategy.setdefault("rollingUpdate", {}), **defaults)
@@ -80,7 +79,7 @@ def set_stateful_set_defaults(tree: Tree) -> None:
 
 
 def set_replication_controller_defaults(tree: Tree) -> None:
-    """Who says nothing of labels means those of the pods."""
+    """Default selector and labels to the labels of the pod template."""
     spec = tree.setdefault("spec", {})
     default_if_missing(spec, replicas=1)
     if "template" in spec:
@@ -111,7 +110,7 @@ def set_job_defaults(tree: Tree) -> None:
 
 
 def set_job_spec_defaults(spec: Tree) -> None:
-    """What jobs share with the templates of jobs, whose own defaults wait for the job."""
+    """Set the defaults that jobs and job templates have in common."""
     _set_template_defaults(spec)
     for rule in subtree(spec, "podFailurePolicy").get("rules", ()):
         for pattern in rule.get("onPodConditions", ()):

@@ -1,7 +1,7 @@
-"""The rules of workloads that keep pods running: selectors that fit their templates and stay as they are.
+"""Validation of workloads: selectors that match their templates and are immutable.
 
-Owns what Deployments, ReplicaSets, DaemonSets, StatefulSets, ReplicationControllers and PodTemplates need for
-a controller to find its pods again and never take those of others. Of the status nothing is checked.
+Covers what Deployments, ReplicaSets, DaemonSets, StatefulSets, ReplicationControllers and PodTemplates need
+for a controller to find its pods and never adopt those of others. The status is not validated.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ _MAY_CHANGE = (
 )
 
 
-# -- what they share
+# -- shared rules
 
 
 def _validate_selector(spec: WorkloadSpec) -> FieldErrors:
-    """A selector is given, asks for something, and picks the pods of the template."""
+    """Validate that a selector is set, is not empty, and matches the pod template."""
     path, selector = _SPEC.child("selector"), spec.selector
     if selector is None:
         yield required(path)
@@ -93,7 +93,7 @@ def _validate_selector(spec: WorkloadSpec) -> FieldErrors:
 
 
 def _validate_template(write: WriteContext[Any], template: PodTemplateSpec) -> FieldErrors:
-    """The template, whose pods are kept running for good."""
+    """Validate the pod template, whose pods must restart always."""
     old = None if write.is_create else subtree(write.old_tree, "spec", "template")
     yield from validate_template(subtree(write.tree, "spec", "template"), _TEMPLATE, write.gates, old)
     yield from validate_runs_forever(template, _TEMPLATE)
@@ -153,7 +153,7 @@ def _validate_deployment(write: WriteContext[Deployment]) -> FieldErrors:
 
 
 def _validate_step(update: RollingUpdate, path: FieldPath) -> FieldErrors:
-    """Something must be allowed to move, or nothing ever will."""
+    """Validate that a rolling update can make progress."""
     away, surge = update.max_unavailable, update.max_surge
     yield from validate_positive_int_or_percent(away, path.child("maxUnavailable"))
     yield from validate_positive_int_or_percent(surge, path.child("maxSurge"))
@@ -166,7 +166,7 @@ def _validate_step(update: RollingUpdate, path: FieldPath) -> FieldErrors:
 
 
 def _count_template(write: WriteContext[DaemonSet]) -> None:
-    """The generation of the template, which old clients read from an annotation."""
+    """Set the template generation, which old clients read from an annotation."""
     annotations = write.metadata_tree().setdefault("annotations", {})
     if write.is_create:
         given = annotations.get(_TEMPLATE_GENERATION, "")
@@ -206,7 +206,7 @@ def _validate_daemon_set(write: WriteContext[DaemonSet]) -> FieldErrors:
 
 
 def _validate_daemon_step(update: RollingUpdate, path: FieldPath) -> FieldErrors:
-    """A node has room for one more pod, or does without one for a moment: one of the two."""
+    """Validate that exactly one of maxSurge and maxUnavailable is nonzero."""
     for name, value in (("maxUnavailable", update.max_unavailable), ("maxSurge", update.max_surge)):
         yield from validate_positive_int_or_percent(value, path.child(name))
     for name, value in (("maxUnavailable", update.max_unavailable), ("maxSurge", update.max_surge)):
@@ -275,7 +275,7 @@ def _validate_stateful_policies(spec: StatefulSetSpec) -> FieldErrors:
 
 
 def _with_claims(spec: Tree) -> Tree:
-    """The template as its pods will be: with volumes for the claims, and names of their own."""
+    """Return the template as its pods will be: with volumes for the claims and their own host names."""
     template, claims = subtree(spec, "template"), spec.get("volumeClaimTemplates", ())
     inner = {k: v for k, v in subtree(template, "spec").items() if k not in ("hostname", "subdomain")}
     names = [subtree(claim, "metadata").get("name", "") for claim in claims]

@@ -1,7 +1,7 @@
-"""Views of the workloads: kinds that hold a template from which controllers make pods.
+"""Views of the workload kinds, for validation.
 
-Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
-as it came.
+They have the fields that a default, a rule or a stored form depends on; all other fields are preserved
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PodTemplate(Wire, frozen=True):
 
 
 class RollingUpdate(Wire, frozen=True):
-    """Of all three kinds that have one."""
+    """Rolling update parameters of Deployments, DaemonSets and StatefulSets."""
 
     max_unavailable: IntOrString | None = None  #: a number or a percentage
     max_surge: IntOrString | None = None  #: a number or a percentage
@@ -40,7 +40,7 @@ class UpdateStrategy(Wire, frozen=True):
 
 
 class WorkloadSpec(Wire, frozen=True):
-    """What Deployments, ReplicaSets, StatefulSets and DaemonSets share."""
+    """Fields that Deployments, ReplicaSets, StatefulSets and DaemonSets have in common."""
 
     replicas: Int32 | None = None
     selector: LabelSelector | None = None

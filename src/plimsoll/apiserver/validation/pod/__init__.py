@@ -1,1 +1,1 @@
-"""Pods: defaults, the rules of spec and status, and what else is done to them: binding, eviction, resize."""
+"""Pods: defaulting, validation of spec and status, and the binding, eviction and resize subresources."""

@@ -1,4 +1,4 @@
-"""Annotations of pods that mean something: profiles as they were given long ago, the cost of deletion."""
+"""Validation of pod annotations with a meaning: legacy security profiles, tolerations, pod deletion cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Tolerations(Wire, frozen=True):
 
 
 def is_deletion_cost(text: str) -> bool:
-    """A whole number of 32 bits without a plus or zeros in front."""
+    """Report whether a string is an int32 without a plus sign or leading zeros."""
     if text[:1] not in "-123456789" and text != "0":
         return False
     digits = text.removeprefix("-")
@@ -41,7 +41,7 @@ def is_deletion_cost(text: str) -> bool:
 def validate_annotations(
     pod: FullPod, options: PlacementOptions, *, allow_invalid_deletion_cost: bool
 ) -> FieldErrors:
-    """What annotations say beside being well formed; the mark of mirror pods is in `claims.py`."""
+    """Validate the values of annotations; the mirror pod annotation is validated in `claims.py`."""
     annotations = pod.metadata.annotations
     if annotations.get(TOLERATIONS):
         yield from _validate_tolerations(annotations[TOLERATIONS], options)
@@ -78,7 +78,7 @@ def _validate_seccomp(profile: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_annotation_changes(pod: Pod, old: Pod) -> FieldErrors:
-    """AppArmor profiles come with the pod and stay."""
+    """Validate that AppArmor annotations do not change."""
     now, before = pod.metadata.annotations, old.metadata.annotations
     for name in before:
         if name.startswith(APP_ARMOR) and now.get(name) != before[name]:
@@ -88,11 +88,11 @@ def validate_annotation_changes(pod: Pod, old: Pod) -> FieldErrors:
             yield forbidden(_PATH.key(name), "may not add AppArmor annotations")
 
 
-# -- the same thing said in an annotation and in a field
+# -- agreement of annotations and fields
 
 
 def validate_profile_annotations_match(pod: FullPod, path: FieldPath) -> FieldErrors:
-    """A new pod that gives a profile both ways must mean the same."""
+    """Validate that the profiles of a new pod agree in annotations and fields."""
     annotations, context = pod.metadata.annotations, pod.spec.security_context
     of_pod = None if context is None else context.seccomp_profile
     if of_pod is not None and SECCOMP_OF_POD in annotations:

@@ -1,12 +1,12 @@
-"""Binding a pod to a node: what is posted to `pods/binding` or `bindings`, and what becomes of the pod.
+"""Binding a pod to a node, as posted to `pods/binding` or `bindings`.
 
-`bind_pod` takes the stored pod and the posted Binding and gives back the pod as it would be stored. It is
-pure and leaves both trees as they are. Three things can stand in the way, told apart because the API answers
-them differently: a Binding that breaks a rule (`errors`), a pod that cannot be bound or is not the one that
-was meant (`conflict`), and a Binding that is no such object (DecodeError).
+`bind_pod` takes the stored pod and the posted Binding and returns the pod as it would be stored. It is pure
+and modifies neither tree. Three kinds of failure are distinguished because the API reports them differently:
+an invalid Binding (`errors`), a pod that cannot be bound or is not the one that was meant (`conflict`), and a
+body that is not a Binding (DecodeError).
 
-DIFF: a Binding without a target, or to something else than a node, is answered as invalid; upstream answers
-as if the server had failed (test_a_binding_needs_a_node).
+DIFF: a Binding without a target, or to something other than a node, is reported as invalid; upstream reports
+an internal error (test_a_binding_needs_a_node).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/regio
 
 @dataclass(frozen=True, slots=True)
 class PodBindingResult:
-    """The pod on its node; or why it is not: rules the Binding breaks, or what the pod says against it."""
+    """The bound pod, or why it cannot be bound: errors of the Binding, or a conflict with the pod."""
 
     tree: Tree
     errors: tuple[FieldError, ...] = ()
@@ -44,17 +44,17 @@ class PodBindingResult:
 
 
 def read_binding(tree: Any) -> Binding:
-    """A posted Binding; raises DecodeError where it is none."""
+    """Decode a posted Binding; raises DecodeError if it is not one."""
     return decode_view(decode_canonical(tree, Binding), Binding)
 
 
 def bind_pod(
     pod: Tree, binding: Any, now: datetime, node_labels: Mapping[str, str] | None = None
 ) -> PodBindingResult:
-    """Bind a stored pod as a Binding says.
+    """Bind a stored pod.
 
-    `node_labels` are those of the target, where it is known: zone and region are handed on to the pod, unless
-    the Binding itself names others.
+    `node_labels` are the labels of the target node, if known: zone and region are copied to the pod unless
+    the Binding sets them.
     """
     posted = read_binding(binding)
     errors = tuple(_validate_target(posted))

@@ -1,12 +1,12 @@
-"""Claims in pod statuses (section 9 of the API semantics, section 6 of the accounting semantics).
+"""Validation of claims in pod statuses (docs/spec/api.md, "Pod"; docs/spec/accounting.md, "Changes in 1.37").
 
-Owns `resourceClaimStatuses`, `extendedResourceClaimStatus` and the charges of claims in their three wire
-forms; the rest of the status is in `state.py`.
+Covers `resourceClaimStatuses`, `extendedResourceClaimStatus` and the charges of claims in their three wire
+forms; the rest of the status is in `status.py`.
 
-- DIFF: the 1.37 and draft forms and the accounting policies have rules here; Kubernetes 1.36 knows none
+- DIFF: the 1.37 and draft forms and the accounting policies are validated; Kubernetes 1.36 has none
   of these fields (test_newer_form_of_charges, test_draft_form_of_charges,
   test_accounting_policies_of_charges).
-- DIFF: one pod speaks one form (test_charges_speak_one_form).
+- DIFF: a pod uses only one form (test_charges_speak_one_form).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STATUS = FieldPath("status")
 
 
 def validate_pod_status(pod: Pod) -> FieldErrors:
-    """The DRA parts of a pod's status."""
+    """Validate the DRA parts of a pod's status."""
     yield from _validate_claim_statuses(pod, _STATUS.child("resourceClaimStatuses"))
     status = pod.status.extended_resource_claim_status
     if status is not None:
@@ -70,7 +70,7 @@ def _validate_claim_statuses(pod: Pod, path: FieldPath) -> FieldErrors:
 
 
 def _validate_extended(status: ExtendedResourceClaimStatus, pod: Pod, path: FieldPath) -> FieldErrors:
-    # A name that is used twice means the regular container.
+    # If a name is used twice, the regular container takes precedence.
     containers = {c.name: c for c in (*pod.spec.init_containers, *pod.spec.containers)}
     mappings = path.child("requestMappings")
     if not status.request_mappings:
@@ -107,7 +107,7 @@ def _validate_mapping(
 
 
 def _validate_charges(pod: Pod) -> FieldErrors:
-    """What claims charge to the pod."""
+    """Validate the charges of claims to the pod."""
     entries, native = (
         pod.status.node_allocatable_resource_claim_statuses,
         pod.status.native_resource_claim_status,
@@ -150,7 +150,7 @@ def _validate_claim_name(name: str, claims: Holder[str], path: FieldPath) -> Fie
 
 
 def _validate_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) -> FieldErrors:
-    """The 1.36 form: amounts by resource. Which containers they are, and how often, is not asked."""
+    """Validate an entry of the 1.36 form: quantities by resource. Container names are not checked."""
     if not entry.containers:
         yield required(path.child("containers"), "must name the containers that use the claim")
     at = path.child("resources")
@@ -175,7 +175,9 @@ def _validate_known(name: str, resources: Holder[str], path: FieldPath) -> Field
 
 
 def _validate_newer_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) -> FieldErrors:
-    """The 1.37 form: `mapping` and `overhead`; a claim no container uses is charged too."""
+    """Validate an entry of the 1.37 form: `mapping` and `overhead`; claims that no container uses are
+    charged too.
+    """
     for name, given in (
         ("resources", entry.resources),
         ("accountingPolicies", entry.accounting_policies),
@@ -204,7 +206,7 @@ def _validate_newer_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) ->
 
 
 def _validate_native(item: NativeResourceClaimStatus, path: FieldPath) -> FieldErrors:
-    """The draft's form."""
+    """Validate an entry of the draft form."""
     if not item.containers:
         yield required(path.child("containers"), "must name the containers that use the claim")
     at = path.child("resources")

@@ -1,7 +1,6 @@
-"""Claims in pod specs (section 9 of the API semantics).
+"""Validation of claims in pod specs (docs/spec/api.md, "Pod").
 
-Owns the DRA parts of a pod's spec, and the rules about pods of other origin (mirror pods, ephemeral
-containers) that claims bring with them. The rest of the pod is not looked at.
+Covers the DRA parts of a pod's spec, and the related rules for mirror pods and ephemeral containers.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def validate_pod_create(pod: Pod, tree: Tree) -> FieldErrors:
 
 
 def validate_pod_spec(pod: Pod, tree: Tree) -> FieldErrors:
-    """The claims of a pod and who refers to them; `tree` is the same pod, canonical."""
+    """Validate the claims of a pod and the references to them; `tree` is the canonical tree of the pod."""
     mirror = is_mirror(pod)
     yield from _validate_mirror_node(pod)
     spec = pod.spec
@@ -65,7 +64,7 @@ def validate_pod_spec(pod: Pod, tree: Tree) -> FieldErrors:
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Whether the pod stands for one that the kubelet runs from a file."""
+    """Report whether the pod is a mirror pod of a static pod."""
     return MIRROR_ANNOTATION in pod.metadata.annotations
 
 
@@ -76,7 +75,7 @@ def _validate_mirror_node(pod: Pod) -> FieldErrors:
 
 
 def validate_mirror_update(pod: Pod, old: Pod) -> FieldErrors:
-    """The mark of a mirror pod comes with the pod and stays."""
+    """Validate that the mirror pod annotation does not change."""
     path = _ANNOTATIONS.key(MIRROR_ANNOTATION)
     now, before = pod.metadata.annotations, old.metadata.annotations
     if MIRROR_ANNOTATION in before and now.get(MIRROR_ANNOTATION) != before[MIRROR_ANNOTATION]:
@@ -110,9 +109,11 @@ def _validate_pod_claims(claims: Sequence[PodResourceClaim]) -> FieldErrors:
 def _validate_container_claims(
     claims: Sequence[ContainerClaim], names: frozenset[str], known: str, path: FieldPath
 ) -> FieldErrors:
-    """References of one container: a claim as a whole or some of its requests, nothing twice."""
+    """Validate the references of one container: all of a claim or some of its requests, without
+    duplicates.
+    """
     seen: set[str] = set()  # `claim` and `claim/request`
-    requests: Counter[str] = Counter()  # how many of the latter each claim has
+    requests: Counter[str] = Counter()  # number of the latter by claim
     for index, claim in enumerate(claims):
         at = path.index(index)
         if not claim.name:
@@ -137,7 +138,7 @@ def _validate_container_claims(
 
 
 def _validate_ephemeral(spec: Tree) -> FieldErrors:
-    """An empty list or map counts as given here, which only the tree can tell."""
+    """Reject claims of ephemeral containers; takes the tree because an empty list or map counts as set."""
     for index, container in enumerate(spec.get("ephemeralContainers", ())):
         if subtree(container, "resources").keys() & {"claims", "requests", "limits"}:
             path = _SPEC.child("ephemeralContainers").index(index).child("resources")
@@ -145,9 +146,9 @@ def _validate_ephemeral(spec: Tree) -> FieldErrors:
 
 
 def collect_claim_names(pod: Pod) -> Mapping[str, str]:
-    """The claims of a pod by the name of the ResourceClaim, each with its name inside the pod.
+    """Map the ResourceClaim names of a pod to the names of its pod claims.
 
-    Claims given by name are in the spec, those made from templates in the status.
+    Claims referenced by name are in the spec, claims created from templates in the status.
     """
     found: dict[str, str] = {}
     for status in pod.status.resource_claim_statuses:

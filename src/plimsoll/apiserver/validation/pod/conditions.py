@@ -8,10 +8,9 @@ from plimsoll.apiserver.validation.object_trees import Tree
 
 
 def set_condition(conditions: Sequence[Tree], condition: Tree, now: str) -> list[Tree]:
-    """The conditions with this one set in its place, or at the end.
+    """Return the conditions with this one replaced or appended.
 
-    It takes the place of the one of its type as a whole; the time of the last transition stays if the status
-    does.
+    The last transition time is kept if the status does not change.
     """
     condition = {**condition, "lastProbeTime": None, "lastTransitionTime": now}
     found = []

@@ -1,4 +1,4 @@
-"""Containers of a pod: regular ones, init containers and sidecars, ephemeral ones."""
+"""Validation of containers: regular, init (including sidecars) and ephemeral."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPERATORS = ("In", "NotIn")
 _SIDECARS_ONLY = "may not be set for init containers without restartPolicy=Always"
 _NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 
-#: Fields that an ephemeral container cannot have: name on the wire, field of the view. Resources are in
+#: Fields that are forbidden for ephemeral containers: JSON name, field of the view. Resources are in
 #: `claims.py`.
 _NO_EPHEMERAL = (
     ("ports", "ports"),
@@ -55,7 +55,7 @@ _NO_EPHEMERAL = (
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What the rules of containers need to know of their pod."""
+    """The properties of the pod that the validation of its containers depends on."""
 
     spec: FullPodSpec
     volumes: Mapping[str, Volume]
@@ -103,7 +103,7 @@ def _validate_init_containers(context: ContainerContext, taken: set[str], path: 
             yield duplicate(at.child("name"), container.name)
         elif container.name:
             taken.add(container.name)
-        # Ports are compared within one container only, which is always reported as the first.
+        # Ports conflict only within one container, which is always reported with index 0.
         yield from validate_port_conflicts([(0, container)], path)
         if is_sidecar(container):
             yield from _validate_hooks(container, context, at)
@@ -155,7 +155,7 @@ def validate_image_blanks(container: FullContainer, path: FieldPath) -> FieldErr
         yield invalid(path.child("image"), container.image, detail)
 
 
-# -- what all containers have
+# -- rules for all containers
 
 
 def _validate_common(container: FullContainer, context: ContainerContext, path: FieldPath) -> FieldErrors:
@@ -238,7 +238,7 @@ def _validate_hooks(container: FullContainer, context: ContainerContext, path: F
 
 
 def _validate_restarts(container: FullContainer, path: FieldPath) -> FieldErrors:
-    """When a container of its own accord starts again."""
+    """Validate the restart policy and restart policy rules of a container."""
     policy, rules = container.restart_policy, container.restart_policy_rules
     if policy is None:
         if rules:

@@ -1,7 +1,7 @@
-"""What is filled into a pod where its author said nothing.
+"""Defaulting of pods.
 
-Works on canonical trees and fills in place. Some of it is no default but an old way of saying things that is
-turned into the one stored: a negative grace period, one address for the list, an alias of the account's name.
+Works in place on canonical trees. Also normalizes legacy input: a negative grace period, a single pod IP
+instead of the list, the deprecated serviceAccount alias.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROBE_DEFAULTS = (
     ("failureThreshold", 3),
 )
 
-#: Annotations by which init containers were given before they had a field.
+#: Legacy annotations for init containers.
 _OLD_ANNOTATIONS = tuple(
     f"pod.{stage}.kubernetes.io/init-container{what}"
     for stage in ("alpha", "beta")
@@ -56,7 +56,7 @@ def set_pod_defaults(tree: Tree, gates: Gates) -> None:
 
 
 def set_template_defaults(template: Tree) -> None:
-    """Fill in a template from which pods are made: what is left open here is up to each pod."""
+    """Set the defaults of a pod template; fields that templates leave open are defaulted for each pod."""
     annotations, spec = subtree(template, "metadata", "annotations"), template.setdefault("spec", {})
     for name in _OLD_ANNOTATIONS:
         annotations.pop(name, None)
@@ -89,7 +89,7 @@ def _set_spec_defaults(spec: Tree) -> None:
 
 
 def _copy_limits(container: Tree) -> None:
-    """Where nothing is requested of a resource, its limit is."""
+    """Default the request of a resource to its limit."""
     resources = subtree(container, "resources")
     if "limits" in resources:
         resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
@@ -101,7 +101,7 @@ def _round_resources(resources: Tree) -> None:
 
 
 def _set_pod_level_defaults(tree: Tree, resources: Tree) -> None:
-    """A pod that limits itself as a whole requests what its containers do, or else what it is limited to."""
+    """Default pod-level requests to the requests of the containers, or else to the pod-level limits."""
     if not resources.get("limits") and not resources.get("requests"):
         return
     pod = decode_view(tree, Pod)
@@ -147,7 +147,7 @@ def set_container_defaults(container: Tree) -> None:
 
 
 def set_host_ports(container: Tree) -> None:
-    """On the network of the node a port is the port of the node."""
+    """Default host ports to the container ports of a pod on the host network."""
     for port in container.get("ports", ()):
         if not port.get("hostPort") and port.get("containerPort"):
             port["hostPort"] = port["containerPort"]
@@ -183,7 +183,7 @@ def _set_handler_defaults(handler: Tree) -> None:
 
 
 def _expect_port(holder: Tree) -> None:
-    """A port is a number of 32 bits or a name, which no view can say."""
+    """Raise DecodeError if a port is neither an int32 nor a string, which views cannot express."""
     port = holder.get("port", 0)
     if type(port) is not str and (type(port) is not int or not -(2**31) <= port < 2**31):
         raise DecodeError("must be a number or the name of a port", "port")

@@ -1,4 +1,4 @@
-"""References of a pod to itself: its fields and the resources of its containers (the downward API)."""
+"""Validation of downward API references: pod fields and container resources."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CPU_UNITS = frozenset(("1", "1m"))
 def validate_object_field(
     reference: ObjectFieldSelector, allowed: Collection[str], path: FieldPath
 ) -> FieldErrors:
-    """A field of the pod; `allowed` are those that can be used in this place as a whole."""
+    """Validate a reference to a pod field; `allowed` are the fields permitted without a subscript."""
     if not reference.api_version:
         yield required(path.child("apiVersion"))
         return
@@ -66,7 +66,7 @@ def validate_object_field(
         else:
             detail = "error converting fieldPath: field label does not support subscript"
             yield invalid(at, reference.field_path, detail)
-    elif field == "spec.host":  # what spec.nodeName was called long ago; the old name decides
+    elif field == "spec.host":  # the legacy name of spec.nodeName, which takes precedence
         yield not_supported(at, field, allowed)
     elif field not in _FIELDS:
         yield invalid(at, field, "error converting fieldPath: field label not supported")
@@ -75,7 +75,7 @@ def validate_object_field(
 
 
 def _split(field: str) -> tuple[str, str | None]:
-    """`metadata.labels['x']` -> (`metadata.labels`, `x`)."""
+    """Split a subscript: `metadata.labels['x']` -> (`metadata.labels`, `x`)."""
     if field.endswith("']"):
         name, opening, subscript = field[:-2].partition("['")
         if name and opening:
@@ -86,7 +86,7 @@ def _split(field: str) -> tuple[str, str | None]:
 def validate_resource_field(
     reference: ResourceFieldSelector, path: FieldPath, *, of_volume: bool
 ) -> FieldErrors:
-    """A request or limit; a file in a volume must say of which container."""
+    """Validate a reference to a request or limit; in a volume it must name the container."""
     if of_volume and not reference.container_name:
         yield required(path.child("containerName"))
     elif not reference.resource:

@@ -1,4 +1,4 @@
-"""Environment variables of containers."""
+"""Validation of environment variables of containers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _validate_source(source: EnvFromSource, path: FieldPath, item: FieldPath) ->
         if not reference.name:
             yield required(at)
         else:
-            # Judged as if it were the beginning of a name, as in Kubernetes 1.36.
+            # Validated as a name prefix, as in Kubernetes 1.36.
             yield from validate_format(mask_trailing_dash(reference.name), at, dns_subdomain)
     if source.config_map_ref is None and source.secret_ref is None:
         yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
@@ -115,7 +115,7 @@ def _validate_source(source: EnvFromSource, path: FieldPath, item: FieldPath) ->
 
 
 def validate_env_file_volumes(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
-    """Variables that are read from a file need the volume it is in, an empty directory."""
+    """Validate that variables read from a file name an emptyDir volume of the pod."""
     volumes: Mapping[str, Volume] = {volume.name: volume for volume in spec.volumes}
     for group, containers in (
         ("initContainers", spec.init_containers),

@@ -1,8 +1,8 @@
-"""Evicting a pod: what is posted to `pods/eviction`, and whether disruption budgets let the pod go.
+"""Evicting a pod, as posted to `pods/eviction`, within its disruption budgets.
 
-`evaluate_eviction` takes the stored pod, the posted Eviction and the budgets that select the pod, and says
-what to do; it changes nothing itself. The server then writes `pod` and `budget` where they are given and
-deletes the pod with `options`.
+`evaluate_eviction` takes the stored pod, the posted Eviction and the budgets that select the pod, and decides
+without modifying anything. The server then writes `pod` and `budget`, if set, and deletes the pod with
+`options`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefusal:
-    """Why a pod stays: an HTTP code, a message, and what the budget says."""
+    """Refusal of an eviction: HTTP code, message, and the cause given by the budget."""
 
     code: int
     message: str
@@ -38,11 +38,11 @@ class EvictionRefusal:
 
 @dataclass(frozen=True, slots=True)
 class EvictionResult:
-    """What an eviction comes to.
+    """Decision on an eviction.
 
-    `pod` is the pod as it is to be stored before it is deleted, `budget` the disruption budget it was charged
-    to (None where none is touched). `requires_version` says that the deletion must find the pod at the
-    version that was judged.
+    `pod` is the pod to store before it is deleted, `budget` the disruption budget with the disruption
+    recorded (None if unchanged). `requires_version` means that the deletion must find the pod at the
+    evaluated resource version.
     """
 
     options: DeleteOptions
@@ -54,12 +54,12 @@ class EvictionResult:
 
 
 def read_eviction(tree: Any) -> Eviction:
-    """A posted Eviction; raises DecodeError where it is none."""
+    """Decode a posted Eviction; raises DecodeError if it is not one."""
     return decode_view(decode_canonical(tree, Eviction), Eviction)
 
 
 def evaluate_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: datetime) -> EvictionResult:
-    """Whether and how a pod is evicted; `budgets` are those of its namespace that select it."""
+    """Decide whether and how to evict a pod; `budgets` are those of its namespace that select it."""
     posted = read_eviction(eviction)
     options = posted.delete_options or DeleteOptions()
     errors = tuple(_validate_options(options))
@@ -132,11 +132,11 @@ def _is_ready(pod: Tree) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-# -- the budget
+# -- disruption budget
 
 
 def _can_evict_unready(budget: Tree) -> bool:
-    """Pods that do no work may go, always or as long as enough others do."""
+    """Report whether a pod that is not ready can be evicted without consuming the budget."""
     if subtree(budget, "spec").get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     wanted = _number(budget, "desiredHealthy")
@@ -177,7 +177,7 @@ def _explain(name: str, budget: Tree) -> str:
 
 
 def _record_disruption(budget: Tree, pod: Tree, now: str) -> Tree:
-    """One disruption less, and the pod noted down as going."""
+    """Return the budget with one disruption less and the pod listed in disruptedPods."""
     status = dict(subtree(budget, "status"))
     left = _number(budget, "disruptionsAllowed") - 1
     status["disruptionsAllowed"] = left

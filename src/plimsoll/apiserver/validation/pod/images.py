@@ -1,4 +1,4 @@
-"""Names of images: which of them mean whatever is the latest."""
+"""Image references: detection of the `latest` tag and the default pull policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 
 @lru_cache(maxsize=4096)
 def is_latest(image: str) -> bool:
-    """Whether an image has the tag `latest`, or neither a tag nor a digest; False for what is no image."""
+    """Report whether an image has the tag `latest` or neither tag nor digest; False for invalid
+    references.
+    """
     if len(image) > _LONGEST or _IDENTIFIER.fullmatch(image):
         return False
     name, at, digest = image.partition("@")

@@ -1,4 +1,4 @@
-"""Names and addresses of a pod: host names, DNS, aliases, ports of the node."""
+"""Validation of host names, DNS settings, host aliases and host ports of pods."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def validate_network(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
 
 
 def _validate_host_ports(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
-    """On the network of the node a container has the ports it says."""
+    """Validate that host ports equal container ports on the host network."""
     if not spec.host_network:
         return
     for index, container in enumerate(spec.containers):
@@ -65,7 +65,7 @@ def _validate_host_ports(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
 
 
 def validate_port_conflicts(containers: Iterable[tuple[int, FullContainer]], path: FieldPath) -> FieldErrors:
-    """No two ports of these containers are the same port of the node."""
+    """Reject duplicate host ports among these containers."""
     taken: set[tuple[str, str, int]] = set()
     for index, container in containers:
         for position, port in enumerate(container.ports):
@@ -118,7 +118,7 @@ def _validate_override(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
 
 
 def validate_addresses(addresses: Sequence[str], stored: Sequence[str], path: FieldPath) -> FieldErrors:
-    """The addresses of a pod or its node: one of each family; those stored already are let be."""
+    """Validate pod or host IPs: at most one for each IP family; stored addresses are accepted."""
     kept = frozenset(stored)
     for index, address in enumerate(addresses):
         if address not in kept:

@@ -1,4 +1,4 @@
-"""Where a pod may go: affinity, tolerations and spread constraints."""
+"""Validation of scheduling constraints: affinity, tolerations and topology spread constraints."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class PlacementOptions:
-    """What a stored pod already has that would not be let in today."""
+    """Exceptions for values that a stored pod already has and a new pod must not have."""
 
-    allow_invalid_node_label_values: bool = False  #: values of required node affinity that no label can have
-    allow_invalid_pod_label_values: bool = False  #: the same in selectors of pod affinity
-    allow_invalid_spread_selectors: bool = False  #: selectors of spread constraints that are wrong in any way
+    allow_invalid_node_label_values: bool = False  #: in required node affinity
+    allow_invalid_pod_label_values: bool = False  #: in selectors of pod affinity
+    allow_invalid_spread_selectors: bool = False  #: selectors of spread constraints with any error
     allow_overlapping_spread_keys: bool = (
         False  #: matchLabelKeys of spread constraints that are also in the selector
     )
@@ -192,7 +192,7 @@ def _validate_pod_term(
 def _validate_match_keys(
     keys: Sequence[str], others: Sequence[str], selector: LabelSelector | None, path: FieldPath
 ) -> FieldErrors:
-    """Keys whose values are taken from the pod; by now they are in the selector, once."""
+    """Validate matchLabelKeys and mismatchLabelKeys, which are already merged into the selector."""
     for name, given in (("matchLabelKeys", keys), ("mismatchLabelKeys", others)):
         if not given:
             continue
@@ -264,7 +264,7 @@ def _is_int64(text: str) -> bool:
     return -(2**63) <= int(text) < 2**63
 
 
-# -- spreading
+# -- topology spread constraints
 
 
 def validate_topology_spread_constraints(
@@ -311,7 +311,7 @@ def _validate_domains(constraint: TopologySpreadConstraint, path: FieldPath) -> 
 
 
 def _validate_keys_apart(constraint: TopologySpreadConstraint, path: FieldPath) -> FieldErrors:
-    """The older rule, under which keys were not merged into the selector."""
+    """Validate that keys do not overlap with the selector, the rule before keys were merged into it."""
     keys, selector = constraint.match_label_keys, constraint.label_selector
     if not keys:
         return

@@ -1,7 +1,7 @@
-"""Pods in full, for the writes that have to check all of them.
+"""Full view of pods, for validation.
 
-Owns the fields of a pod that nothing but validation reads; the everyday view (`api.core.Pod`) leaves them out
-to stay small.
+Has the fields of a pod that only validation reads; the everyday view (`api.core.Pod`) omits them to stay
+small.
 """
 
 from __future__ import annotations
@@ -116,14 +116,14 @@ class FullContainer(Container, frozen=True):
     termination_message_path: str = ""
     termination_message_policy: str = ""
     image_pull_policy: str = ""
-    security_context: SecurityContext | None = None  # type: ignore[assignment]  # in full here, as JSON there
+    security_context: SecurityContext | None = None  # type: ignore[assignment]  # typed here, JSON there
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-    target_container_name: str = ""  #: of ephemeral containers only
+    target_container_name: str = ""  #: ephemeral containers only
 
 
-# -- the pod
+# -- pod
 
 
 class PodDNSConfigOption(Wire, frozen=True):
@@ -153,14 +153,14 @@ class FullPodSpec(PodSpec, frozen=True):
     resources: ResourceRequirements | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    volumes: tuple[Volume, ...] = ()  # type: ignore[assignment]  # seen in full here, as JSON there
+    volumes: tuple[Volume, ...] = ()  # type: ignore[assignment]  # typed here, JSON there
     active_deadline_seconds: Int | None = None
     dns_policy: str = ""
     dns_config: PodDNSConfig | None = None
     service_account_name: str = ""
     service_account: str = ""
     automount_service_account_token: bool | None = None
-    security_context: PodSecurityContext | None = None  # type: ignore[assignment]  # in full here, as JSON there
+    security_context: PodSecurityContext | None = None  # type: ignore[assignment]  # typed here, JSON there
     image_pull_secrets: tuple[LocalObjectReference, ...] = ()
     hostname: str = ""
     subdomain: str = ""
@@ -176,7 +176,7 @@ class FullPodSpec(PodSpec, frozen=True):
     os: PodOS | None = None
 
 
-# -- its status
+# -- status
 
 
 class ContainerStateRunning(Wire, frozen=True):
@@ -220,7 +220,7 @@ class ContainerUser(Wire, frozen=True):
 
 
 class FullContainerStatus(ContainerStatus, frozen=True):
-    state: ContainerState = ContainerState()  # type: ignore[assignment]  # seen in full here, as JSON there
+    state: ContainerState = ContainerState()  # type: ignore[assignment]  # typed here, JSON there
     last_state: ContainerState = ContainerState()  # type: ignore[assignment]
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
     user: ContainerUser | None = None

@@ -1,5 +1,5 @@
-"""What a new pod is given beside defaults: its gates noted in its status, label keys merged into selectors,
-profiles of old annotations turned into fields.
+"""Preparation of new pods beyond defaulting: scheduling gate condition, label keys merged into selectors,
+legacy profile annotations converted to fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PATH_MAX = 4095
 
 
 def prepare_new_pod(tree: Tree, now: str) -> None:
-    """Finish a new pod whose status was just made; changes the tree."""
+    """Complete a new pod after its status was initialized; modifies the tree."""
     spec, labels = subtree(tree, "spec"), subtree(tree, "metadata", "labels")
     if spec.get("schedulingGates"):
         condition = {
@@ -44,7 +44,7 @@ def _affinity_terms(affinity: Tree) -> Iterator[Tree]:
 
 
 def _merge_keys(holder: Tree, name: str, operator: str, labels: Mapping[str, str]) -> None:
-    """The pod's own values of the keys become part of the selector, if there is one."""
+    """Add the pod's values of the keys to the selector, if there is one."""
     if not holder.get(name) or "labelSelector" not in holder:
         return
     for key in holder[name]:

@@ -1,4 +1,4 @@
-"""Probes and lifecycle hooks of containers."""
+"""Validation of probes and lifecycle hooks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def validate_lifecycle(
 
 
 def _validate_handler(handler: ProbeHandler, grace: int | None, path: FieldPath) -> FieldErrors:
-    """A probe or hook does exactly one thing."""
+    """Validate that a probe or hook has exactly one action."""
     first = True
     for name, field in (
         ("exec", "exec"),

@@ -1,4 +1,4 @@
-"""Projected volumes: files from several sources in one directory."""
+"""Validation of projected volumes."""
 
 from __future__ import annotations
 

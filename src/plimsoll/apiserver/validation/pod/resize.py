@@ -1,12 +1,12 @@
-"""Resizing a running pod (end of section 9 of the API semantics).
+"""In-place resize of pods (docs/spec/api.md, end of "Pod").
 
-Owns what the `/resize` endpoint takes over from the request (`keep_resources_only`) and which changes it
-allows. As in Kubernetes 1.36.4 a container that had claims cannot be resized at all, because its claims
-are left out of the comparison, nor can a pod with claim charges. 1.37 mends both: pods whose charges are
-written in its form are resized within the budget of the pod as a whole, claims included (document 000,
-"Integration with In-Place Pod Vertical Scaling"; section 6 of the accounting semantics).
+Defines what the `/resize` subresource takes from the request (`keep_resources_only`) and which changes it
+permits. As in Kubernetes 1.36.4, a container with claims cannot be resized, because its claims are left out
+of the comparison, nor can a pod with claim charges. 1.37 lifts both restrictions: pods charged in its form
+are resized within the pod-level budget, claims included (KEP-5517, "Integration with In-Place Pod Vertical
+Scaling"; docs/spec/accounting.md, "Changes in 1.37").
 
-DIFF: charges in the draft form stop a resize like those of 1.36 (test_charged_pods_cannot_be_resized).
+DIFF: charges in the draft form prevent a resize like those of 1.36 (test_charged_pods_cannot_be_resized).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def keep_resources_only(tree: Tree, old: Tree, gates: Gates) -> None:
-    """Take back everything but the resources of containers and pod; changes `tree`.
+    """Reset everything except the resources of containers and pod; modifies `tree`.
 
-    Where containers were added or removed nothing is taken back, so that the checks can say so.
+    If containers were added or removed, nothing is reset, so that validation can report it.
     """
     spec, before = subtree(tree, "spec"), subtree(old, "spec")
     if any(len(spec.get(group, ())) != len(before.get(group, ())) for group in _GROUPS):
@@ -80,7 +80,7 @@ def _keep_container_resources(containers: list[Tree], old: list[Tree]) -> list[T
 def validate_resize(
     tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, gates: Gates, earlier: bool
 ) -> FieldErrors:
-    """Whether this resize is allowed; `earlier` says that other checks found problems already."""
+    """Validate a resize; `earlier` is true if other validation already found errors."""
     found = list(_validate_resources(tree, old_tree, pod, old, gates))
     yield from found
     if found or earlier:
@@ -92,7 +92,7 @@ def validate_resize(
 
 
 def find_resize_error(old_tree: Tree, old: FullPod) -> FieldError | None:
-    """Pods that cannot be resized at all, whatever else is wrong."""
+    """Return the error for pods that cannot be resized at all."""
     if is_mirror(old):
         return forbidden(OBJECT_ROOT, "a static pod cannot be resized")
     if trees_equal(subtree(old_tree, "spec").get("os"), {"name": "windows"}):
@@ -143,14 +143,14 @@ def _is_charged(pod: FullPod) -> bool:
 
 
 def _in_new_form(pod: FullPod) -> bool:
-    """Whether claims charge a pod in the form of 1.37, and in no other."""
+    """Report whether claims charge a pod in the form of 1.37 and in no other."""
     entries = pod.status.node_allocatable_resource_claim_statuses
     new = any(entry.mapping or entry.overhead for entry in entries)
     return new and not any(e.resources for e in entries) and not pod.status.native_resource_claim_status
 
 
 def _validate_budget(tree: Tree, pod: FullPod, gates: Gates) -> FieldErrors:
-    """What the pod as a whole asks for must still cover its containers and claims."""
+    """Validate that the pod-level requests still cover its containers and claims."""
     if not gates.enabled("DRANodeAllocatableResources") or not gates.enabled("PodLevelResources"):
         return
     options = PodResourcesOptions(form=Form.V1_37, count_claims=True)
@@ -161,7 +161,7 @@ def _validate_budget(tree: Tree, pod: FullPod, gates: Gates) -> FieldErrors:
 
 
 def _validate_node_support(old: FullPod) -> FieldErrors:
-    """A running container without reported resources is on a node that cannot resize."""
+    """Reject the resize of a running container without reported resources: its node does not support it."""
     for status in old.status.container_statuses:
         if status.state.running is not None:
             if status.resources is None:
@@ -210,7 +210,7 @@ def _validate_removed(
 
 
 def _validate_containers(spec: Tree, old: Tree, pod: FullPod, claims: bool) -> FieldErrors:
-    """Of each container only cpu and memory may differ; claims are compared where they may be there."""
+    """Validate that containers differ only in cpu and memory; claims are compared if `claims` is set."""
     for now, before in zip(spec.get("containers", ()), old.get("containers", ()), strict=True):
         if not _containers_equal(_mask_container(now, before, claims), before):
             yield forbidden(_SPEC, "only cpu and memory resources are mutable")

@@ -1,4 +1,4 @@
-"""Requests and limits: of containers, of the pod as a whole, and what it takes beside them.
+"""Validation of requests and limits of containers and pods, and of pod overhead.
 
 Claims of containers are in `claims.py`.
 """
@@ -115,11 +115,11 @@ def _validate_one(
         yield invalid(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
-# -- the pod as a whole
+# -- pod-level resources
 
 
 def validate_pod_level(pod: FullPod, path: FieldPath, *, allow_indivisible_huge_pages: bool) -> FieldErrors:
-    """Resources of the pod must hold those of its containers."""
+    """Validate pod-level resources, which must cover those of the containers."""
     spec = pod.spec
     if spec.resources is None:
         return
@@ -144,7 +144,7 @@ def validate_pod_level(pod: FullPod, path: FieldPath, *, allow_indivisible_huge_
 
 
 def has_indivisible_huge_pages(spec: FullPodSpec) -> bool:
-    """Whether a part of a huge page is asked for somewhere."""
+    """Report whether a quantity of huge pages is not a multiple of the page size."""
     containers = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
     lists = [
         spec.overhead,

@@ -1,6 +1,6 @@
-"""Security contexts of pods and containers.
+"""Validation of security contexts of pods and containers.
 
-DIFF: privileged containers are allowed; upstream refuses them unless its server was started with
+DIFF: privileged containers are permitted; upstream rejects them unless its server runs with
 --allow-privileged, as clusters do (test_privileged_containers_are_allowed).
 """
 
@@ -36,7 +36,7 @@ _GROUP_POLICIES = ("Merge", "Strict")
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _SE_LINUX_POLICIES = ("MountOption", "Recursive")
 
-#: Kernel parameters for talking between processes, beside those of `fs.mqueue.`.
+#: Sysctls of the IPC namespace, in addition to those of `fs.mqueue.`.
 _IPC_SYSCTLS = frozenset(
     f"kernel.{name}"
     for name in (
@@ -54,7 +54,7 @@ def _validate_id(value: int | None, path: FieldPath) -> FieldErrors:
 def validate_pod_security(
     spec: FullPodSpec, path: FieldPath, *, allow_host_sysctls: bool, allow_se_linux_change_policy: bool
 ) -> FieldErrors:
-    """The security context of a pod; the switches are for what a stored pod already has."""
+    """Validate the security context of a pod; the flags permit what a stored pod already has."""
     context = spec.security_context or PodSecurityContext()
     yield from _validate_id(context.fs_group, path.child("fsGroup"))
     yield from _validate_id(context.run_as_user, path.child("runAsUser"))
@@ -101,7 +101,7 @@ def _validate_sysctls(
 
 
 def host_namespace_field(sysctl: str, spec: FullPodSpec) -> str:
-    """The field by which the pod shares the namespace that a kernel parameter belongs to with its node."""
+    """Return the field that shares the namespace of a sysctl with the host, if it is set."""
     name = _dotted(sysctl).partition("*")[0]
     if spec.host_network and name.startswith("net."):
         return "hostNetwork"
@@ -110,7 +110,7 @@ def host_namespace_field(sysctl: str, spec: FullPodSpec) -> str:
 
 
 def _dotted(sysctl: str) -> str:
-    """Where the first separator is a slash, slashes separate and dots are part of names."""
+    """Convert a sysctl name in slash notation to dot notation (and dots inside names to slashes)."""
     first = next((letter for letter in sysctl if letter in "./"), ".")
     return sysctl if first == "." else sysctl.translate(str.maketrans("./", "/."))
 
@@ -188,7 +188,7 @@ def validate_app_armor(profile: SecurityProfile | None, path: FieldPath) -> Fiel
 def validate_host_users(
     spec: FullPodSpec, path: FieldPath, *, allow_devices: bool, allow_host_network: bool
 ) -> FieldErrors:
-    """A pod in a user namespace of its own has little to share with its node."""
+    """Validate a pod in its own user namespace, which must not use host namespaces or volume devices."""
     if spec.host_users is not False:
         return
     detail = "when `hostUsers` is false"

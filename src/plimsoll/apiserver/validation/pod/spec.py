@@ -1,8 +1,8 @@
-"""START HERE for pods: the rules of a pod's spec, apart from claims (`claims.py`).
+"""START HERE for pods: validation of the pod spec, except claims (`claims.py`).
 
-`check_spec` calls the modules of the single topics in the order of Kubernetes 1.36: volumes, containers,
-resources, network, security, placement. What a stored pod already has and a new one may not have any more is
-gathered once (`PodValidationOptions`) and let be.
+`validate_spec` runs the modules of the individual topics in the order of Kubernetes 1.36: volumes,
+containers, resources, network, security, placement. Exceptions for what a stored pod already has and a new
+one must not have are collected once (`PodValidationOptions`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ _DEADLINE_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PodValidationOptions:
-    """What is let be because a stored pod has it."""
+    """Exceptions to validation rules for values that a stored pod already has (upstream's
+    PodValidationOptions).
+    """
 
     placement: PlacementOptions = field(default_factory=PlacementOptions)
     allow_indivisible_huge_pages: bool = False
@@ -111,7 +113,7 @@ def options_for_stored_pod(old: FullPod) -> PodValidationOptions:
 
 
 def validate_new_pod(pod: FullPod) -> FieldErrors:
-    """What holds for a new pod alone."""
+    """Validate what applies only to new pods."""
     if pod.spec.node_name and pod.spec.scheduling_gates:
         detail = "cannot be set until all schedulingGates have been cleared"
         yield forbidden(_SPEC.child("nodeName"), detail)
@@ -119,7 +121,7 @@ def validate_new_pod(pod: FullPod) -> FieldErrors:
 
 
 def validate_spec(pod: FullPod, gates: Gates, options: PodValidationOptions = STRICT) -> FieldErrors:
-    """The spec of a pod and the annotations that belong to it."""
+    """Validate the spec of a pod and the related annotations."""
     spec = pod.spec
     yield from validate_annotations(
         pod, options.placement, allow_invalid_deletion_cost=options.allow_invalid_deletion_cost
@@ -213,7 +215,7 @@ def _validate_placement(spec: FullPodSpec, options: PodValidationOptions) -> Fie
 
 
 def _validate_tokens(spec: FullPodSpec) -> FieldErrors:
-    """A token is one of a service account."""
+    """Validate that a pod with service account tokens has a service account."""
     if spec.service_account_name:
         return
     for index, volume in enumerate(spec.volumes):

@@ -1,4 +1,4 @@
-"""The status of a pod apart from claims: conditions, addresses, and how containers go on."""
+"""Validation of pod status except claims: conditions, IPs, and transitions of container states."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ID_MAX = 2**31 - 1
 
 
 def keep_generations(status: Tree, old: Tree) -> None:
-    """A status that does not say which generation it is about is about the same as before."""
+    """Keep the observed generations that the new status does not set."""
     if not status.get("observedGeneration") and old.get("observedGeneration"):
         status["observedGeneration"] = old["observedGeneration"]
     before: dict[str, deque[int]] = {}
@@ -80,11 +80,11 @@ def _validate_nomination(pod: FullPod, old: FullPod) -> FieldErrors:
         yield forbidden(path, "may not be set on pods that are already bound to a node")
 
 
-# -- containers that ended
+# -- terminated containers
 
 
 def _validate_transitions(pod: FullPod, old: FullPod) -> FieldErrors:
-    """A container that ended stays so, unless it is to be started again."""
+    """Validate that a terminated container stays terminated unless its restart policy permits a restart."""
     for field, statuses, before, containers in (
         (
             "containerStatuses",
@@ -109,7 +109,7 @@ def _validate_transitions(pod: FullPod, old: FullPod) -> FieldErrors:
 
 
 def _not_terminated(statuses: Sequence[FullContainerStatus]) -> frozenset[str]:
-    """The names of the containers that have not ended."""
+    """Return the names of the containers that are not terminated."""
     return frozenset(status.name for status in statuses if status.state.terminated is None)
 
 
@@ -139,7 +139,7 @@ def _all_may_restart(spec: FullPodSpec) -> bool:
 
 
 def _restarts(container: FullContainer, spec: FullPodSpec, exit_code: int) -> bool:
-    """Whether a container is started again after it ended with this code."""
+    """Report whether a container restarts after it exited with this code."""
     policy = spec.restart_policy
     if container.restart_policy is not None:
         for rule in container.restart_policy_rules:
@@ -224,7 +224,7 @@ def _validate_health(pod: FullPod) -> FieldErrors:
 def _validate_resource(
     resource: ResourceStatus, container: FullContainer | None, path: FieldPath
 ) -> FieldErrors:
-    """The health of what a container was given; it must be something the container asked for."""
+    """Validate the health of an allocated resource, which the container must have requested."""
     if container is not None:
         claims = {
             f"claim:{claim.name}/{claim.request}" if claim.request else f"claim:{claim.name}"

@@ -1,6 +1,6 @@
-"""What the endpoints of Pod prepare and check (section 9 of the API semantics).
+"""Strategies of Pod and its subresources (docs/spec/api.md, "Pod").
 
-DIFF: the QoS class of a new pod is always computed; upstream takes the one in the request where there is one
+DIFF: the QoS class of a new pod is always computed; upstream uses the one in the request if there is one
 (test_a_new_pod_gets_its_class_from_its_spec).
 """
 
@@ -62,7 +62,7 @@ def _validate_create(write: WriteContext[FullPod]) -> FieldErrors:
     yield from validate_metadata(write.metadata, namespaced=True)
     spec = codec.encode(subtree(write.tree, "spec"))
     errors = _validate_new_spec(write, pod)
-    if b'"ephemeral"' in spec:  # volumes that are named after the pod
+    if b'"ephemeral"' in spec:  # volumes named after the pod
         yield from errors
         return
     annotations = pod.metadata.annotations
@@ -71,7 +71,7 @@ def _validate_create(write: WriteContext[FullPod]) -> FieldErrors:
 
 
 def _validate_new_spec(write: WriteContext[FullPod], pod: FullPod) -> FieldErrors:
-    """Everything about a new pod that depends on its spec and its annotations alone."""
+    """Validate everything about a new pod that depends only on its spec and annotations."""
     yield from validate_pod_create(pod, write.tree)
     yield from validate_spec(pod, write.gates)
     yield from validate_new_pod(pod)
@@ -89,7 +89,7 @@ def _count_change(write: WriteContext[FullPod]) -> None:
 
 
 def _validate_whole(write: WriteContext[FullPod], pod: FullPod, options: PodValidationOptions) -> FieldErrors:
-    """What holds for a pod whichever way it is changed."""
+    """Validate what applies to every update of a pod."""
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     yield from validate_metadata(write.metadata, namespaced=True)
     yield from validate_pod_spec(pod, write.tree)
@@ -99,7 +99,7 @@ def _validate_whole(write: WriteContext[FullPod], pod: FullPod, options: PodVali
 def _validate_annotations(
     write: WriteContext[FullPod], pod: FullPod, options: PodValidationOptions
 ) -> FieldErrors:
-    """Annotations are looked at once more, for what changed of them."""
+    """Validate the changed annotations."""
     yield from validate_mirror_update(pod, write.old)
     yield from validate_annotation_changes(pod, write.old)
     yield from validate_annotations(
@@ -154,7 +154,7 @@ def _validate_resize(write: WriteContext[FullPod]) -> FieldErrors:
 
 
 def _prepare_ephemeral(write: WriteContext[FullPod]) -> None:
-    """Of the whole pod only the ephemeral containers are taken from the request."""
+    """Take only the ephemeral containers from the request."""
     containers = subtree(write.tree, "spec").get("ephemeralContainers")
     write.restore_fields("spec", "status")
     spec = write.tree.setdefault("spec", {})

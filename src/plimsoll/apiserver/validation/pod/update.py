@@ -1,7 +1,7 @@
-"""What an update may change in a pod (section 9 of the API semantics).
+"""Validation of pod updates (docs/spec/api.md, "Pod").
 
-Owns the rule that a pod's spec is fixed apart from a few fields, which covers its claims. Works on
-canonical trees, because the rule is about every field, known or not.
+A pod's spec is immutable except for a few fields. Works on canonical trees, because the rule applies to all
+fields, known or not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEADLINE_MAX = 2**31 - 1
 def validate_pod_update(
     tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, options: PlacementOptions
 ) -> FieldErrors:
-    """The fields of the spec that may change, and that no other did."""
+    """Validate the mutable fields of the spec, and that no other field changed."""
     for group, now, before in (
         ("containers", pod.spec.containers, old.spec.containers),
         ("initContainers", pod.spec.init_containers, old.spec.init_containers),
@@ -64,7 +64,9 @@ def _validate_image(image: str, path: FieldPath) -> FieldErrors:
 
 
 def _find_late_deadline(now: int | None, before: int | None) -> tuple[FieldError | None, bool]:
-    """A deadline can be set, and then only be brought forward; also whether to look any further."""
+    """Return the error if activeDeadlineSeconds is removed or extended, and whether to continue
+    validation.
+    """
     path = _SPEC.child("activeDeadlineSeconds")
     if now is None:
         if before is None:
@@ -78,7 +80,7 @@ def _find_late_deadline(now: int | None, before: int | None) -> tuple[FieldError
 
 
 def _validate_tolerations(pod: FullPod, old: FullPod, options: PlacementOptions) -> FieldErrors:
-    """Tolerations can be added; of those that are there only the seconds may change."""
+    """Validate that tolerations are only added; of existing ones only tolerationSeconds can change."""
 
     def key(toleration: Toleration) -> tuple[str, ...]:
         return toleration.key, toleration.operator, toleration.value, toleration.effect
@@ -92,7 +94,7 @@ def _validate_tolerations(pod: FullPod, old: FullPod, options: PlacementOptions)
 
 
 def _validate_rest(spec: Tree, old: Tree, *, gated: bool) -> FieldErrors:
-    """Nothing but the fields above may differ."""
+    """Validate that no other field changed."""
     if specs_equal(spec, old):
         return
     masked = dict(spec)
@@ -126,7 +128,7 @@ def _grace(spec: Tree) -> int:
 
 
 def _validate_gated(spec: Tree, old: Tree) -> FieldErrors:
-    """A pod that waits at a gate may still be told more exactly which nodes it can go to."""
+    """Validate that a pod with scheduling gates only restricts its node selection further."""
     now, before = spec.get("nodeSelector", {}), old.get("nodeSelector", {})
     if any(now.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -155,7 +157,7 @@ def _required_terms(spec: Tree) -> list[Tree] | None:
 
 def _has_only_more(term: Tree, old: Tree) -> bool:
     if not old.get("matchExpressions") and not old.get("matchFields"):
-        # Such a term matches nothing, and must go on doing so.
+        # An empty term matches nothing and must stay empty.
         return not term.get("matchExpressions") and not term.get("matchFields")
     return all(
         trees_equal_as(tuple[NodeSelectorRequirement, ...], before, term.get(name, [])[: len(before)])
@@ -165,7 +167,7 @@ def _has_only_more(term: Tree, old: Tree) -> bool:
 
 
 def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
-    """The new affinity with the old node affinity, which is checked on its own."""
+    """Return the new affinity with the old node affinity, which is validated separately."""
     now, before = (affinity or {}).get("nodeAffinity"), (old or {}).get("nodeAffinity")
     if trees_equal_as(NodeAffinity | None, before, now):
         return affinity
@@ -179,7 +181,7 @@ def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
 
 
 def validate_ephemeral_update(tree: Tree, old_tree: Tree) -> FieldErrors:
-    """Ephemeral containers can be added, and then stay as they are."""
+    """Validate that ephemeral containers are only added and never changed."""
     path = _SPEC.child("ephemeralContainers")
     now = {c.get("name", ""): c for c in subtree(tree, "spec").get("ephemeralContainers", ())}
     for before in subtree(old_tree, "spec").get("ephemeralContainers", ()):
@@ -191,13 +193,13 @@ def validate_ephemeral_update(tree: Tree, old_tree: Tree) -> FieldErrors:
 
 
 def find_ephemeral_error(mirror: bool) -> FieldError | None:
-    """Pods that cannot have ephemeral containers, whatever else is wrong."""
+    """Return the error for pods that cannot have ephemeral containers."""
     return forbidden(OBJECT_ROOT, "static pods do not support ephemeral containers") if mirror else None
 
 
-# -- comparing
+# -- comparison
 
 
 def specs_equal(spec: Tree, old: Tree) -> bool:
-    """Whether two pod specs say the same, amounts compared by value."""
+    """Report whether two pod specs are equal, quantities compared by value."""
     return trees_equal_as(FullPodSpec, old, spec)

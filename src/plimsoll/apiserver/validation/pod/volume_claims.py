@@ -1,4 +1,4 @@
-"""Claims for storage that are made along with a pod."""
+"""Validation of PersistentVolumeClaim specs and templates."""
 
 from __future__ import annotations
 

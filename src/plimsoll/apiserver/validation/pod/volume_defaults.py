@@ -1,4 +1,4 @@
-"""What is filled into a volume where its author said nothing."""
+"""Defaulting of volumes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOUR = 3600
 
 SOURCES = frozenset(wire_types(Volume)) - {"name"}
 
-#: Source -> fields that are never missing.
+#: Source -> defaults of fields that are missing.
 _IF_MISSING: Mapping[str, Mapping[str, Any]] = {
     "hostPath": {"type": ""},
     "secret": {"defaultMode": _MODE},
@@ -26,7 +26,7 @@ _IF_MISSING: Mapping[str, Mapping[str, Any]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
 }
 
-#: Source -> fields that are neither missing nor empty.
+#: Source -> defaults of fields that are missing or empty.
 _IF_EMPTY: Mapping[str, Mapping[str, str]] = {
     "iscsi": {"iscsiInterface": "default"},
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
@@ -35,7 +35,7 @@ _IF_EMPTY: Mapping[str, Mapping[str, str]] = {
 
 
 def set_volume_defaults(volume: Tree) -> None:
-    """A volume without a source is an empty directory."""
+    """Set the defaults of a volume; without a source it is an emptyDir."""
     kinds = SOURCES & volume.keys()
     if not kinds:
         volume["emptyDir"] = {}
@@ -55,14 +55,14 @@ def set_volume_defaults(volume: Tree) -> None:
 
 
 def set_claim_spec_defaults(spec: Tree) -> None:
-    """Fill in a claim for storage, wherever it stands."""
+    """Set the defaults of a PersistentVolumeClaim spec."""
     spec.setdefault("volumeMode", "Filesystem")
     for name in ("limits", "requests"):
         round_resource_list(subtree(spec, "resources").get(name))
 
 
 def set_source_defaults(kind: str, source: Tree) -> None:
-    """Fill in what a source of this kind is never without, in a pod or in a persistent volume."""
+    """Set the defaults of a volume source, in a pod or in a PersistentVolume."""
     for name, value in _IF_MISSING.get(kind, {}).items():
         source.setdefault(name, value)
     for name, value in _IF_EMPTY.get(kind, {}).items():

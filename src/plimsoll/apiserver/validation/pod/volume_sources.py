@@ -1,7 +1,7 @@
-"""What each kind of volume must say.
+"""Validation of volume sources, one function for each source, in a table.
 
-Owns one check for each source of a volume, in a table. Spellings of fields in the paths of problems are those
-of Kubernetes 1.36, including the odd ones (`persistentDisk`, `downwarAPI`).
+Field names in error paths are those of Kubernetes 1.36, including the odd ones (`persistentDisk`,
+`downwarAPI`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def validate_key_to_path(item: KeyToPath, path: FieldPath) -> FieldErrors:
 
 
 def validate_downward_file(file: DownwardAPIVolumeFile, path: FieldPath) -> FieldErrors:
-    """A file with a field of the pod in it; it has no index in the paths of its problems."""
+    """Validate a file of a downward API volume; its field path has no index."""
     if not file.path:
         yield required(path.child("path"))
     yield from validate_local_non_reserved_path(file.path, path.child("path"))
@@ -116,7 +116,7 @@ def validate_pull_policy(policy: str, path: FieldPath) -> FieldErrors:
         yield not_supported(path, policy, _PULL_POLICIES)
 
 
-# -- one check for each source
+# -- one function for each source
 
 
 def _validate_empty_dir(source: EmptyDirVolumeSource, path: FieldPath) -> FieldErrors:
@@ -140,7 +140,7 @@ def _validate_git_repo(source: GitRepoVolumeSource, path: FieldPath) -> FieldErr
 
 
 def _validate_files(source: Any, path: FieldPath) -> FieldErrors:
-    """A secret or a config map."""
+    """Validate the items of a Secret or ConfigMap volume."""
     yield from validate_mode(source.default_mode, path.child("defaultMode"))
     for place, item in enumerate(source.items):
         yield from validate_key_to_path(item, path.child("items").index(place))
@@ -176,7 +176,7 @@ def _need(source: Any, path: FieldPath, names: Sequence[str]) -> FieldErrors:
             yield required(path.child(name))
 
 
-#: Names on the wire of the fields that `_need` is asked for, where they differ.
+#: JSON names of the fields that `_need` checks, where they differ.
 _SPELLED: Mapping[str, str] = {
     "claimName": "claim_name",
     "diskName": "disk_name",
@@ -192,7 +192,7 @@ _SPELLED: Mapping[str, str] = {
 
 
 def _needs(*names: str) -> Callable[[Any, FieldPath], FieldErrors]:
-    """The check of a source that must only have some fields."""
+    """Return the validation of a source with required fields only."""
     return lambda source, path: _need(source, path, names)
 
 
@@ -341,8 +341,8 @@ def _validate_image(source: ImageVolumeSource, path: FieldPath) -> FieldErrors:
     yield from validate_pull_policy(source.pull_policy, path.child("pullPolicy"))
 
 
-#: Field of the view -> the names in paths (of problems inside, of a second source) and the check; in the
-#: order in which sources are looked at. Projected volumes have a module of their own.
+#: Field of the view -> the names in paths (of errors inside, of a second source) and the validator, in the
+#: order of validation. Projected volumes have their own module.
 SOURCE_VALIDATORS: Mapping[str, tuple[str, str, Callable[[Any, FieldPath], FieldErrors]]] = {
     "empty_dir": ("emptyDir", "emptyDir", _validate_empty_dir),
     "host_path": ("hostPath", "hostPath", _validate_host_path),

@@ -1,4 +1,4 @@
-"""Volumes of pods in full, for the writes that have to check all of them."""
+"""Full views of pod volumes, for validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.apiserver.validation.metadata_view import FullObjectMeta
 
 
 class LocalObjectReference(Wire, frozen=True):
-    """The name of an object in the same namespace."""
+    """Reference to an object in the same namespace."""
 
     name: str = ""
 
@@ -29,7 +29,7 @@ class DownwardAPIVolumeFile(Wire, frozen=True):
     mode: Int32 | None = None
 
 
-# -- sources that a projected volume has too
+# -- sources shared with projected volumes
 
 
 class SecretProjection(Wire, frozen=True):
@@ -80,7 +80,7 @@ class ProjectedVolumeSource(Wire, frozen=True):
     default_mode: Int32 | None = None
 
 
-# -- sources inside of the cluster
+# -- sources inside the cluster
 
 
 class HostPathVolumeSource(Wire, frozen=True):
@@ -167,7 +167,7 @@ class CSIVolumeSource(Wire, frozen=True):
 
 
 class CloudDiskVolumeSource(Wire, frozen=True):
-    """A disk of a cloud: each kind has a name for it of its own."""
+    """A cloud disk: the union of the fields of all cloud disk sources."""
 
     pd_name: str = ""
     volume_id: str = msgspec.field(name="volumeID", default="")
@@ -300,7 +300,7 @@ class StorageOSVolumeSource(Wire, frozen=True):
 
 
 class Volume(Wire, frozen=True):
-    """A volume and its one source; the order of the fields is the order in which they are looked at."""
+    """A volume and its source; the order of the fields is the order of validation."""
 
     name: str = ""
     empty_dir: EmptyDirVolumeSource | None = None

@@ -1,4 +1,4 @@
-"""The volumes of a pod, and how its containers mount them."""
+"""Validation of pod volumes and of their mounts in containers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ISCSI_NAME_MAX = 64
 def validate_volumes(
     spec: FullPodSpec, pod_name: str, path: FieldPath, *, allow_nonlocal_token_path: bool
 ) -> tuple[Mapping[str, Volume], list[FieldError]]:
-    """The volumes that can be mounted, by name, and what is wrong with the others."""
+    """Return the valid volumes by name, and the errors of the others."""
     made = {f"{pod_name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None}
     known: dict[str, Volume] = {}
     errors: list[FieldError] = []
@@ -94,7 +94,7 @@ def _validate_source(
 
 
 def has_nonlocal_token_path(spec: FullPodSpec) -> bool:
-    """Whether some token is put at a path that is not allowed any more."""
+    """Report whether a service account token is projected to a path that is no longer permitted."""
     return any(
         source.service_account_token is not None
         and not is_local_non_reserved_path(source.service_account_token.path)
@@ -104,7 +104,7 @@ def has_nonlocal_token_path(spec: FullPodSpec) -> bool:
     )
 
 
-# -- in a container
+# -- mounts
 
 
 def validate_mounts(container: FullContainer, volumes: Mapping[str, Volume], path: FieldPath) -> FieldErrors:
@@ -120,7 +120,7 @@ def _validate_mounts(
     volumes: Mapping[str, Volume],
     path: FieldPath,
 ) -> FieldErrors:
-    """Some problems are reported without the index of the mount, as in Kubernetes 1.36."""
+    """Validate volume mounts; some field paths have no index, as in Kubernetes 1.36."""
     device_paths = {device.name: device.device_path for device in devices}
     taken_by_devices = frozenset(device_paths.values())
     taken: set[str] = set()

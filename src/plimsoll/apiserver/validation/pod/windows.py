@@ -1,4 +1,4 @@
-"""Pods for Windows, and what of Linux they cannot have; and the other way round."""
+"""Validation of Windows pods, and of fields that are specific to one operating system."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DOTS = re.compile(r"[. ]+")
 _SYSTEMS = ("linux", "windows")
 _NOT_ON_WINDOWS = "cannot be set for a windows pod"
 
-#: Fields of a security context that are for Linux: name on the wire, field of the view.
+#: Linux-only fields of a security context: JSON name, field of the view.
 _POD_FIELDS = (
     ("appArmorProfile", "app_armor_profile"),
     ("seLinuxOptions", "se_linux_options"),
@@ -71,7 +71,7 @@ def containers_with_paths(spec: FullPodSpec, path: FieldPath) -> Iterator[tuple[
 
 
 def validate_os(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
-    """The operating system of a pod, and that nothing in it is for another."""
+    """Validate the OS of a pod, and that no field belongs to another OS."""
     if spec.os is None:
         return
     if not spec.os.name:
@@ -119,7 +119,7 @@ def _validate_windows(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
 
 
 def validate_host_process(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
-    """Containers that run as processes of a Windows node: all of them or none, and on its network."""
+    """Validate HostProcess containers: all or none, and on the host network."""
     context = spec.security_context
     options = None if context is None else context.windows_options
     of_pod = None if options is None else options.host_process
@@ -160,7 +160,7 @@ def validate_windows_options(options: WindowsSecurityContextOptions | None, path
 
 
 def _user_name(name: str) -> Iterator[str]:
-    """`DOMAIN\\user` or `user`."""
+    """Yield the violations of a user name of the form `DOMAIN\\user` or `user`."""
     domain, backslash, user = name.rpartition("\\")
     if not name:
         yield "runAsUserName cannot be an empty string"
