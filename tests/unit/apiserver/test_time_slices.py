@@ -167,7 +167,7 @@ def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPat
     async def story(bench: Bench) -> None:
         short = await ask(bench, PODS, accept)
         assert isinstance(short.body, bytes)
-        monkeypatch.setattr(pieces, "WHOLE_BYTES", 100)
+        monkeypatch.setattr(pieces, "UNCHUNKED_BYTES", 100)
         monkeypatch.setattr(pieces, "_CHUNK_BYTES", 1000)
         long = await ask(bench, PODS, accept)
         assert not isinstance(long.body, bytes)
