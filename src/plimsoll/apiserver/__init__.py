@@ -1,1 +1,3 @@
-"""The embedded Kubernetes API: `api.py` is where a request begins, `http.py` what the network sees of it."""
+"""API server: a Kubernetes-compatible API on a durable single-file store. `api.py` handles requests,
+`http.py` serves them over the network, `process.py` assembles and runs the server.
+"""

@@ -1,8 +1,8 @@
-"""Accepting connections: listening sockets, the TLS handshake, and the accounting of unauthenticated clients.
+"""Connection acceptor: listening sockets, TLS handshakes and the limits on unauthenticated clients.
 
-asyncio allocates 256 KiB for each TLS connection as soon as it is accepted, and bounds neither their number
-nor the time until the first request. So sockets are accepted here, and TLS starts only when the first byte
-has arrived and `UnauthenticatedConnections` has room.
+asyncio allocates 256 KiB for each TLS connection as soon as it is accepted, and limits neither their number
+nor the time until the first request. Sockets are therefore accepted here, and TLS starts only when the first
+byte has arrived and `UnauthenticatedConnections` has a free slot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TLS_BYTES = 300 << 10
 
 
 class _AcceptedConnection:
-    """A client's way in: a socket without a byte yet, then one that waits, then TLS, then HTTP."""
+    """Accepted connection, from the accepted socket over the TLS handshake to HTTP."""
 
     def __init__(self, acceptor: ConnectionAcceptor, client: socket.socket, address: object) -> None:
         self.loop = acceptor.loop
@@ -91,7 +91,7 @@ class _AcceptedConnection:
             self._serving = None
 
     def abort(self) -> None:
-        """Close at once, in whatever state."""
+        """Close the connection at once, in any state."""
         if self.ended:
             return
         if not self._owned_by_transport:
@@ -107,16 +107,16 @@ class _AcceptedConnection:
         self._acceptor.peers.record_buffered(self, size)
 
     def on_connected(self) -> None:
-        """TLS is done, and the HTTP connection has its own deadline."""
+        """Cancel the accept deadline: the handshake is done, and the HTTP connection has its own deadline."""
         self._expiry.cancel()
 
     def leave(self) -> None:
-        """The client has authenticated."""
+        """Stop counting the client as unauthenticated."""
         self._acceptor.peers.leave(self)
         self._acceptor.schedule_tick()
 
     def end(self) -> None:
-        """The connection is closed, or about to be."""
+        """Release the connection's resources; it is closed or about to be."""
         if self.ended:
             return
         self.ended = True
@@ -128,7 +128,7 @@ class _AcceptedConnection:
 
 
 class ConnectionAcceptor:
-    """Accepts connections on one address and passes them to an aiohttp server within the limits."""
+    """Acceptor of connections on one address, which passes them to an aiohttp server within the limits."""
 
     def __init__(
         self,
@@ -167,7 +167,9 @@ class ConnectionAcceptor:
             await asyncio.sleep(0)  # one in turn: a flood of connections does not hold up requests
 
     async def stop(self, seconds: float) -> None:
-        """Stop listening, drop clients without credentials, and give requests under way so many seconds."""
+        """Stop listening, close unauthenticated connections, and let requests in flight finish within
+        `seconds`.
+        """
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -185,7 +187,7 @@ class ConnectionAcceptor:
         return ServerConnection(self._server, owner, self.limits, **self._settings)
 
     def schedule_tick(self) -> None:
-        """Have the accounting look again when a waiting connection can get the place of another."""
+        """Schedule the next `tick`, when a waiting connection can take the slot of another."""
         if self._tick is None and (when := self.peers.wake_at) is not None:
             self._tick = self.loop.call_at(when, self._on_tick, when)
 
@@ -196,14 +198,14 @@ class ConnectionAcceptor:
 
 
 def _cap_to_open_files(limits: ServerLimits) -> ServerLimits:
-    """Lower the limits so that clients without credentials leave file descriptors for the others."""
+    """Lower the limits so that unauthenticated clients leave file descriptors for others."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = limits.unauthenticated_waiting if soft == resource.RLIM_INFINITY else max(soft // 4, 1)
     return replace(limits, unauthenticated_waiting=min(limits.unauthenticated_waiting, most))
 
 
 async def open_sockets(host: str, port: int) -> list[socket.socket]:
-    """Open a listening socket for each address of a host; raises OSError if that fails for one."""
+    """Open a listening socket for each address of a host; OSError if one of them fails."""
     flags = socket.AI_PASSIVE
     try:  # an address needs no resolver and no thread
         numeric = flags | socket.AI_NUMERICHOST

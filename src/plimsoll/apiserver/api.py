@@ -1,10 +1,11 @@
-"""START HERE: the Kubernetes API, from a request to its answer.
+"""START HERE: the Kubernetes API, from a request to its response.
 
-Owns the story of a request: find what it is about (`route.py`), ask whether its sender may (`security/`),
-read (`reading.py`, `watching.py`) or write (`writing.py`, `deleting.py`), and answer in the form the client
-takes (`documents.py`). Knows nothing of HTTP but methods, paths and codes; `http.py` is the shell for the
-network, and clients in the same process call `handle` directly. Promises: every refusal is a Status, and an
-answer to a write means that the write is durable.
+The path of a request: resolve it (`request_info.py`), authorize it (`auth/`), read (`handlers/read.py`,
+`handlers/watch.py`) or write (`handlers/write.py`, `handlers/delete.py`), and encode the response in the form
+that the client accepts (`handlers/response_body.py`). This module knows methods, paths and status codes, but
+no HTTP: `http.py` serves it over the network, and clients in the same process call `Api.handle` directly.
+
+Every error is a Status object, and a response to a write is sent only after the write is durable.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _log = logging.getLogger("plimsoll.server")
 
 
 class Api:
-    """The Kubernetes API over one store."""
+    """Kubernetes API over one store."""
 
     def __init__(
         self,
@@ -95,11 +96,11 @@ class Api:
         context.store.observe(context.authorizer.observe)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
-        """Answer a request, whatever it is."""
+        """Handle a request; errors become Status responses."""
         return await self._answer(request, self._handle)
 
     async def handle_authorized(self, request: ApiRequest) -> ApiResponse:
-        """Answer a request whose sender is known to be allowed to make it, here and not in a worker."""
+        """Handle a request that has been authorized already, in this process and not in a worker."""
         return await self._answer(request, self._handle_authorized)
 
     async def _answer(
@@ -117,14 +118,16 @@ class Api:
             return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
 
     def _unavailable(self, error: StoreError) -> ApiResponse:
-        """Nothing was stored and the client may try again; the log is told once, not for every request."""
+        """Build a 503 response for a failed write; the same error is logged once, not for every request."""
         if str(error) != self._last_write_error:
             self._last_write_error = str(error)
             _log.error("%s", error)
         return _refusal(service_unavailable(str(error)))
 
     async def _error_response(self, error: ApiError) -> ApiResponse:
-        """A refusal may rest upon a write that is not durable yet (an object that is gone, or there)."""
+        """Build an error response. The error may depend on a write that is not durable yet (an object that
+        was just created or deleted), so wait for that first.
+        """
         if self._store.durable < self._store.revision:
             try:
                 await self._store.wait_durable(self._store.revision)
@@ -283,7 +286,9 @@ class Api:
     def _delete_listed(
         self, info: RequestInfo, found: StoredObject, options: DeletionOptions, user: User
     ) -> int:
-        """Delete an object of a collection unless it has gone meanwhile; the revision to wait for."""
+        """Delete an object of a collection unless it has been replaced since it was listed; return the
+        revision to wait for.
+        """
         current = self._store.get(found.key)
         if current is None or current.created != found.created:
             return 0
@@ -378,7 +383,9 @@ def _delete_body(request: ApiRequest) -> Any:
 
 
 def _raw_json(request: ApiRequest, query: Mapping[str, str]) -> bytes:
-    """The body as text, if it is JSON and the client asks to be told of fields that come twice."""
+    """Return the raw body if it is JSON and the client asked for field validation, which reports duplicate
+    fields.
+    """
     has_field_validation = "fieldValidation" in query and parse_media_type(
         request.header("content-type")
     ) in ("", JSON)
@@ -390,7 +397,7 @@ def _refusal(error: ApiError) -> ApiResponse:
 
 
 def _warn(response: ApiResponse, warnings: list[str]) -> None:
-    """Warnings travel in headers: a hundred is plenty, and none may break out of its line."""
+    """Add warnings as Warning headers: at most 100, each shortened and escaped."""
     texts = []
     for text in dict.fromkeys(warnings[:100]):
         clean = "".join(c if c.isprintable() and c.isascii() else "?" for c in text[:256])

@@ -1,9 +1,9 @@
 """HTTP connections of the API server, with limits on what a client can make the server hold.
 
-aiohttp bounds one header field and the number of fields, but neither their sum, nor the time they may take,
-nor trailers and pipelined requests. `ServerConnection` counts what it passes to aiohttp's parser and closes
-the connection when a limit is exceeded. Once a client has presented valid credentials, only the limits of
-single requests apply to it: idle connections and long watches stay open.
+aiohttp limits the size of one header field and the number of fields, but not their total, nor the time they
+may take, nor trailers and pipelined requests. `ServerConnection` counts the bytes it passes to aiohttp's
+parser and closes the connection when a limit is exceeded. Once a client has presented valid credentials, only
+the limits on single requests apply: idle connections and long watches stay open.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _HEADERS_TOO_LARGE = (
 
 
 class ConnectionOwner(Protocol):
-    """The acceptor of a connection, which accounts for it."""
+    """Interface to the acceptor of a connection, which accounts for it."""
 
     loop: asyncio.AbstractEventLoop
     deadline: float  #: for the headers of the first request
     ended: bool
 
     def on_connected(self) -> None:
-        """HTTP begins, and watches the deadline itself."""
+        """Hand the header deadline over to the HTTP connection."""
 
     def record_buffered(self, size: int) -> None:
-        """The client is active, and the connection holds so many bytes of headers."""
+        """Record activity of the client and the number of header bytes that the connection holds."""
 
     def leave(self) -> None:
-        """The client has authenticated."""
+        """Stop counting the client as unauthenticated."""
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
 
     def end(self) -> None:
-        """The connection is closed."""
+        """Record that the connection is closed."""
 
 
 class ServerConnection(web.RequestHandler):
-    """An HTTP connection that bounds what its client can make the server hold."""
+    """HTTP connection with limits on what its client can make the server hold."""
 
     def __init__(
         self, server: web.Server, owner: ConnectionOwner, limits: ServerLimits, **settings: Any
@@ -77,7 +77,7 @@ class ServerConnection(web.RequestHandler):
     # -- what the request handler reports
 
     def begin(self, body: StreamReader) -> None:
-        """A request is being handled now; its headers are complete."""
+        """Record that a request is being handled; its headers are complete."""
         self._handling = True
         self._stop_timer()
         self._body = body
@@ -85,11 +85,11 @@ class ServerConnection(web.RequestHandler):
             self._record_buffered(0)
 
     def end(self) -> None:
-        """The request has been handled."""
+        """Record that the request has been handled."""
         self._handling = False
 
     def accept_credentials(self) -> None:
-        """The client has presented valid credentials."""
+        """Record that the client has presented valid credentials."""
         if not self.authenticated:
             self.authenticated = True
             if self.transport is not None:
@@ -146,7 +146,7 @@ class ServerConnection(web.RequestHandler):
     # -- limits
 
     def _receive_body(self, body: StreamReader, data: bytes) -> None:
-        """Pass on a part of a body, within what its trailers and framing may take."""
+        """Pass on a part of a body, within the limits on its trailers and framing."""
         self._body_received += len(data)
         super().data_received(data)
         extra, max_extra = max(self._body_received - body.total_bytes, 0), self._limits.header_bytes
@@ -165,7 +165,7 @@ class ServerConnection(web.RequestHandler):
             self._owner.record_buffered(size)
 
     def _refuse(self) -> None:
-        """Answer 431 and close; if an earlier request is not answered yet, only close."""
+        """Respond with 431 and close; if an earlier request has no response yet, only close."""
         self._refused = True
         if self.transport is None or self._handling or self._messages:
             self._owner.abort()

@@ -1,4 +1,6 @@
-"""What every part of the API works with: the store, the rights, the gates, the clock, the source of ids."""
+"""Dependencies shared by the request handlers: store, authenticator, authorizer, feature gates, clock, UID
+source.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def _new_uid() -> str:
 
 @dataclass(slots=True)
 class ApiContext:
-    """Shared by the parts of one API."""
+    """Shared dependencies of one API."""
 
     store: Store
     authorizer: Authorizer
@@ -46,7 +48,9 @@ class ApiContext:
         now: Callable[[], datetime] = _now,
         new_uid: Callable[[], str] = _new_uid,
     ) -> ApiContext:
-        """The context of a store. Without a key the tokens of service accounts end with the process."""
+        """Create the context of a store. Without a key, service account tokens are valid for this process
+        only.
+        """
         accounts = ServiceAccountTokens(store, key or SigningKey.create())
         authenticator = Authenticator(tokens or StaticTokens(), accounts)
         rights = Authorizer(store)

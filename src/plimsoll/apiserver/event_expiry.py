@@ -1,6 +1,6 @@
-"""Events do not last: an hour after they were last seen they go, as in Kubernetes.
+"""Event expiry: deletes events an hour after they were last observed (kube-apiserver's --event-ttl).
 
-Owns looking for them, a few at a time so that requests are answered in between.
+Events are checked in small batches, so that requests are handled in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BATCH = 200
 
 
 async def expire_events(context: ApiContext, ttl: timedelta = EVENT_TTL) -> int:
-    """Delete the events that nobody has seen for so long; how many there were."""
+    """Delete events that were last observed more than `ttl` ago; return their number."""
     store, before, deleted = context.store, format_datetime(context.now() - ttl), 0
     after = None
     while True:
@@ -37,14 +37,14 @@ async def expire_events(context: ApiContext, ttl: timedelta = EVENT_TTL) -> int:
 
 
 async def run_event_expiry(context: ApiContext) -> None:
-    """Look for old events again and again."""
+    """Expire events periodically."""
     while True:
         await expire_events(context)
         await asyncio.sleep(EXPIRY_INTERVAL_SECONDS)
 
 
 def last_observed_time(event: dict[str, Any]) -> str:
-    """When an event (as it is stored) was last seen; times in this form compare as texts."""
+    """Return the time an event was last observed; stored timestamps compare as strings."""
     series = event.get("series")
     observed = series.get("lastObservedTime") if isinstance(series, dict) else None
     times = (

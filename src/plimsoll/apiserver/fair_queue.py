@@ -1,8 +1,8 @@
-"""The order in which users get a worker.
+"""Fair queue for expensive requests.
 
-Owns `FairQueue`: a bounded number of places, of which one user holds a part at most; whoever waits is served
-in turn by user, not by request, so that a user with many expensive requests delays others by one of them.
-Waiting places are bounded too; beyond that a request is refused with 429 and Retry-After.
+A limited number of requests run at once, and a limited number of them for one user. Waiting requests are
+served round-robin by user, so that a user with many expensive requests delays others by one of them at most.
+The number of waiting requests is limited too; beyond it a request is rejected with 429 and Retry-After.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.apiserver import status
 
 
 class FairQueue:
-    """Places for expensive requests, shared fairly between users."""
+    """Slots for expensive requests, shared fairly between users."""
 
     def __init__(self, slots: int, *, per_user: int, waiting: int, waiting_per_user: int) -> None:
         self._slots = slots
@@ -33,7 +33,7 @@ class FairQueue:
         return sum(len(queue) for queue in self._waiting.values())
 
     async def acquire(self, user: str, timeout: float) -> None:
-        """Take a place, waiting at most `patience` seconds for it; ApiError 429. Give it back by `leave`."""
+        """Take a slot, waiting at most `timeout` seconds for it; ApiError 429. Return it with `release`."""
         if not self._waiting.get(user) and self._can_run(user):
             self._take(user)
             return
@@ -61,7 +61,7 @@ class FairQueue:
             raise
 
     def release(self, user: str) -> None:
-        """Give a place back; the next user in turn gets it."""
+        """Return a slot; the next user in turn gets it."""
         self._running[user] -= 1
         if not self._running[user]:
             del self._running[user]

@@ -1,8 +1,8 @@
-"""Returning freed memory to the operating system.
+"""Heap trimming: returns freed memory to the operating system.
 
-glibc keeps freed blocks for later use, so the memory of a burst of large requests would stay resident for as
-long as the process runs. `HeapTrimmer` calls malloc_trim once enough has been freed, at most every few
-seconds and on a thread; with other C libraries it does nothing.
+glibc keeps freed blocks for reuse, so the memory of a burst of large requests would stay resident for as long
+as the process runs. `HeapTrimmer` calls malloc_trim on a thread once enough memory has been freed, at most
+every few seconds. With other C libraries it does nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INTERVAL_SECONDS = 5.0
 
 
 def find_malloc_trim() -> Callable[[], None] | None:
-    """Return glibc's malloc_trim, or None where there is none."""
+    """Return glibc's malloc_trim, or None if the C library has none."""
     try:
         import ctypes  # noqa: PLC0415 - some Pythons are built without it
 
@@ -29,7 +29,7 @@ def find_malloc_trim() -> Callable[[], None] | None:
 
 
 class HeapTrimmer:
-    """Trims the heap of the process some time after enough memory has been freed."""
+    """Trimmer of the process heap, which runs some time after enough memory has been freed."""
 
     def __init__(self, trim: Callable[[], None] | None = None) -> None:
         self._trim = trim or find_malloc_trim()
@@ -37,7 +37,7 @@ class HeapTrimmer:
         self._timer: asyncio.TimerHandle | None = None
 
     def record_freed(self, size: int) -> None:
-        """Note that about so many bytes have been freed."""
+        """Record that about `size` bytes have been freed."""
         self._freed += size
         if self._freed >= _MIN_FREED_BYTES and self._timer is None and self._trim is not None:
             self._timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._run)

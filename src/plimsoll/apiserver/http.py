@@ -1,8 +1,8 @@
-"""The API on the network: a thin shell of HTTP around `Api.handle`.
+"""HTTP server: a thin layer around `Api.handle`.
 
-Owns requests, bodies and streams, and the limits that keep one client from hurting others: the size of a
-body, the time a body or a stuck reader may take, how many requests run at once. Connections and their
-limits are in `acceptor.py` and `connections.py`. Knows nothing of Kubernetes objects.
+Reads requests and bodies, streams responses, and enforces the limits that protect clients from each other:
+body size, the time that a body or a slow reader may take, the number of requests in flight. Connections and
+their limits are in `acceptor.py` and `connections.py`. Knows nothing of Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _SHUTDOWN_SECONDS = 2.0
 
 
 class _ClientErrorFilter(logging.Filter):
-    """Keeps what clients got wrong out of the log: anybody could fill it, and it would tell of tokens."""
+    """Log filter for errors that clients cause: any client could fill the log with them, and they can
+    contain tokens.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         theirs = (HttpProcessingError, web.RequestPayloadError)
@@ -50,7 +52,7 @@ _http_log.addFilter(_ClientErrorFilter())
 
 
 class HttpServer:
-    """Serves an API on one address."""
+    """HTTP server of an API on one address."""
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class HttpServer:
         self._streams: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
-        """Listen; raises OSError if the address is taken."""
+        """Start listening; OSError if the address is in use."""
         self._acceptor = ConnectionAcceptor(
             self._handle,
             self._limits,
@@ -86,7 +88,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port in use, which the system has chosen if none was asked for."""
+        """Return the port in use, which the system has chosen if the setting is 0."""
         assert self._acceptor is not None
         return int(self._acceptor.sockets[0].getsockname()[1])
 
@@ -98,7 +100,7 @@ class HttpServer:
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     async def stop(self) -> None:
-        """Stop listening, end the watches, and let requests under way finish."""
+        """Stop listening, end the watches, and let requests in flight finish."""
         for task in list(self._streams):
             task.cancel()
         if self._acceptor is not None:
@@ -178,7 +180,7 @@ class HttpServer:
     async def _send_chunked(
         self, request: web.BaseRequest, api_response: ApiResponse, length: int
     ) -> web.StreamResponse:
-        """Send a long response; a client that goes away or does not read ends it."""
+        """Send a long response; it ends when the client disconnects or does not read."""
         chunks = cast(AsyncGenerator[bytes, None], api_response.body)
         response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         response.content_length = length
@@ -217,7 +219,7 @@ class HttpServer:
     async def _write(
         self, request: web.BaseRequest, response: web.StreamResponse, chunk: bytes | memoryview
     ) -> None:
-        """Write a piece; who does not read for too long is cut off, so that nothing waits for it for ever."""
+        """Write a chunk; a client that does not read within the timeout is disconnected."""
         transport = request.transport
         if transport is not None and len(chunk) < _UNBUFFERED_BYTES and not transport.get_write_buffer_size():
             await response.write(chunk)  # nobody is behind: this does not wait
@@ -232,10 +234,10 @@ class HttpServer:
 
 
 def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers of a request by their names in lower case; of several, the first counts.
+    """Return the headers of a request by lower-case name; of repeated headers the first counts.
 
-    ApiError 400 if one is not UTF-8 or if one that says who the sender is comes more than once, ApiError 401
-    if the credentials are not UTF-8.
+    ApiError 400 if a value is not UTF-8 or an identity header is repeated, ApiError 401 if the credentials
+    are not UTF-8.
 
     DIFF: upstream takes the first Authorization header and ignores the others; see
     test_credentials_that_come_twice_are_refused.

@@ -1,7 +1,7 @@
-"""In-process transport: a client whose requests go to an API server in the same process, without a network.
+"""In-process transport: a client of an API server in the same process, without a network.
 
-Translates the client's `Request` into the server's `ApiRequest` and back. Everything else of the client,
-retries and response parsing included, is the same as over HTTP.
+Translates the client's `Request` into the server's `ApiRequest` and the `ApiResponse` back. Retries and
+response parsing are those of the HTTP client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def connect_in_process(
 
 
 class InProcessTransport:
-    """Calls `handle` as one user."""
+    """Client transport that calls `handle` as one user."""
 
     def __init__(self, handle: Handle, user: User) -> None:
         self._handle = handle

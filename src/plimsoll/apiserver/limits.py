@@ -1,9 +1,9 @@
-"""How much anybody may take of the server.
+"""Limits of the API server, and the limiters of concurrent requests and open watches.
 
-Owns the numbers (`ServerLimits`), and the gates a request passes: `ConcurrencyLimiter` for requests in
-flight, `WatchLimiter` for watches that are open. Too many are refused at once with 429 and Retry-After, as
-Kubernetes does; the controllers and schedulers of the cluster have places of their own, so that a flood from
-elsewhere does not stop them, and no other single user takes more than a share.
+`ServerLimits` holds the numbers, `ConcurrencyLimiter` limits requests in flight, `WatchLimiter` open watches.
+Requests beyond the limits are rejected at once with 429 and Retry-After. A part of the capacity is reserved
+for the controllers and schedulers of the cluster, so that a flood of other requests does not stop them, and
+no other user gets more than a share.
 
 DIFF: Kubernetes puts requests into queues by priority and waits; see
 test_one_user_takes_its_share_and_the_system_always_gets_in.
@@ -23,7 +23,7 @@ _SYSTEM = frozenset({CONTROLLERS.name, SCHEDULER.name, "system:kube-controller-m
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """The numbers; bytes, counts and seconds."""
+    """Limits of the API server; bytes, counts and seconds."""
 
     body: int = 3 * 1024 * 1024
     header_field: int = 64 * 1024
@@ -53,7 +53,7 @@ class ServerLimits:
 
 
 class _SlotCounter:
-    """So many places, of which one user may hold so many."""
+    """Counter of slots in use, with a limit in total and per user."""
 
     __slots__ = ("_by_user", "_limit", "_per_user", "in_use")
 
@@ -64,7 +64,9 @@ class _SlotCounter:
         self.in_use = 0
 
     def acquire(self, name: str, *, reserve: int = 0, limited: bool = True) -> bool:
-        """Take a place, unless only `reserve` are left or (if `bounded`) the user has all it may have."""
+        """Take a slot, unless only `reserve` are left or (if `limited`) the user is at its limit; return
+        whether it was taken.
+        """
         count = self._by_user.get(name, 0)
         if self.in_use >= self._limit - reserve or (limited and count >= self._per_user):
             return False
@@ -82,7 +84,7 @@ class _SlotCounter:
 
 
 class HeldSlot:
-    """A place held until the end of a `with` (or `async with`) block."""
+    """Slot held until the end of a `with` (or `async with`) block."""
 
     __slots__ = ("_counter", "_name")
 
@@ -104,7 +106,9 @@ class HeldSlot:
 
 
 class ConcurrencyLimiter:
-    """The gate of requests in flight, one for reading and one for writing. Watches pass `WatchLimiter`."""
+    """Limiter of requests in flight, with separate limits for reads and writes. Watches use
+    `WatchLimiter`.
+    """
 
     def __init__(self, limits: ServerLimits) -> None:
         reads, writes, share = limits.reads_in_flight, limits.writes_in_flight, limits.share
@@ -114,11 +118,11 @@ class ConcurrencyLimiter:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """How many requests read and write right now."""
+        """Return the number of reads and of writes in flight."""
         return self._reads.in_use, self._writes.in_use
 
     def acquire(self, user: User, method: str) -> HeldSlot:
-        """Take a place for a request, to be held in a `with` block; ApiError 429 if there is none."""
+        """Take a slot for a request, held in a `with` block; ApiError 429 if there is none."""
         reads = method in _READ_METHODS
         counter, reserve = (self._reads if reads else self._writes), self._reserves[not reads]
         system = is_system_user(user)
@@ -128,23 +132,23 @@ class ConcurrencyLimiter:
 
 
 class WatchLimiter:
-    """The gate of open watches."""
+    """Limiter of open watches."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._counter = _SlotCounter(limits.watches, limits.watches_per_user)
 
     @property
     def open(self) -> int:
-        """How many watches are open."""
+        """Return the number of open watches."""
         return self._counter.in_use
 
     def acquire(self, user: User) -> HeldSlot:
-        """Take a place for as long as a watch lasts, in a `with` block; ApiError 429 if there is none."""
+        """Take a slot for the lifetime of a watch, held in a `with` block; ApiError 429 if there is none."""
         if not self._counter.acquire(user.name):
             raise status.too_many_requests("too many watches, please try again later")
         return HeldSlot(self._counter, user.name)
 
 
 def is_system_user(user: User) -> bool:
-    """Whether somebody belongs to the cluster itself: administrators, nodes, scheduler, controllers."""
+    """Return whether a user belongs to the cluster itself: administrators, nodes, scheduler, controllers."""
     return user.name in _SYSTEM or MASTERS in user.groups or NODES in user.groups

@@ -1,7 +1,7 @@
-"""The API server as something that runs: store, security, API, HTTP and controllers, wired together.
+"""API server process: store, authentication, API, HTTP and controllers, wired together.
 
-Owns the order of starting and stopping. `start_server` gives a `RunningServer` that answers already;
-everything in it lives on the event loop of the caller. `serve` is the process behind `plimsoll server`.
+`start_server` returns a `RunningServer` that accepts requests already; everything in it runs on the event
+loop of the caller. `serve` is the process behind `plimsoll server`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ACCOUNT_KEY = "service-accounts.key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How to run the server. Without a data folder nothing outlives the process."""
+    """Settings of the API server. Without a data directory nothing outlives the process."""
 
     data: Path | None = None
     host: str = "127.0.0.1"
@@ -78,7 +78,7 @@ class ServerSettings:
 
 
 class RunningServer:
-    """A server that answers; `stop` ends it."""
+    """Running API server; `stop` shuts it down."""
 
     def __init__(
         self, api: Api, http: HttpServer, store: Store, workers: WorkerPool, ca: bytes, token: str
@@ -101,21 +101,21 @@ class RunningServer:
         return self._http.port
 
     def client(self, user: User = ADMIN) -> Client:
-        """A client in this process, without a network between."""
+        """Return a client in this process, without a network."""
         return connect_in_process(self.api.handle, user)
 
     def write_kubeconfig(self, path: Path) -> None:
-        """A kubeconfig with the administrator's credentials."""
+        """Write a kubeconfig with the administrator's credentials."""
         write_kubeconfig(path, self.url, authority=self._ca, token=self._token)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Have something run for as long as the server does; its failure is told at once."""
+        """Run a coroutine for as long as the server runs; a failure is logged at once."""
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(_log_failure)
         self._tasks.append(task)
 
     async def stop(self) -> None:
-        """Stop the controllers, end the watches, make the last writes durable."""
+        """Stop the controllers, end the watches and make the last writes durable."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -132,7 +132,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 async def start_server(settings: ServerSettings) -> RunningServer:
-    """Open the store, listen, and start the controllers; ConfigError, StoreError or OSError if that fails."""
+    """Open the store, listen, and start the controllers; ConfigError, StoreError or OSError on failure."""
     directory, cleanup = _data_dir(settings.data)
     store = Store.open(
         directory / STORE_FILE if settings.data is not None else None,
@@ -173,7 +173,7 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
 
 
 def _make_tls(settings: ServerSettings, directory: Path) -> tuple[ssl.SSLContext, bytes]:
-    """TLS for the server, and the CA that clients should believe."""
+    """Create the TLS context of the server, and return it with the CA that clients should trust."""
     authority = CertificateAuthority.load_or_create(directory, settings.now)
     clients = [authority.certificate]
     if settings.client_ca is not None:
@@ -206,7 +206,7 @@ def _data_dir(data: Path | None) -> tuple[Path, Callable[[], None]]:
 
 
 async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]) -> None:
-    """Run until a signal asks to stop; `ready` is called once the server answers."""
+    """Run until SIGINT or SIGTERM; `ready` is called once the server accepts requests."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -223,10 +223,10 @@ async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]
 
 @contextmanager
 def _reduced_gc() -> Iterator[None]:
-    """Have Python look for cyclic garbage rarely, and not among what was loaded at the start.
+    """Run the garbage collector rarely, and not over the objects loaded at the start.
 
-    What a request makes is freed by its reference counts; looking for more after every few requests, as is
-    usual, costs a sixth of the time and finds next to nothing.
+    Requests leave next to no cyclic garbage; collecting after every few requests, Python's default, takes a
+    sixth of the time.
     """
     before = gc.get_threshold()
     gc.collect()
@@ -240,7 +240,7 @@ def _reduced_gc() -> Iterator[None]:
 
 
 def _raise_open_file_limit() -> None:
-    """Every watch holds a connection: take as many open files as the system lets us have."""
+    """Raise the limit on open files: every watch holds a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

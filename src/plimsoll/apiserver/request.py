@@ -1,7 +1,7 @@
-"""One request to the API and its answer, free of any HTTP library.
+"""Requests to the API and their responses, independent of any HTTP library.
 
-Owns `ApiRequest` and `ApiResponse`: the HTTP shell and clients in the same process both speak to the API in
-them. A body that is an iterator is a stream (a watch); it ends when the watch does.
+The HTTP server and clients in the same process both use `ApiRequest` and `ApiResponse`. A response body that
+is an iterator is a stream, such as a watch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.apiserver.auth.users import User
 
 @dataclass(slots=True)
 class ApiRequest:
-    """A request whose sender is known. Header names are in lower case."""
+    """Request of an authenticated user. Header names are in lower case."""
 
     method: str
     path: str
@@ -29,9 +29,9 @@ class ApiRequest:
 
 @dataclass(slots=True)
 class ApiResponse:
-    """What goes back: all of it at once, or a stream of chunks.
+    """Response: a complete body or a stream of chunks.
 
-    A stream of known `length` is one long response in pieces; one without is a watch.
+    A stream with a known `length` is one long response; a stream without is a watch.
     """
 
     status: int

@@ -1,7 +1,7 @@
-"""From a method and a path to what is asked: resource, namespace, name, subresource and verb.
+"""RequestInfo: the resource, namespace, name, subresource and verb of a request, from its method and path.
 
-Owns the layout of the API's paths. Paths outside `/api/v1` and `/apis/GROUP/VERSION` are left to others
-(health, version, discovery, documents).
+Paths outside `/api/v1` and `/apis/GROUP/VERSION` (health, version, discovery, OpenAPI) are left to
+`handlers/nonresource.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OF_NAMESPACES = {"status", "finalize"}
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """Where a request goes. `name` is empty for a collection."""
+    """Target and verb of a resource request. `name` is empty for a collection."""
 
     resource: Resource
     version: str
@@ -45,7 +45,7 @@ def split_path(path: str) -> list[str]:
 
 
 def parse_request_info(method: str, path: str, *, watches: bool = False) -> RequestInfo | None:
-    """The route of a request, or None where the path names no resource; ApiError 404 or 405."""
+    """Return the RequestInfo of a request, or None if the path names no resource; ApiError 404 or 405."""
     parts = split_path(path)
     if parts[:1] == ["api"] and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]

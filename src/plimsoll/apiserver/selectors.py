@@ -1,8 +1,8 @@
 """Label and field selectors of list, watch and deletecollection.
 
-Owns their grammar and matching, with the refusals of the API server. A label selector is `a=b, c!=d,
-e in (x,y), f notin (z), g, !h, i>1, j<2`; a field selector is `path=value, path!=value` over the fields
-the resource lists.
+Parses and matches them with the errors of the API server. A label selector is `a=b, c!=d, e in (x,y), f notin
+(z), g, !h, i>1, j<2`; a field selector is `path=value, path!=value` over the selectable fields of the
+resource.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One condition on one label: `operator` is in, notin, exists, absent, gt or lt."""
+    """Condition on one label: `operator` is in, notin, exists, absent, gt or lt."""
 
     key: str
     operator: str
@@ -46,7 +46,7 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelMatcher:
-    """All requirements must hold; none at all matches everything."""
+    """Conjunction of label requirements; an empty one matches everything."""
 
     requirements: tuple[LabelRequirement, ...] = ()
 
@@ -59,7 +59,7 @@ class LabelMatcher:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Conditions (label of a field, wanted to be equal, value)."""
+    """Conjunction of conditions (field label, must be equal, value)."""
 
     conditions: tuple[tuple[str, bool, str], ...] = ()
 
@@ -70,7 +70,7 @@ class FieldSelector:
         return bool(self.conditions)
 
     def exact(self, path: str) -> str | None:
-        """The one value that this selector demands of a field."""
+        """Return the one value that this selector requires of a field, or None."""
         for found, equal, value in self.conditions:
             if found == path and equal:
                 return value
@@ -82,7 +82,7 @@ _MATCH_NOTHING = LabelMatcher((LabelRequirement("", "in"),))
 
 
 def parse_label_selector(text: str) -> LabelMatcher:
-    """Read a label selector; ApiError 400 says what is wrong with it."""
+    """Parse a label selector; ApiError 400 describes the error."""
     tokens = _tokens(text)
     requirements: list[LabelRequirement] = []
     position = 0
@@ -135,7 +135,7 @@ def parse_label_selector(text: str) -> LabelMatcher:
 
 
 def read_selector(tree: Any) -> LabelMatcher:
-    """A LabelSelector object (matchLabels, matchExpressions); one that is malformed selects nothing."""
+    """Read a LabelSelector object (matchLabels, matchExpressions); a malformed one matches nothing."""
     match_labels = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
     expressions = tree.get("matchExpressions") or [] if isinstance(tree, Mapping) else None
     if not isinstance(match_labels, Mapping) or not isinstance(expressions, list):
@@ -203,7 +203,7 @@ def _parse_int(value: str | None) -> int | None:
 
 
 def parse_field_selector(text: str, resource: Resource) -> FieldSelector:
-    """Read a field selector over the fields a resource knows; ApiError 400 for others."""
+    """Parse a field selector over the selectable fields of a resource; ApiError 400 for other fields."""
     conditions = []
     for part in _split(text):
         match = re.fullmatch(r"\s*([^=!\s]+)\s*(!=|==|=)(.*)", part, re.DOTALL)
@@ -217,7 +217,7 @@ def parse_field_selector(text: str, resource: Resource) -> FieldSelector:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that are not escaped; empty ones do not count."""
+    """Split at unescaped commas; empty parts are dropped."""
     return [part for part in re.findall(r"(?:\\.|[^,\\])+|\\$", text, re.DOTALL) if part.strip()]
 
 

@@ -1,7 +1,6 @@
-"""Refusals in the words of the Kubernetes API: `Status` objects with the right codes.
+"""API errors: `ApiError` constructors and Status objects with the codes, reasons and texts of Kubernetes.
 
-Owns the constructors of `ApiError` for the server and the tree of a Status. The texts are those that
-kubectl and client libraries know; some of them look into the text.
+kubectl and client libraries know these texts; some of them parse them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from plimsoll.errors import ApiError
 
 
 def to_status(error: ApiError) -> dict[str, Any]:
-    """The Status object of a refusal."""
+    """Return the Status object of an error."""
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -32,7 +31,7 @@ def to_status(error: ApiError) -> dict[str, Any]:
 
 
 def success_status(**more: Any) -> dict[str, Any]:
-    """The Status object of something done that left no object behind."""
+    """Return the Status object of an operation that leaves no object behind."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
 
 
@@ -106,7 +105,7 @@ def unsupported_media_type(offered: Iterable[str]) -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, problems: Iterable[FieldError]) -> ApiError:
-    """An object that breaks rules: every one of them is a cause with the field's path."""
+    """Create the error of an invalid object: each violated rule is a cause with the field's path."""
     listed = list(problems)
     causes = [
         {"reason": str(problem.type), "message": _message(problem), "field": problem.field}
@@ -124,7 +123,7 @@ def unprocessable(message: str) -> ApiError:
 
 
 def too_many_requests(message: str, wait: int = 1) -> ApiError:
-    """Clients wait for so many seconds and ask again by themselves; 0 leaves that to their callers."""
+    """Create error 429. Clients retry after `wait` seconds by themselves; 0 leaves that to their callers."""
     if not wait:
         return ApiError(429, "TooManyRequests", message)
     return ApiError(
@@ -133,7 +132,7 @@ def too_many_requests(message: str, wait: int = 1) -> ApiError:
 
 
 def resource_version_too_large(asked: int, head: int) -> ApiError:
-    """A list that waits for a version we do not have: the client should ask again."""
+    """Create the error of a list at a resourceVersion that the server has not reached: the client retries."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
@@ -143,7 +142,7 @@ def resource_version_too_large(asked: int, head: int) -> ApiError:
 
 
 def timeout(message: str) -> ApiError:
-    """A request that took too long; whether it was carried out is not known."""
+    """Create the error of a request that took too long; it may have been carried out."""
     return ApiError(504, "Timeout", f"Timeout: {message}")
 
 

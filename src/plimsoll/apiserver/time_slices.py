@@ -1,9 +1,9 @@
-"""Turns on the event loop: long reads give way to other requests every few milliseconds.
+"""Time slices of the event loop: long reads yield to other requests every few milliseconds.
 
-Owns the time slices. Work that goes over many objects (lists, tables, watches that begin with all objects,
-deletions of collections) calls `pause` after each of them; when its slice is used up, other requests are
-served first. Only one such request continues per round of the event loop, users in turn, so that a hundred
-lists at once delay a small request no more than one list does.
+Work over many objects (lists, tables, watches that begin with all objects, deletions of collections) calls
+`pause` after each object; when its slice is used up, other requests are served first. Only one such request
+continues per iteration of the event loop, round-robin by user, so that a hundred concurrent lists delay a
+small request no more than one list does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNLIMITED = 1 << 30
 
 
 class EventLoopShare:
-    """The turns of one server."""
+    """Time slices of one server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,12 +33,12 @@ class EventLoopShare:
         self.pauses = 0
 
     def start_slice(self, user: str, seconds: float | None = REQUEST_SECONDS) -> TimeSlice:
-        """The turn of a request that may take so many seconds in all; None: as long as it likes."""
+        """Start the first time slice of a request that may take `seconds` in total; None: no limit."""
         return TimeSlice(self, self._queue, self._clock, user, seconds)
 
 
 class TimeSlice:
-    """The work of one request; use it in a `with` block, and call `pause` often."""
+    """Time slice of one request; use it in a `with` block and call `pause` often."""
 
     __slots__ = ("_clock", "_end", "_has_slot", "_queue", "_seconds", "_share", "_slice_end", "_user")
 
@@ -67,11 +67,11 @@ class TimeSlice:
 
     @property
     def is_expired(self) -> bool:
-        """Return whether the slice is used up: then `pause` gives way to others."""
+        """Return whether the slice is used up, so that `pause` would yield."""
         return self._clock() >= self._slice_end
 
     async def pause(self) -> None:
-        """Give way to others if the slice is used up; ApiError 504 when the request has taken too long."""
+        """Yield to other requests if the slice is used up; ApiError 504 if the request has taken too long."""
         if self._clock() < self._slice_end:
             return
         if self._end is not None and self._clock() > self._end:
@@ -84,11 +84,11 @@ class TimeSlice:
         self._slice_end = self._clock() + SLICE_SECONDS
 
     def release(self) -> None:
-        """Let others have the turn: to be called before waiting for anything else, such as a client."""
+        """Let other long requests continue; call it before waiting for anything else, such as a client."""
         if self._has_slot:
             self._has_slot = False
             self._queue.release(self._user)
 
     def renew(self) -> TimeSlice:
-        """Another turn of the same request, with its own time: for sending what was worked out."""
+        """Return another slice of the same request without a deadline, for sending the result."""
         return TimeSlice(self._share, self._queue, self._clock, self._user, None)

@@ -1,16 +1,17 @@
 """Limits on connections that have not presented valid credentials.
 
-Owns the accounting. Such a connection is quiet until its first byte has arrived, then it waits, and then it
-is served: TLS and HTTP state exists for it. Few are served at once, because each costs about 300 KiB; the
-others cost a socket, so that a burst of honest clients is absorbed, which leave within milliseconds by
-authenticating. A served connection that stays is evicted as soon as another one waits: when its client has
-not sent anything for `IDLE_SECONDS`, or has not authenticated within `MAX_SERVED_SECONDS`.
+Such a connection is quiet until its first byte has arrived, then it waits, and then it is served: TLS and
+HTTP state exists for it. Few are served at once, because each costs about 300 KiB; the others cost a socket.
+A burst of legitimate clients is absorbed, because they authenticate within milliseconds. A served connection
+that stays is evicted as soon as another one waits: when its client has not sent anything for `IDLE_SECONDS`,
+or has not authenticated within `MAX_SERVED_SECONDS`.
 
 Waiting connections are served in order; among source addresses, the one with the fewest served connections is
-next, and the one with the most is evicted from. If there are too many connections, the longest quiet ones are
-dropped. The bytes of request headers that all of them hold have a budget; whoever holds most exceeds it.
+next, and connections are evicted from the one with the most. If there are too many connections, those quiet
+for longest are closed. The header bytes that all connections hold have a budget; if it is exceeded, the
+connection that holds most is closed.
 
-Pure: the owner passes the clock and calls `tick` when `wake_at` has come.
+This module does no I/O: the owner passes the clock and calls `tick` at `wake_at`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_SERVED_SECONDS = 5.0
 
 
 class UnauthenticatedPeer(Hashable, Protocol):
-    """A connection as the accounting sees it. Both methods may call back into the accounting."""
+    """Interface of a connection. Both methods may call back into the accounting."""
 
     source: str
 
@@ -35,11 +36,11 @@ class UnauthenticatedPeer(Hashable, Protocol):
         """Start TLS and HTTP."""
 
     def abort(self) -> None:
-        """Close at once, without an answer."""
+        """Close at once, without a response."""
 
 
 class _ServedConnection:
-    """A connection being served: since when, its last activity, and the bytes of headers it holds."""
+    """Times and buffered header bytes of a connection that is being served."""
 
     __slots__ = ("active", "buffered", "since")
 
@@ -52,7 +53,7 @@ class _ServedConnection:
 
 
 class UnauthenticatedConnections:
-    """All connections without valid credentials, from accept until they authenticate or end."""
+    """Accounting of connections without valid credentials, from accept until they authenticate or close."""
 
     def __init__(self, limits: ServerLimits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -65,18 +66,18 @@ class UnauthenticatedConnections:
 
     @property
     def served(self) -> int:
-        """The number of connections being served."""
+        """Return the number of connections being served."""
         return len(self._served)
 
     @property
     def wake_at(self) -> float | None:
-        """When `tick` can evict for a waiting connection; None if nothing waits."""
+        """Return the time at which `tick` can evict for a waiting connection; None if none waits."""
         if not self.waiting:
             return None
         return min((entry.evictable_at(IDLE_SECONDS) for entry in self._served.values()), default=None)
 
     def connect(self, peer: UnauthenticatedPeer) -> None:
-        """Add a new connection; if there are too many, one that is quiet is dropped, at worst this one."""
+        """Add a new connection; if there are too many, the oldest quiet one is closed, possibly this one."""
         source = peer.source
         self._quiet.setdefault(source, {})[peer] = None
         self.quiet += 1
@@ -86,15 +87,16 @@ class UnauthenticatedConnections:
             self._drop_quiet(max(self._quiet, key=lambda known: len(self._quiet[known])))
 
     def arrive(self, peer: UnauthenticatedPeer) -> None:
-        """The first byte of a connection has arrived: serve it, or let it wait for that."""
+        """Serve a connection whose first byte has arrived, or queue it."""
         self._forget_quiet(peer)
         self._waiting.setdefault(peer.source, deque()).append(peer)
         self.waiting += 1
         self.tick()
 
     def record_buffered(self, peer: UnauthenticatedPeer, size: int) -> None:
-        """Record activity of a served connection, and how many bytes of request headers it holds now; the
-        largest connections are dropped if the total exceeds the budget."""
+        """Record activity of a served connection and the header bytes that it holds; the largest
+        connections are closed if the total exceeds the budget.
+        """
         entry = self._served.get(peer)
         if entry is None:
             return
@@ -104,7 +106,7 @@ class UnauthenticatedConnections:
             self._evict(max(self._served, key=lambda known: self._served[known].buffered))
 
     def leave(self, peer: UnauthenticatedPeer) -> None:
-        """Forget a connection that has authenticated or ended; unknown ones are ignored."""
+        """Forget a connection that has authenticated or closed; unknown ones are ignored."""
         source = peer.source
         if peer in self._served:
             self._forget_served(peer)
@@ -116,9 +118,9 @@ class UnauthenticatedConnections:
             self._forget_waiting(source)
 
     def tick(self, lag: float = 0.0) -> None:
-        """Serve waiting connections as far as there is room or somebody can be evicted.
+        """Serve waiting connections while there are free slots or connections that can be evicted.
 
-        `lateness` is how far the server is behind: clients are not blamed for that time.
+        `lag` is how far the server is behind: that time does not count against clients.
         """
         while self.waiting:
             if len(self._served) >= self._limits.unauthenticated:
@@ -135,7 +137,7 @@ class UnauthenticatedConnections:
             peer.serve()
 
     def drop_all(self) -> None:
-        """Drop every connection, as the server stops."""
+        """Close every connection; the server is stopping."""
         everyone = [peer for peers in (*self._quiet.values(), *self._waiting.values()) for peer in peers]
         for peer in [*everyone, *self._served]:
             self.dropped += 1
@@ -149,7 +151,9 @@ class UnauthenticatedConnections:
         return waiting + self._served_by[source]
 
     def _find_evictable(self, idle_timeout: float) -> UnauthenticatedPeer | None:
-        """The connection to evict: past its time, of the address with the most, the oldest of those."""
+        """Return the connection to evict: past its time, from the address with the most, the oldest of
+        those.
+        """
         now = self._clock()
         overdue = [peer for peer, entry in self._served.items() if entry.evictable_at(idle_timeout) <= now]
         return max(overdue, key=lambda peer: self._served_by[peer.source], default=None)
@@ -184,7 +188,9 @@ class UnauthenticatedConnections:
 
 
 def address_group(address: object) -> str:
-    """The source that a peer address counts for: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the source that an address counts for: an IPv4 address, or the /64 network of an IPv6
+    address.
+    """
     host = address[0] if isinstance(address, tuple) and address else ""
     try:
         found = ipaddress.ip_address(str(host).partition("%")[0])

@@ -1,10 +1,10 @@
-"""The worker process: handles one expensive request after another, read from standard input.
+"""Worker process: handles expensive requests one after another, read from standard input.
 
     python -m plimsoll.apiserver.worker_process
 
-Runs the same `Api` as the server, over a store that asks the server (`remote.py`). It has no credentials and
-opens no file but its own status in /proc. The server ends it at the request's deadline; limits on memory and
-CPU time that it sets for itself hold even if the server is gone.
+Runs the same `Api` as the server, over a store that queries the server (`workers/remote.py`). It has no
+credentials and opens no file but its own status in /proc. The server kills it at the request's deadline; the
+limits on memory and CPU time that it sets for itself hold even if the server is gone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NICENESS = 5
 
 
 class WorkerChannel:
-    """Frames to and from the server."""
+    """Message frames to and from the server."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source, self._sink = source, sink
@@ -65,7 +65,7 @@ class WorkerChannel:
         self._sink.flush()
 
     def receive(self) -> ToWorker:
-        """The next message; SystemExit when the server has closed the pipe."""
+        """Return the next message; SystemExit when the server has closed the pipe."""
         header = self._source.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
             raise SystemExit(0)
@@ -79,7 +79,7 @@ class WorkerChannel:
 
 
 class Worker:
-    """Handles jobs over one channel."""
+    """Handler of jobs over one channel."""
 
     def __init__(self, channel: WorkerChannel, gates: Gates) -> None:
         self._store = RemoteStore(channel.query)
@@ -91,7 +91,7 @@ class Worker:
         self._api = Api(context, admission=RemoteAdmission(context, self._store))
 
     def handle(self, job: WorkerJob) -> JobResult:
-        """The response to a request; the write behind it, if any, is committed."""
+        """Return the response to a request; its write, if any, is committed."""
         self._job = job
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -124,7 +124,7 @@ class Worker:
 
 
 def _run_to_completion(work: Coroutine[Any, Any, ApiResponse]) -> ApiResponse:
-    """Run a coroutine that never has to wait: the store of a worker answers at once."""
+    """Run a coroutine that never waits: the store of a worker replies synchronously."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -134,10 +134,10 @@ def _run_to_completion(work: Coroutine[Any, Any, ApiResponse]) -> ApiResponse:
 
 
 def peak_memory_kib() -> int:
-    """Return the largest resident size of this process so far.
+    """Return the peak resident size of this process.
 
-    Not by getrusage(): its maximum is handed on by the process that started this one, so that the workers of
-    a large server would all be replaced after their first job.
+    getrusage() does not serve: its maximum is inherited from the parent process, so that the workers of a
+    large server would all be replaced after their first job.
     """
     try:
         with open("/proc/self/status") as status:
@@ -168,7 +168,7 @@ def main() -> None:
 
 
 def _limit_cpu(seconds: int) -> None:
-    """Have the kernel end this process should one job take more CPU time than this."""
+    """Have the kernel kill this process if one job takes more CPU time than this."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     used = int(usage.ru_utime + usage.ru_stime)
     resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, resource.RLIM_INFINITY))
