@@ -27,10 +27,10 @@ from plimsoll.apiserver.unauthenticated import UnauthenticatedConnections, addre
 _log = logging.getLogger("plimsoll.server")
 
 _BACKLOG = 1024
-#: Errors of accept that concern one client only; others concern the server, such as too many open files.
+#: accept() errors that concern one client only; others, such as too many open files, concern the server.
 _CLIENT_ERRORS = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO}
 _ACCEPT_RETRY_SECONDS = 1.0
-#: What a TLS connection costs: asyncio's read buffer and OpenSSL's state.
+#: Memory of a TLS connection: asyncio's read buffer and OpenSSL's state.
 _TLS_BYTES = 300 << 10
 
 
@@ -85,7 +85,7 @@ class _AcceptedConnection:
         except asyncio.CancelledError:  # dropped
             self.end()
         else:
-            if connection.raw_transport is None:  # the client went away during the handshake
+            if connection.raw_transport is None:  # the client disconnected during the handshake
                 self.end()
         finally:
             self._serving = None
@@ -160,11 +160,11 @@ class ConnectionAcceptor:
             except OSError as error:
                 if error.errno in _CLIENT_ERRORS:
                     continue
-                _log.error("cannot accept connections: %s; trying again", error)
+                _log.error("cannot accept connections: %s; retrying", error)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             _AcceptedConnection(self, client, address)
-            await asyncio.sleep(0)  # one in turn: a flood of connections does not hold up requests
+            await asyncio.sleep(0)  # yield: a flood of connections must not delay requests
 
     async def stop(self, seconds: float) -> None:
         """Stop listening, close unauthenticated connections, and let requests in flight finish within

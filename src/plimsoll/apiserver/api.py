@@ -161,7 +161,7 @@ class Api:
             return await self._subresource(info, request, query)
         return await self._resource(info, request, query)
 
-    # -- rights
+    # -- authorization
 
     def _authorize(self, attributes: Attributes) -> None:
         decision = self.context.authorizer.authorize(attributes)
@@ -178,7 +178,7 @@ class Api:
         verb = "watch" if info.verb == "watch" else info.verb
         namespace = info.namespace
         if info.plural == "namespaces" and not info.group:
-            namespace = info.name  # rights on a namespace may come from inside it
+            namespace = info.name  # a RoleBinding inside a namespace may grant access to it
         return Attributes(
             request.user,
             verb,
@@ -296,7 +296,7 @@ class Api:
             self.admission.admit_deletion(info, codec.decode_tree(current.raw), user)
         return self._deleter.delete(info, current, options).revision
 
-    # -- what is asked and forgotten, and what stands beside an object
+    # -- reviews and subresources
 
     async def _create_transient(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType

@@ -16,9 +16,9 @@ from aiohttp import StreamReader, web
 from plimsoll.apiserver.auth.authentication import certificate_user
 from plimsoll.apiserver.limits import ServerLimits
 
-#: Seconds in which a refused client can still read why; closing at once would reset the connection.
+#: Seconds in which a rejected client can read the response; closing at once would reset the connection.
 _LINGER_SECONDS = 0.5
-#: Unread answers after which a client without credentials is closed.
+#: Unread response bytes after which an unauthenticated connection is closed.
 _MAX_UNREAD_BYTES = 64 << 10
 #: Framing a chunked body may have for each byte of data; `1\r\nx\r\n` has five.
 _MAX_FRAMING_RATIO = 8
@@ -62,7 +62,7 @@ class ServerConnection(web.RequestHandler):
         self._owner = owner
         self._limits = limits
         self._deadline: asyncio.TimerHandle | None = None
-        #: The transport, also after aiohttp has let go of it to close it.
+        #: The transport, also after aiohttp has dropped it to close it.
         self.raw_transport: asyncio.Transport | None = None
         self._refused = False
         self._handling = False
@@ -74,7 +74,7 @@ class ServerConnection(web.RequestHandler):
         self._last_body: StreamReader | None = None
         self._body_received = 0
 
-    # -- what the request handler reports
+    # -- called by the request handler
 
     def begin(self, body: StreamReader) -> None:
         """Record that a request is being handled; its headers are complete."""
@@ -122,7 +122,7 @@ class ServerConnection(web.RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if not self.authenticated:  # answers to such clients are small, so this one does not read them
+        if not self.authenticated:  # responses to such clients are small: it is not reading
             self._owner.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -152,7 +152,7 @@ class ServerConnection(web.RequestHandler):
         extra, max_extra = max(self._body_received - body.total_bytes, 0), self._limits.header_bytes
         if self.authenticated:
             max_extra += _MAX_FRAMING_RATIO * body.total_bytes
-        else:  # a body that nobody reads: aiohttp discards it, so that the client gets to the answer
+        else:  # an unread body: aiohttp discards it, so that the client gets to the response
             self._record_buffered(extra)
         # Until the request handler has run, a client with valid credentials is not known as such either.
         unauthenticated = not self.authenticated and body is self._body

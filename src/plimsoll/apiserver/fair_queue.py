@@ -53,7 +53,7 @@ class FairQueue:
                 queue.remove(waiter)
                 self._drop_empty(user)
             elif not waiter.cancelled():
-                self.release(user)  # the place came together with the interruption
+                self.release(user)  # the slot was assigned at the same time
             if isinstance(interruption, TimeoutError):
                 raise status.too_many_requests(
                     "no worker became free in time, please try again later", 5
@@ -78,7 +78,7 @@ class FairQueue:
             queue = self._waiting[user]
             while queue and self._can_run(user):
                 waiter = queue.popleft()
-                if not waiter.done():  # else it was cancelled
+                if not waiter.done():  # else cancelled
                     self._take(user)
                     waiter.set_result(None)
                     self._waiting.move_to_end(user)

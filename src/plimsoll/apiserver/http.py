@@ -30,11 +30,11 @@ from plimsoll.errors import ApiError
 _log = logging.getLogger("plimsoll.server")
 _http_log = logging.getLogger("plimsoll.server.http")
 
-#: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
+#: Chunk size of a long response, so that a list of a hundred megabytes is not copied in memory.
 _CHUNK_BYTES = 1 << 20
-#: Less than what makes a write wait until the client has read.
+#: Smaller than the write buffer limit, so that a write of this size does not wait for the client.
 _UNBUFFERED_BYTES = 32 << 10
-#: How long requests under way may take when the server stops.
+#: Time for requests in flight when the server stops.
 _SHUTDOWN_SECONDS = 2.0
 
 
@@ -142,7 +142,7 @@ class HttpServer:
         user = impersonate(user, request.headers.items(), self._api.context.authorizer)
         query = [(name, value) for name, value in request.rel_url.query.items()]
         api_request = ApiRequest(request.method, request.path, user, query, headers)
-        if request.can_read_body and not user.is_anonymous:  # who may not write need not be listened to
+        if request.can_read_body and not user.is_anonymous:  # anonymous users cannot write
             api_request.body = await self._read_body(request)
         return api_request
 
@@ -210,7 +210,7 @@ class HttpServer:
                 await self._write(request, response, frame)
             await response.write_eof()
         except (ConnectionError, TimeoutError):
-            _log.debug("a watcher has gone: %s", request.path)
+            _log.debug("watch client disconnected: %s", request.path)
         finally:
             self._streams.discard(task)
             await frames.aclose()
@@ -222,7 +222,7 @@ class HttpServer:
         """Write a chunk; a client that does not read within the timeout is disconnected."""
         transport = request.transport
         if transport is not None and len(chunk) < _UNBUFFERED_BYTES and not transport.get_write_buffer_size():
-            await response.write(chunk)  # nobody is behind: this does not wait
+            await response.write(chunk)  # the buffer is empty: this does not wait
             return
         try:
             async with asyncio.timeout(self._limits.slow_watch_timeout):
@@ -258,7 +258,7 @@ def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _is_utf8(value: str) -> bool:
     try:
         value.encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8 are surrogates
+    except UnicodeEncodeError:  # bytes that are not UTF-8 are surrogates
         return False
     return True
 

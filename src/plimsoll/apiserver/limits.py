@@ -17,7 +17,7 @@ from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.users import CONTROLLERS, MASTERS, NODES, SCHEDULER, User
 
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Those without whom nothing moves.
+#: Users of the control plane, for which capacity is reserved.
 _SYSTEM = frozenset({CONTROLLERS.name, SCHEDULER.name, "system:kube-controller-manager"})
 
 
@@ -28,12 +28,12 @@ class ServerLimits:
     body: int = 3 * 1024 * 1024
     header_field: int = 64 * 1024
     headers: int = 256
-    #: Everything before the body of one request; kube-apiserver has Go's default, 1 MiB, as well.
+    #: Request line and headers of one request; kube-apiserver uses Go's default, 1 MiB, as well.
     header_bytes: int = 1024 * 1024
-    #: Until the headers of a request are complete; for the first, from accepting the connection on.
+    #: Time until the headers of a request are complete; for the first, from accepting the connection.
     header_timeout: float = 30
-    #: Connections without valid credentials: served at once, waiting for that, both of one source address,
-    #: and the bytes of request headers that all of them hold together.
+    #: Unauthenticated connections: served at once, waiting, both per source address, and the header bytes
+    #: that all of them hold together.
     unauthenticated: int = 128
     unauthenticated_waiting: int = 2048
     unauthenticated_per_address: int = 1024
@@ -43,12 +43,12 @@ class ServerLimits:
     writes_in_flight: int = 200
     watches: int = 20_000
     watches_per_user: int = 10_000
-    #: In percent of the places in flight: what one user may hold, and what is kept free for the system.
+    #: Percent of the requests in flight: maximum for one user, and reserved for the control plane.
     share: int = 50
     reserve: int = 10
     body_timeout: int = 60
     idle_timeout: int = 180
-    #: A client that takes nothing for this long is cut off; a watcher then lists again.
+    #: A client that does not read for this long is disconnected; a watch client then lists again.
     slow_watch_timeout: int = 30
 
 

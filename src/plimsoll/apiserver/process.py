@@ -49,7 +49,7 @@ from plimsoll.errors import ConfigError
 _log = logging.getLogger("plimsoll.server")
 
 _MAX_OPEN_FILES = 65536
-#: New objects after which the collector looks at the young ones.
+#: Threshold of the youngest garbage-collector generation.
 _GC_THRESHOLD = 20_000
 STORE_FILE = "store.db"
 ACCOUNT_KEY = "service-accounts.key"
@@ -165,8 +165,8 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
     server = RunningServer(api, http, store, workers, ca, token)
     await bootstrap(server.client(ADMIN))
     await http.start()
-    server.run_in_background(context.authorizer.warm_up(), "node relations")
-    server.run_in_background(run_event_expiry(context), "old events")
+    server.run_in_background(context.authorizer.warm_up(), "node authorizer graph")
+    server.run_in_background(run_event_expiry(context), "event expiry")
     if settings.controllers:
         server.run_in_background(ControllerManager(server.client(CONTROLLERS)).run(), "controllers")
     return server
@@ -183,9 +183,9 @@ def _make_tls(settings: ServerSettings, directory: Path) -> tuple[ssl.SSLContext
         tls = create_ssl_context(certificate, key, client_authorities=clients, now=settings.now)
         return tls, authority.certificate
     if settings.certificate is None or settings.key is None:
-        raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
+        raise ConfigError("--tls-cert and --tls-key must be given together")
     tls = create_ssl_context(settings.certificate, settings.key, client_authorities=clients, now=settings.now)
-    ca = settings.authority or settings.certificate  # a certificate may be its own authority
+    ca = settings.authority or settings.certificate  # a self-signed certificate is its own CA
     return tls, read_file(ca, "the CA of the certificate")
 
 
@@ -201,7 +201,7 @@ def _data_dir(data: Path | None) -> tuple[Path, Callable[[], None]]:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{data}: the data folder cannot be made: {error.strerror}") from None
+        raise ConfigError(f"{data}: cannot create the data directory: {error.strerror}") from None
     return data, lambda: None
 
 

@@ -53,7 +53,7 @@ def parse_request_info(method: str, path: str, *, watches: bool = False) -> Requ
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    if rest[0] == "watch" and len(rest) > 1:  # the old spelling of ?watch=1
+    if rest[0] == "watch" and len(rest) > 1:  # the deprecated form of ?watch=1
         rest, watches = rest[1:], True
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
@@ -82,7 +82,7 @@ def _verb(method: str, resource: Resource, namespace: str, name: str, subresourc
     if watches and verb in ("list", "get") and not subresource:
         verb = "watch"
     if resource.namespaced and not namespace and verb in ("create", "deletecollection"):
-        verb = ""  # these are for one namespace at a time
+        verb = ""  # these need a namespace
     allowed = verb and (subresource or verb in resource.verbs)
     if not allowed:
         raise method_not_supported(verb or method.lower(), resource.group, resource.plural)

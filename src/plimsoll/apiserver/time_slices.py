@@ -16,7 +16,7 @@ from types import TracebackType
 from plimsoll.apiserver.fair_queue import FairQueue
 from plimsoll.apiserver.status import timeout
 
-#: How long one request holds the event loop before others are served.
+#: Time that one request holds the event loop before others are served.
 SLICE_SECONDS = 0.002
 #: kube-apiserver's default for a request (--request-timeout).
 REQUEST_SECONDS = 60.0
@@ -29,7 +29,7 @@ class EventLoopShare:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._queue = FairQueue(1, per_user=1, waiting=_UNLIMITED, waiting_per_user=_UNLIMITED)
-        #: How often long work gave way; for tests.
+        #: Number of times that a request yielded; for tests.
         self.pauses = 0
 
     def start_slice(self, user: str, seconds: float | None = REQUEST_SECONDS) -> TimeSlice:
@@ -79,7 +79,7 @@ class TimeSlice:
         self._share.pauses += 1
         self.release()
         await self._queue.acquire(self._user, REQUEST_SECONDS)
-        self._has_slot = True  # while others have a round of the loop: one slice for each of them
+        self._has_slot = True  # during one iteration of the loop, in which the others run
         await asyncio.sleep(0)
         self._slice_end = self._clock() + SLICE_SECONDS
 

@@ -44,13 +44,13 @@ from plimsoll.apiserver.workers.remote import (
 )
 from plimsoll.errors import ApiError
 
-#: How often a request is worked out again because others changed the object meanwhile; kube-apiserver gives
-#: up on a patch after as many conflicts.
+#: Attempts to handle a request whose object was changed concurrently; kube-apiserver gives up on a patch
+#: after as many conflicts.
 MAX_ATTEMPTS = 6
 #: A worker that has grown beyond this is replaced after the job.
 _MAX_REUSE_KIB = 256 << 10
 _MEMORY_LIMIT_MESSAGE = "the request needs more memory than a request may use; send a smaller object"
-#: Below the server, so that it always gets the CPU first.
+#: Lower priority than the server, which gets the CPU first.
 _NICENESS = 5
 
 
@@ -130,7 +130,7 @@ def _run_to_completion(work: Coroutine[Any, Any, ApiResponse]) -> ApiResponse:
     except StopIteration as end:
         response: ApiResponse = end.value
         return response
-    raise RuntimeError("a request in a worker waited for something")
+    raise RuntimeError("a request in a worker waited for I/O")
 
 
 def peak_memory_kib() -> int:

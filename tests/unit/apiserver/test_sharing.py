@@ -43,7 +43,7 @@ def test_the_stored_object_is_not_changed_on_the_way(
     def look(self: WriteHandler, job: Any, old: Any, new: Any) -> Any:
         made = attribute(self, job, old, new)
         if old is not None:
-            stored = self._store.list(job.route.resource.storage_key, "default").items
+            stored = self._store.list(job.info.resource.storage_key, "default").items
             seen.append((stored[0].raw, old))
         return made
 

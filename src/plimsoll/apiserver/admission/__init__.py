@@ -1,1 +1,1 @@
-"""Admission plugins: namespace lifecycle, priority, quota, node restriction."""
+"""Admission plugins: namespace lifecycle, priority, default tolerations, quota, node restriction."""

@@ -1,8 +1,7 @@
-"""Admission: what the rest of the cluster has to say about a write.
+"""Admission chain: runs the admission plugins of a write in order.
 
-Owns fetching what the plugins of `plugins.py` need from the store (namespaces, priority classes, quotas,
-service accounts) and the order in which they are asked. Namespace before anything else;
-quota last, since it charges what all the others have settled.
+Reads what the plugins need from the store (namespaces, priority classes, quotas, runtime classes). Namespace
+lifecycle comes first; quota comes last, since it charges what the others have determined.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MAX_DECODED = 1024
 
 
 class AdmissionChain:
-    """Admission for one API."""
+    """Admission chain of one API."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -43,7 +42,7 @@ class AdmissionChain:
         self._decoded: dict[ObjectKey, tuple[int, Tree]] = {}
 
     def admit_namespace(self, info: RequestInfo) -> None:
-        """New objects need a namespace that exists and is not on its way out; ApiError 404 or 403."""
+        """Require that the namespace of a new object exists and is not terminating; ApiError 404 or 403."""
         if not info.resource.namespaced or not info.resource.is_stored:
             return
         refusal = check_namespace(info.namespace, self._find("namespaces", "", info.namespace))
@@ -54,7 +53,7 @@ class AdmissionChain:
             raise _with_terminating_cause(forbidden(info.group, info.plural, "", why), info.namespace)
 
     def admit(self, operation: str, info: RequestInfo, tree: Tree, old: Tree | None, user: User) -> Tree:
-        """Ask the rules about a write before it is prepared; the object as it goes on, or ApiError 403."""
+        """Run the plugins before a write is prepared, and return the object; ApiError 403."""
         self._check_restrictions(user, operation, info, tree, old)
         name = tree["metadata"].get("name", "")
         check_escalation(
@@ -76,7 +75,7 @@ class AdmissionChain:
     def charge(self, info: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
         """Charge a prepared write to the quotas of its namespace; ApiError 403 if one would be exceeded.
 
-        The quotas' new usage goes into the store right before the object, in the same group.
+        The quotas' new usage is stored right before the object, in the same commit.
         """
         if not info.namespace:
             return
@@ -88,7 +87,7 @@ class AdmissionChain:
             info.resource.key,
             tree,
             old,
-            self._surroundings(info),
+            self._quota_context(info),
             subresource=info.subresource,
         )
         if charged.refusal:
@@ -108,8 +107,8 @@ class AdmissionChain:
             raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
         return admitted.tree
 
-    def _surroundings(self, info: RequestInfo) -> QuotaContext:
-        """What the usage of an object depends on beside itself; only that of claims on other objects."""
+    def _quota_context(self, info: RequestInfo) -> QuotaContext:
+        """Return the objects that the usage of an object depends on; only claims depend on others."""
         now, gates = self._context.now(), self._context.gates
         if info.resource.key != CLAIMS:
             return QuotaContext(now, gates)
@@ -136,7 +135,7 @@ class AdmissionChain:
         return [self._read(stored) for stored in self._store.list(resource, namespace).items]
 
     def _read(self, stored: StoredObject) -> Tree:
-        """A stored object as a tree to look at; the few that every write asks for are decoded once."""
+        """Return a stored object as a read-only tree; the few that every write needs are decoded once."""
         known = self._decoded.get(stored.key)
         if known is None or known[0] != stored.revision:
             if len(self._decoded) >= _MAX_DECODED:
@@ -145,7 +144,7 @@ class AdmissionChain:
         return known[1]
 
     def admit_deletion(self, info: RequestInfo, tree: Tree, user: User) -> None:
-        """Ask the rules about a deletion; raises ApiError."""
+        """Run the plugins of a deletion; ApiError."""
         self._check_restrictions(user, "delete", info, None, tree)
         name = tree["metadata"]["name"]
         if info.resource.key == _CLASSES and name in SYSTEM_CLASSES:
@@ -153,11 +152,11 @@ class AdmissionChain:
             raise forbidden(info.group, info.plural, name, why)
 
     def admit_eviction(self, info: RequestInfo, eviction: Any, user: User) -> None:
-        """Nodes evict their own pods only; raises ApiError."""
+        """Allow nodes to evict their own pods only; ApiError."""
         self._check_restrictions(user, "create", info, eviction, None)
 
     def admit_token(self, info: RequestInfo, request: Any, user: User) -> None:
-        """Nodes ask for tokens of their own pods only; raises ApiError."""
+        """Allow nodes to request tokens of their own pods only; ApiError."""
         self._check_restrictions(user, "create", info, request, None)
 
     def _check_restrictions(self, user: User, verb: str, info: RequestInfo, tree: Any, old: Any) -> None:
@@ -177,7 +176,7 @@ class AdmissionChain:
 
 
 def _with_terminating_cause(refusal: ApiError, namespace: str) -> ApiError:
-    """A refusal with the cause by which controllers know that trying again is of no use."""
+    """Add the cause by which controllers recognize that a retry is pointless."""
     cause = {
         "reason": "NamespaceTerminating",
         "message": f"namespace {namespace} is being terminated",

@@ -1,9 +1,8 @@
-"""What nodes and drivers may write: the admission that goes with their rights.
+"""NodeRestriction admission: limits what nodes and drivers write.
 
-Owns `restrict_node` (NodeRestriction of Kubernetes): the authorizer knows only names, so what is in an
-object is looked at here. A node writes its own Node, lease, CSINode and slices, and what concerns pods bound
-to it; it may not steer pods to itself by labels or taints. `restrict_driver` does the same for DRA drivers,
-which write only slices of their own. Refusals are ApiError 403.
+The authorizer knows only names, so the contents of objects are checked here. A node writes its own Node,
+lease, CSINode and slices, and what concerns pods bound to it; it must not attract pods by labels or taints.
+`restrict_driver` limits DRA drivers to their own slices. Violations are ApiError 403.
 
 DIFF: Kubernetes leaves the restriction of drivers to policies that administrators write; see
 test_drivers_write_their_own_slices.
@@ -68,12 +67,12 @@ def restrict_node(
     name: str = "",
     allows: Callable[[Attributes], bool] = _deny_all,
 ) -> None:
-    """Refuse what a node may not write; let everybody else pass.
+    """Reject writes that a node is not allowed to make; other users pass.
 
-    `tree` is the object to be stored (for `eviction` and `token` the one that was posted), `old` the one
-    there is, either None where there is none. A deletion of many calls this for each, with `old`. The
-    namespace and name are those of the path; without them, those of the objects count. `allows` is asked
-    whether the node may have tokens for audiences that no pod of its own names.
+    `tree` is the object to be stored (for `eviction` and `token` the posted one), `old` the existing one;
+    None if there is none. A deletion of a collection calls this for each object, with `old`. Namespace and
+    name are those of the path; by default those of the objects. `allows` decides whether the node may request
+    tokens for audiences that none of its pods needs.
     """
     node = node_name_of(user)
     if node is None:
@@ -101,7 +100,7 @@ def restrict_node(
 
 
 def restrict_driver(user: User, resource_key: str, tree: Any, old: Any) -> None:
-    """Refuse slices of another driver to a DRA driver; let everybody else pass."""
+    """Reject writes of a DRA driver to slices of other drivers; other users pass."""
     driver = driver_name_of(user)
     if driver is None or resource_key != "resourceslices.resource.k8s.io":
         return
@@ -147,15 +146,16 @@ def _owners(tree: Mapping[str, Any]) -> Any:
 
 
 def _refused_labels(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
-    """The labels that differ and that a node may not set, change or remove."""
+    """Return the changed labels that a node must not set, change or remove."""
     both = new.keys() & old.keys()
     changed = (new.keys() ^ old.keys()) | {key for key in both if new[key] != old[key]}
     return sorted(key for key in changed if not may_set_label(key))
 
 
 def may_set_label(key: str) -> bool:
-    """Whether a node may label itself so: what pods are steered by in Kubernetes' own domains is not its
-    to say, but for a known few."""
+    """Return whether a node may set a label on itself; labels of Kubernetes' own domains that steer pods
+    are excluded, with a few exceptions.
+    """
     domain = key.partition("/")[0] if "/" in key else ""
     if _within(domain, _RESTRICTED_DOMAIN):
         return False
@@ -177,7 +177,7 @@ def _check_volume_claim(write: NodeWrite) -> None:
 
 
 def _rest_of_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume claim without what a node may change, and without what every write changes."""
+    """Return a volume claim without the fields that a node may change and those that every write changes."""
     metadata, state = mapping(claim.get("metadata")), mapping(claim.get("status"))
     kept = {key: value for key, value in metadata.items() if key not in ("resourceVersion", "managedFields")}
     rest = {key: value for key, value in state.items() if key not in _CLAIM_FIELDS}
@@ -185,7 +185,7 @@ def _rest_of_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_account(write: NodeWrite) -> None:
-    """Tokens: only for a pod of the node, and for audiences that the pod asks for."""
+    """Check a token request: only for a pod of the node, and for audiences that the pod needs."""
     if write.operation != "create" or write.subresource != "token":
         return
     spec = mapping(write.tree.get("spec"))
@@ -224,7 +224,7 @@ def _check_audience(write: NodeWrite, audiences: Any, pod: Mapping[str, Any]) ->
 
 
 def _audiences_of(write: NodeWrite, pod: Mapping[str, Any]) -> Iterator[str]:
-    """The audiences that volumes of a pod need tokens for, their CSI drivers included."""
+    """Yield the audiences that volumes of a pod need tokens for, including those of CSI drivers."""
     name = text(mapping(pod.get("metadata")).get("name"))
     for volume in items(mapping(pod.get("spec")).get("volumes")):
         for source in items(mapping(volume.get("projected")).get("sources")):

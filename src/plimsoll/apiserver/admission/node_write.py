@@ -1,4 +1,4 @@
-"""A write of a node, as the checks of `restriction.py` see it."""
+"""Write by a node, as the checks of `node_restriction.py` and `pod_restriction.py` receive it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from plimsoll.errors import ApiError
 
 
 class NodeWrite(NamedTuple):
-    """Who writes what: `operation` is create, update or delete, `tree` and `old` are empty where there is
-    none."""
+    """Write by a node: `operation` is create, update or delete; `tree` and `old` are empty if there is
+    none.
+    """
 
     user: User
     node: str
@@ -31,21 +32,21 @@ class NodeWrite(NamedTuple):
     allows: Callable[[Attributes], bool]
 
     def refusal(self, why: str) -> ApiError:
-        """ApiError 403 that says why."""
+        """Create ApiError 403 with a reason."""
         plural, _, group = self.resource.partition(".")
         return status.forbidden(group, plural, self.name, why)
 
     def unexpected(self) -> ApiError:
-        """ApiError 403 for a kind of write that nodes have no business with."""
+        """Create ApiError 403 for an operation that nodes never need."""
         return self.refusal(f'unexpected operation "{self.operation.upper()}"')
 
     def find(self, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """An object of the store."""
+        """Return an object of the store, or None."""
         stored = self.reader.get(ObjectKey(resource, namespace, name))
         return mapping(decode_tree(stored.raw)) if stored is not None else None
 
     def require(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
-        """An object of the store that has to be there."""
+        """Return an object of the store; ApiError 404."""
         tree = self.find(resource, namespace, name)
         if tree is None:
             raise status.not_found("", resource, name)

@@ -1,10 +1,9 @@
-"""Admission: what a cluster has to say about a write, beside whether it is well formed.
+"""Admission plugins for single objects: priority, default tolerations, service account, runtime class,
+namespace lifecycle.
 
-Owns the rules about single objects: priority, default tolerations, service account, runtime class, and what
-may be made in a namespace. Quotas are in `quota_admission.py`. All of them are pure: what they need of the
-cluster is handed to them, the trees they are given stay as they are, and a refusal is a text (HTTP 403).
-They run before a write is prepared, on trees as clients send them; what is no object of its kind is passed
-on as it is, for preparation to refuse.
+Quotas are in `quota.py`. The plugins are pure functions: they receive the cluster state they need, leave
+their inputs unchanged, and return a refusal as text (HTTP 403). They run before a write is prepared, on trees
+as clients send them; a malformed object is passed on, for preparation to reject.
 
 - DIFF: a pod is given the service account `default`, but neither must its account exist nor is a token
   mounted for it (test_pods_get_an_account_without_a_token).
@@ -34,14 +33,14 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 @dataclass(frozen=True, slots=True)
 class AdmissionResult:
-    """The object as it goes on, or why it does not."""
+    """Admitted object, or the reason of its refusal."""
 
     tree: Tree
     refusal: str = ""
 
 
 def _spec(tree: Any) -> Tree | None:
-    """The spec of an object, if it is one that can be read."""
+    """Return the spec of an object if it is a mapping."""
     spec = tree.get("spec") if isinstance(tree, dict) else None
     return spec if isinstance(spec, dict) else None
 
@@ -53,9 +52,10 @@ def _with_spec(tree: Tree, **fields: Any) -> Tree:
 def admit_pod(
     pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_class: Tree | None
 ) -> AdmissionResult:
-    """All the rules about a pod, in the order of Kubernetes.
+    """Run all plugins for a pod, in the order of Kubernetes.
 
-    `classes` are the priority classes of the cluster, `runtime_class` is the one the pod names, if it exists.
+    `classes` are the priority classes of the cluster, `runtime_class` is the one that the pod names, if it
+    exists.
     """
     classes = tuple(classes)
     if old is None:
@@ -72,7 +72,7 @@ def admit_pod(
 
 
 def check_namespace(name: str, namespace: Tree | None) -> tuple[int, str] | None:
-    """Why nothing can be created in a namespace: an HTTP code and a text."""
+    """Return the HTTP code and reason why nothing can be created in a namespace, or None."""
     if namespace is None:
         return 404, f'namespaces "{name}" not found'
     meta = namespace.get("metadata") or {}
@@ -89,7 +89,7 @@ def check_namespace_deletion(name: str) -> str:
 
 
 def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> AdmissionResult:
-    """Give a pod the number of its priority class; `classes` are all of the cluster, system ones or not."""
+    """Set the priority of a pod from its priority class; `classes` are all classes of the cluster."""
     spec = _spec(pod)
     if spec is None:
         return AdmissionResult(pod)
@@ -145,13 +145,13 @@ def _find_class(name: Any, classes: Iterable[Tree]) -> tuple[str, int, str] | No
 
 
 def _find_default(classes: Iterable[Tree]) -> tuple[str, int, str]:
-    """The class for pods that name none; of several the one with the lowest value."""
+    """Return the global default class; of several the one with the lowest value."""
     defaults = [_read_class(tree) for tree in classes if tree.get("globalDefault")]
     return min(defaults, key=lambda found: found[1], default=("", 0, "PreemptLowerPriority"))
 
 
 def check_single_default(priority_class: Tree, old: Tree | None, classes: Iterable[Tree]) -> str:
-    """Why a priority class cannot be the default for all pods: another one is."""
+    """Return the reason why a priority class cannot be the global default: another one is."""
     if not isinstance(priority_class, dict) or not priority_class.get("globalDefault"):
         return ""
     existing = [_read_class(tree) for tree in classes if tree.get("globalDefault")]
@@ -167,7 +167,7 @@ def check_single_default(priority_class: Tree, old: Tree | None, classes: Iterab
 
 
 def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> AdmissionResult:
-    """Let a pod stay for a while on a node that is not ready or out of reach, unless it says how long."""
+    """Add the default tolerations for not-ready and unreachable nodes, unless the pod has its own."""
     spec = _spec(pod)
     if spec is None:
         return AdmissionResult(pod)
@@ -189,7 +189,7 @@ def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> Admission
 
 
 def admit_account(pod: Tree) -> AdmissionResult:
-    """A pod that names no service account runs under the one every namespace has."""
+    """Set the service account of a pod to `default` if it names none."""
     spec = _spec(pod)
     if spec is None or spec.get("serviceAccountName") or spec.get("serviceAccount") or _is_mirror(pod):
         return AdmissionResult(pod)
@@ -208,7 +208,9 @@ def _is_mirror(pod: Tree) -> bool:
 
 
 def admit_runtime_class(pod: Tree, runtime_class: Tree | None) -> AdmissionResult:
-    """Add to a new pod what its runtime takes and where it runs; None is a class that does not exist."""
+    """Add the overhead and scheduling constraints of its runtime class to a new pod; None is a class that
+    does not exist.
+    """
     spec = _spec(pod)
     if spec is None:
         return AdmissionResult(pod)

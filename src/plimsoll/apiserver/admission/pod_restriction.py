@@ -1,7 +1,7 @@
-"""What a node may write of pods: mirror pods of itself, and the status of those bound to it.
+"""NodeRestriction for pods: a node creates mirror pods of itself and writes the status of pods bound to it.
 
-Owns the pod part of NodeRestriction. A mirror pod stands for a static pod of the node; it must name no
-other object of the API, since whatever pods of a node name, the node may read.
+A mirror pod represents a static pod of the node. It must reference no other API object, since a node may read
+whatever its pods reference.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _API_PROJECTIONS = {
 
 
 def check_pod(write: NodeWrite) -> None:
-    """Refuse what a node may not do to a pod."""
+    """Reject writes to a pod that a node is not allowed to make."""
     check = _CHECKS.get(write.subresource)
     if check is None:
         allowed = "only 'status' and 'eviction' are allowed"
@@ -165,7 +165,7 @@ def _extended(pod: Mapping[str, Any]) -> tuple[Any, list[Any]] | None:
 
 
 def _api_object_of(pod: Mapping[str, Any]) -> str:
-    """What a pod refers to in the API; empty if nothing. A volume of an unknown kind counts: it might."""
+    """Return the kind of API object that a pod references, or "". Unknown kinds of volumes count."""
     spec = mapping(pod.get("spec"))
     if spec.get("serviceAccountName"):
         return "serviceaccounts"

@@ -1,8 +1,8 @@
-"""Quotas: charging an object to them.
+"""ResourceQuota admission.
 
-`charge_quotas` judges a write by the quotas of its namespace and gives back those that have to be stored
-along with it. As in Kubernetes a quota limits what its status says (`hard`, `used`), so one that was never
-measured limits nothing.
+`charge_quotas` checks a write against the quotas of its namespace and returns those that have to be stored
+along with it. As in Kubernetes, the status of a quota counts (`hard`, `used`), so one whose usage was never
+computed limits nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REQUIRED_RESOURCES = ("cpu", "memory", "requests.cpu", "requests.memory", "limi
 
 @dataclass(frozen=True, slots=True)
 class QuotaCharge:
-    """The quotas whose usage grew, to be stored with the object; or why it is refused (HTTP 403)."""
+    """Quotas with increased usage, to be stored with the object; or the reason of a refusal (HTTP 403)."""
 
     quotas: tuple[Tree, ...] = ()
     refusal: str = ""
@@ -44,11 +44,11 @@ def charge_quotas(
     resource: str,
     tree: Tree,
     old: Tree | None,
-    surroundings: QuotaContext,
+    context: QuotaContext,
     *,
     subresource: str = "",
 ) -> QuotaCharge:
-    """Charge a write to the quotas of its namespace; `tree` and `old` are settled.
+    """Charge a write to the quotas of its namespace; `tree` and `old` are prepared objects.
 
     Kinds are named as in storage (`pods`, `resourceclaims.resource.k8s.io`).
     """
@@ -58,20 +58,20 @@ def charge_quotas(
     if not _is_charged(resource, item, before, subresource):
         return QuotaCharge()
     views = ((quota, decode_view(quota, ResourceQuota)) for quota in quotas)
-    found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, surroundings)]
+    found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, context)]
     for _, quota in found:
-        refusal = _check_chargeable(quota, resource, item, surroundings)
+        refusal = _check_chargeable(quota, resource, item, context)
         if refusal:
             return QuotaCharge((), refusal)
-    usage = compute_usage(resource, item, surroundings)
+    usage = compute_usage(resource, item, context)
     negative = sorted(name for name, amount in usage.items() if amount.sign() < 0)
     if negative:
         return QuotaCharge((), f"quota usage is negative for resource(s): {','.join(negative)}")
-    last = {} if before is None else compute_usage(resource, before, surroundings)
+    last = {} if before is None else compute_usage(resource, before, context)
     growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
     charged = []
     for stored, quota in found:
-        is_known = before is not None and _applies(quota, resource, before, surroundings)
+        is_known = before is not None and _applies(quota, resource, before, context)
         hard, used = quota.status.hard or {}, quota.status.used or {}
         amounts = filter_usage(growth if is_known else usage, hard)
         requested = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
@@ -91,13 +91,13 @@ def charge_quotas(
 
 
 def _measured_view(resource: str, tree: Tree) -> Wire:
-    """What counts of an object; of most kinds, that it is there."""
+    """Return the parts of an object that quotas measure; of most kinds only the object counts."""
     view = VIEW_TYPES.get(resource)
     return Object() if view is None else decode_view(tree, view)
 
 
 def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str) -> bool:
-    """Whether this kind of write can use more of anything."""
+    """Return whether this kind of write can increase usage."""
     if subresource:
         return (resource, subresource) in ((PODS, "resize"), (VOLUME_CLAIMS, "status"))
     if before is None:
@@ -107,16 +107,16 @@ def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str
     return resource in VIEW_TYPES
 
 
-def _applies(quota: ResourceQuota, resource: str, item: Wire, surroundings: QuotaContext) -> bool:
-    if not matching_resources(resource, quota.status.hard or (), surroundings):
+def _applies(quota: ResourceQuota, resource: str, item: Wire, context: QuotaContext) -> bool:
+    if not matching_resources(resource, quota.status.hard or (), context):
         return False
-    return matches_scopes(item, scope_requirements(quota.spec), surroundings.gates)
+    return matches_scopes(item, scope_requirements(quota.spec), context.gates)
 
 
-def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, surroundings: QuotaContext) -> str:
-    """Why a quota cannot be charged: the object, or the quota, does not say enough."""
-    names = matching_resources(resource, quota.status.hard or (), surroundings)
-    missing = _find_unspecified(names, item, surroundings.gates)
+def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, context: QuotaContext) -> str:
+    """Return the reason why a quota cannot be charged: the object or the quota lacks values."""
+    names = matching_resources(resource, quota.status.hard or (), context)
+    missing = _find_unspecified(names, item, context.gates)
     if missing:
         return f"failed quota: {quota.metadata.name}: must specify {missing}"
     if any(name not in (quota.status.used or {}) for name in names):
@@ -125,7 +125,7 @@ def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, surroundi
 
 
 def _find_unspecified(names: Iterable[str], pod: Wire, gates: Gates) -> str:
-    """What a quota limits every container must say, or the pod as a whole."""
+    """Return the limited resources that a container does not specify, unless the pod does."""
     if not isinstance(pod, CountedPod):
         return ""
     if gates.enabled("PodLevelResources") and has_pod_level_resources(pod):

@@ -1,8 +1,7 @@
-"""Responses in pieces: lists of any length, put together without blocking the event loop.
+"""Chunked responses: lists of any length, sent without blocking the event loop.
 
-Owns how the parts of a list become a response. Short ones are one bytes object; long ones are sent piece by
-piece with their length known from the start, so that neither the joining nor the memory for a second copy
-falls on one step.
+A short list becomes one bytes object. A long one is sent in chunks with its length known from the start, so
+that it is neither joined in one step nor copied in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _CHUNK_BYTES = 256 << 10
 
 
 def build_chunked_response(parts: list[bytes], content_type: str, time_slice: TimeSlice) -> ApiResponse:
-    """A response whose body is all of the parts."""
+    """Return a response whose body is the concatenation of the parts."""
     length = sum(map(len, parts))
     if length <= UNCHUNKED_BYTES:
         return ApiResponse(200, b"".join(parts), content_type)
@@ -42,7 +41,7 @@ async def _join_chunks(parts: Iterable[bytes], time_slice: TimeSlice) -> AsyncGe
 
 
 def interleave_commas(items: Iterable[bytes]) -> list[bytes]:
-    """Items with commas between them."""
+    """Return the items with commas between them."""
     parts: list[bytes] = []
     for item in items:
         parts.append(item)

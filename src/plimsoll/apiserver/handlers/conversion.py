@@ -1,7 +1,6 @@
-"""Stored objects in the version that a client asks for.
+"""Conversion between the storage version of a kind and its served versions.
 
-Owns the step between the one stored version of a kind and the served ones. Versions of the same shape differ
-in `apiVersion` alone; events of the two groups differ in field names too.
+Versions of the same shape differ in `apiVersion` alone; events of the two groups differ in field names too.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ def is_storage_version(resource: Resource, version: str) -> bool:
 
 
 def convert_raw(raw: bytes, resource: Resource, version: str) -> bytes:
-    """Stored bytes as bytes of a served version."""
+    """Convert stored bytes to a served version."""
     if is_storage_version(resource, version):
         return raw
     if resource.stored_as:
@@ -38,7 +37,7 @@ def convert_tree(tree: dict[str, Any], resource: Resource, version: str) -> dict
 
 
 def convert_to_storage(tree: dict[str, Any], resource: Resource) -> dict[str, Any]:
-    """A tree of a served version in the stored one, head first."""
+    """Convert an object of a served version to the storage version, with apiVersion and kind first."""
     if resource.stored_as:
         tree = event_to_core({**tree, "apiVersion": resource.api_version()})
         return {**_LEADING_FIELDS, **tree, "apiVersion": "v1", "kind": resource.kind}

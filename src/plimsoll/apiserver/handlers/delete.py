@@ -1,8 +1,8 @@
-"""Delete: objects go at once, or when nobody needs them any more.
+"""Delete handler: preconditions, grace periods, finalizers and propagation.
 
-Owns preconditions, grace periods, finalizers and propagation. An object with finalizers, and a pod that a
-node may still be running, only gets its deletionTimestamp; the last finalizer's removal (`writing.py`) or the
-node's own deletion with grace 0 ends it. A namespace ends when its contents have (`controllers/`).
+An object with finalizers, and a pod that may still run on a node, only gets its deletionTimestamp. It is
+removed with its last finalizer (`write.py`) or by the node's deletion with grace period 0. A namespace is
+removed when its contents are (`controllers/`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RETURNING_OBJECT = frozenset(
 
 
 class DeletionResult:
-    """What a deletion came to: the object as it is or was, or a Status, and the revision to wait for."""
+    """Result of a deletion: the object or a Status, and the revision to wait for."""
 
     __slots__ = ("removed", "revision", "tree")
 
@@ -51,14 +51,14 @@ class DeletionResult:
 
 
 class DeleteHandler:
-    """Deletions for requests."""
+    """Handler of deletions."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._store = context.store
 
     def delete(self, info: RequestInfo, stored: StoredObject, options: DeletionOptions) -> DeletionResult:
-        """Delete one object as far as it can be done now; ApiError 403, 409, 422."""
+        """Delete one object as far as it is possible now; ApiError 403, 409 or 422."""
         tree = codec.decode_tree(stored.raw)
         self._check(info, tree, options)
         name = tree["metadata"]["name"]
@@ -95,7 +95,7 @@ class DeleteHandler:
                 raise conflict(info.group, info.plural, metadata["name"], why)
 
     def _mark_deleted(self, tree: Tree, finalizers: list[str], grace: int) -> bool:
-        """Write the deletion into the object; whether that changed anything."""
+        """Set deletionTimestamp and grace period; return whether the object changed."""
         metadata = tree["metadata"]
         changed = finalizers != (metadata.get("finalizers") or [])
         metadata["finalizers"] = finalizers
@@ -125,7 +125,7 @@ class DeleteHandler:
 
 
 def _finalizers(tree: Tree, options: DeletionOptions) -> list[str]:
-    """The finalizers once the wish about dependents is among them."""
+    """Return the finalizers, with the one of the propagation policy among them."""
     finalizers = list(tree["metadata"].get("finalizers") or [])
     if options.propagation_policy:
         wanted = {"Foreground": _FOREGROUND, "Orphan": _ORPHAN}.get(options.propagation_policy)
@@ -136,12 +136,12 @@ def _finalizers(tree: Tree, options: DeletionOptions) -> list[str]:
 
 
 def _is_finalizing_namespace(tree: Tree) -> bool:
-    """A namespace stays until its own finalizers are gone."""
+    """Return whether the object is a namespace with finalizers in its spec."""
     return bool(tree["kind"] == "Namespace" and (tree.get("spec") or {}).get("finalizers"))
 
 
 def _grace_period(tree: Tree, options: DeletionOptions) -> int:
-    """How long an object may take to end: only pods on a node get time at all."""
+    """Return the grace period of an object; only pods on a node have one."""
     if tree["kind"] != "Pod":
         return 0
     spec, status = tree.get("spec") or {}, tree.get("status") or {}

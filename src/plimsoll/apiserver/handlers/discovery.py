@@ -1,8 +1,8 @@
-"""Discovery: what the API serves, told to clients.
+"""Discovery: `/api`, `/apis` and the paths below them, and `/version`.
 
-Owns `/api`, `/apis` and the paths right below them, in the old form (one document per group and version) and
-in the aggregated one (`apidiscovery.k8s.io`, two documents for everything), and what `/version` says. All of
-it follows from the table of resources, so every document is encoded once.
+Served in the unaggregated form (one document per group and version) and in the aggregated one
+(`apidiscovery.k8s.io`, two documents for everything). All documents are derived from the table of resources
+and encoded once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LISTED = "APIGroupDiscoveryList"
 
 
 def build_version() -> Tree:
-    """What `/version` says: the Kubernetes version that clients may count on."""
+    """Return the body of `/version`: the Kubernetes version that clients may rely on."""
     return {
         "major": MAJOR,
         "minor": MINOR,
@@ -49,7 +49,7 @@ def build_version() -> Tree:
 
 @cache
 def list_paths() -> tuple[str, ...]:
-    """The paths that `/` lists."""
+    """Return the paths that `/` lists."""
     found = ["/api", "/api/v1", "/apis"]
     for group, versions in group_versions().items():
         if group:
@@ -59,7 +59,7 @@ def list_paths() -> tuple[str, ...]:
 
 
 def handle_discovery(request: ApiRequest, parts: list[str]) -> ApiResponse:
-    """The answer to a path of discovery, given with its parts; ApiError 404 if there is nothing."""
+    """Handle a discovery path, given by its parts; ApiError 404 if there is none."""
     if len(parts) == 1:
         wanted = _aggregated_version(request.header("accept"))
         if wanted:
@@ -68,7 +68,7 @@ def handle_discovery(request: ApiRequest, parts: list[str]) -> ApiResponse:
 
 
 def _aggregated_version(header: str) -> str:
-    """The version of aggregated discovery that an Accept header asks for first; "" if it does not."""
+    """Return the version of aggregated discovery that an Accept header asks for first, or ""."""
     for clause in header.split(",")[:64]:
         media, *parameters = (part.strip() for part in clause.split(";"))
         named = dict(parameter.partition("=")[::2] for parameter in parameters)
@@ -134,7 +134,7 @@ def _group(name: str) -> Tree:
 
 
 def build_resource_list(group: str, build_version: str) -> Tree:
-    """The APIResourceList of a group and version."""
+    """Return the APIResourceList of a group and version."""
     resources: list[Tree] = []
     for row in _rows(group, build_version):
         entry: Tree = {
@@ -183,7 +183,7 @@ def _subresource(row: Resource, name: str) -> Tree:
 
 @cache
 def build_aggregated_document(root: str, build_version: str) -> tuple[bytes, str]:
-    """The document of `/api` or `/apis`, and its entity tag."""
+    """Return the aggregated document of `/api` or `/apis`, and its ETag."""
     groups = [name for name in group_versions() if bool(name) == (root == "apis")]
     tree = {
         "kind": _LISTED,

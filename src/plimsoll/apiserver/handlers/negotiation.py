@@ -1,7 +1,6 @@
-"""In which form a client wants its answer, and in which form it sends its body.
+"""Content negotiation: the media type of a response from the Accept header, and decoding of bodies.
 
-Owns the Accept header: JSON is the rule; YAML, protobuf and tables on request, in the order of the
-header. Owns decoding bodies by their content type.
+JSON is the default; YAML, protobuf and tables are served on request, in the order of the header.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ _SUPPORTED = (JSON, YAML, PROTOBUF)
 
 @dataclass(frozen=True, slots=True)
 class AcceptedMediaType:
-    """One form of an answer: the media type and its parameters (as=Table;g=meta.k8s.io;v=v1)."""
+    """Media type that a client accepts, with its parameters (as=Table;g=meta.k8s.io;v=v1)."""
 
     media: str = JSON
     parameters: dict[str, str] = field(default_factory=dict)
 
     @property
     def table(self) -> str:
-        """The version of meta.k8s.io in which a table is wanted, or nothing."""
+        """Return the meta.k8s.io version of the requested table, or ""."""
         if self.parameters.get("as") == "Table" and self.parameters.get("g") == "meta.k8s.io":
             return self.parameters.get("v", "")
         return ""
 
     @property
     def partial(self) -> str:
-        """The version in which only metadata is wanted, or nothing."""
+        """Return the meta.k8s.io version of the requested PartialObjectMetadata, or ""."""
         wanted = self.parameters.get("as", "")
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return self.parameters.get("v", "v1")
@@ -52,7 +51,7 @@ class AcceptedMediaType:
 
 
 def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
-    """The form to answer in; ApiError 406 if none is on offer.
+    """Return the media type of the response; ApiError 406 if none is supported.
 
     DIFF: clients that take both protobuf and JSON get JSON, which is what is stored, whatever they prefer
     (test_the_best_form_on_offer).
@@ -73,7 +72,7 @@ def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
 
 
 def parse_accept(header: str) -> list[AcceptedMediaType]:
-    """The clauses of an Accept header, best first."""
+    """Parse an Accept header into clauses, most preferred first."""
     ranked = []
     for position, clause in enumerate(header.split(",")[:64]):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -94,7 +93,7 @@ def parse_media_type(header: str) -> str:
 
 
 def decode_body(body: bytes, content_type: str) -> Any:
-    """The object in a body; ApiError 400 or 415."""
+    """Decode the object in a body; ApiError 400 or 415."""
     media = parse_media_type(content_type) or JSON
     if media == JSON:
         return decode_json(body)
@@ -116,7 +115,7 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_yaml(body: bytes) -> Any:
-    """One document of YAML (which JSON is a part of)."""
+    """Decode one YAML (or JSON) document."""
     try:
         documents = [tree for _, tree in load_documents(body)]
     except InputError as error:

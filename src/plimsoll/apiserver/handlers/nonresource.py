@@ -1,7 +1,4 @@
-"""What stands beside the resources: health, version, discovery and the OpenAPI documents.
-
-Owns the paths outside of `/api/v1/...` and `/apis/GROUP/VERSION/...`.
-"""
+"""Non-resource paths: health, version, discovery, OpenAPI and the service account issuer."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _HEALTH = ("healthz", "livez", "readyz")
 
 
 class NonResourceHandler:
-    """Answers for the paths that name no resource."""
+    """Handler of the paths that name no resource."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -44,14 +41,14 @@ class NonResourceHandler:
         raise path_not_found()
 
     def _issuer(self, parts: list[str]) -> ApiResponse:
-        """How others verify the tokens of service accounts."""
+        """Serve OpenID Connect discovery, by which others verify service account tokens."""
         accounts = self._context.service_accounts
         if parts[0] == "openid":
             return ApiResponse(200, codec.encode(accounts.jwks()), "application/jwk-set+json")
         return ApiResponse(200, codec.encode(accounts.configuration()))
 
     def _health(self, parts: list[str], query: Mapping[str, str]) -> ApiResponse:
-        """Ready as long as the store can be written."""
+        """Serve health checks; the server is ready as long as the store can be written."""
         checks = {"ping": "", "store": self._context.store.write_error}
         if len(parts) > 2 or (len(parts) == 2 and parts[1] not in checks):
             raise path_not_found()

@@ -1,7 +1,7 @@
-"""The parameters of a request: ListOptions, CreateOptions, PatchOptions, DeleteOptions.
+"""Request options: ListOptions, CreateOptions, UpdateOptions, PatchOptions and DeleteOptions.
 
-Owns reading them from the query (and, for deletions, from the body) and refusing what the API server
-refuses. Unknown parameters are ignored, as there.
+Read from the query (and, for deletions, from the body) with the errors of the API server. Unknown parameters
+are ignored, as upstream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_INT64 = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """How to list or watch. `version` is None where none was given; 0 means any."""
+    """Options of a list or watch. `resource_version` is None if not given; 0 means any."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -51,7 +51,7 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to create, update or patch."""
+    """Options of a create, update or patch."""
 
     dry_run: bool = False
     field_manager: str = ""
@@ -61,7 +61,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeletionOptions:
-    """How to delete: what must still be true, how long to wait, what becomes of dependents."""
+    """Options of a delete: preconditions, grace period, propagation policy."""
 
     dry_run: bool = False
     grace_period_seconds: int | None = None
@@ -71,7 +71,7 @@ class DeletionOptions:
 
 
 def first_values(query: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The first value of each parameter counts."""
+    """Return the query as a mapping; of repeated parameters the first counts."""
     values: dict[str, str] = {}
     for name, value in query:
         values.setdefault(name, value)
@@ -79,7 +79,7 @@ def first_values(query: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def parse_list_options(query: Mapping[str, str]) -> ListOptions:
-    """ListOptions of a request; ApiError 400 or 422."""
+    """Parse the ListOptions of a request; ApiError 400 or 422."""
     text = query.get("resourceVersion", "")
     version = _number(text, "resourceVersion") if text else None
     options = ListOptions(
@@ -141,7 +141,7 @@ def _check_list(options: ListOptions, has_version: bool) -> None:
 
 
 def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: bool = False) -> WriteOptions:
-    """CreateOptions, UpdateOptions or PatchOptions of a request."""
+    """Parse the CreateOptions, UpdateOptions or PatchOptions of a request."""
     manager = query.get("fieldManager", "")
     force = _boolean(query, "force")
     validation = query.get("fieldValidation", "") or "Warn"
@@ -167,7 +167,7 @@ def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: b
 
 
 def parse_delete_options(query: Mapping[str, str], body: Any) -> DeletionOptions:
-    """DeleteOptions from the body if there is one, else from the query."""
+    """Parse DeleteOptions from the body if there is one, else from the query."""
     if body is None:
         body = {
             "dryRun": [query["dryRun"]] if "dryRun" in query else None,
@@ -222,7 +222,7 @@ def _text(tree: Mapping[str, Any], name: str) -> str | None:
 
 
 def _manager_from_user_agent(user_agent: str) -> str:
-    """Who writes, if nobody says: the client's name up to the first slash."""
+    """Return the default field manager: the User-Agent up to the first slash."""
     name = user_agent.split("/", maxsplit=1)[0]
     if not name.isprintable():
         name = "".join(c for c in name if c.isprintable())

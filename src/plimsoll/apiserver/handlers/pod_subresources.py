@@ -1,8 +1,7 @@
-"""What is done to pods by other means than writing them: binding and eviction.
+"""Binding and eviction: the `binding` and `eviction` subresources of pods (and the older `bindings`).
 
-Owns the `binding` and `eviction` subresources (and the older `bindings`). What a binding changes in a pod,
-and whether a disruption budget still allows an eviction, is in `apiserver/validation`; the budget is charged
-under its own version, so that two evictions never spend the same allowance.
+The rules for both are in `apiserver/validation`. A disruption budget is updated under its resourceVersion, so
+that two evictions never use the same allowed disruption.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _BUDGETS = "poddisruptionbudgets.policy"
 
 
 class EvictionHandler:
-    """Evictions: deletions that disruption budgets may refuse."""
+    """Handler of evictions: deletions that disruption budgets may reject."""
 
     def __init__(self, context: ApiContext, deleting: DeleteHandler) -> None:
         self._context = context
@@ -37,7 +36,7 @@ class EvictionHandler:
         self._deleter = deleting
 
     def evict(self, info: RequestInfo, body: Any, options: WriteOptions) -> int:
-        """Evict a pod; the revision to wait for. ApiError 429 if a budget is spent."""
+        """Evict a pod and return the revision to wait for; ApiError 429 if a budget allows no disruption."""
         if not isinstance(body, dict) or body.get("kind") not in (None, "", "Eviction"):
             raise bad_request("the body must be an Eviction object")
         name = (body.get("metadata") or {}).get("name") if isinstance(body.get("metadata"), dict) else None
@@ -63,7 +62,7 @@ class EvictionHandler:
         return self._deleter.delete(info, stored, replace(delete_options, resource_version=None)).revision
 
     def _budgets(self, pod: Tree, info: RequestInfo) -> list[tuple[StoredObject, Tree]]:
-        """The disruption budgets that select a pod."""
+        """Return the disruption budgets that select a pod."""
         return [
             (stored, tree)
             for stored in self._store.list(_BUDGETS, info.namespace).items
@@ -95,14 +94,14 @@ def _covers(budget: Tree, pod: Tree) -> bool:
 
 
 class BindingHandler:
-    """Bindings: a pod gets its node, once."""
+    """Handler of bindings, which set the node of a pod once."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._store = context.store
 
     def bind(self, info: RequestInfo, body: Any, options: WriteOptions) -> int:
-        """Bind a pod to a node; the revision to wait for."""
+        """Bind a pod to a node and return the revision to wait for."""
         key = _binding_key(info, body)
         stored = self._store.get(key)
         if stored is None:
@@ -127,7 +126,7 @@ class BindingHandler:
 
 
 def _binding_key(info: RequestInfo, body: Any) -> ObjectKey:
-    """The pod a binding is for: from the path, or from the body posted to `bindings`."""
+    """Return the key of the pod to bind: from the path, or from the body posted to `bindings`."""
     name = info.name
     if not name and isinstance(body, dict) and isinstance(body.get("metadata"), dict):
         name = str(body["metadata"].get("name") or "")

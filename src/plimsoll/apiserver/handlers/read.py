@@ -1,8 +1,7 @@
-"""Get and list: what is stored, in the order and as of the version that was asked for.
+"""Get and list handler: resourceVersion semantics, paging and selection.
 
-Owns resourceVersion semantics, paging and selection. Promises: nothing is shown before it is durable; all
-pages of a list show the same moment, or the client is told that the moment is too long ago (410); a long
-scan lets other requests in between.
+Nothing is returned before it is durable. All pages of a list show the same revision, or the client gets 410
+when that revision is no longer available. A long scan yields to other requests.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SCAN_LIMIT = 1000  #: objects taken from the store at once
 
 
 class ListResult(NamedTuple):
-    """One page: the objects, the moment they show, and how to go on."""
+    """Page of a list: objects, revision, and the token of the next page."""
 
     items: list[StoredObject]
     revision: int
@@ -38,7 +37,7 @@ def storage_key(info: RequestInfo, name: str | None = None) -> ObjectKey:
 
 
 def get_stored(store: Store, info: RequestInfo) -> StoredObject:
-    """The stored object a route names; ApiError 404."""
+    """Return the stored object that a request names; ApiError 404."""
     stored = store.get(storage_key(info))
     if stored is None:
         raise not_found(info.group, info.plural, info.name)
@@ -46,7 +45,7 @@ def get_stored(store: Store, info: RequestInfo) -> StoredObject:
 
 
 def parse_selection(info: RequestInfo, options: ListOptions) -> ObjectSelection:
-    """Which objects a list or watch is about; ApiError 400 for a bad selector."""
+    """Return the selection of a list or watch; ApiError 400 for an invalid selector."""
     fields = parse_field_selector(options.field_selector, info.resource)
     if info.name:  # GET of one object with ?watch=1
         fields = parse_field_selector(f"metadata.name={info.name}", info.resource)
@@ -56,7 +55,7 @@ def parse_selection(info: RequestInfo, options: ListOptions) -> ObjectSelection:
 
 
 class ReadHandler:
-    """Reads for requests."""
+    """Handler of get and list."""
 
     def __init__(self, store: Store, field_cache: SelectableFieldCache) -> None:
         self._store = store
@@ -70,7 +69,7 @@ class ReadHandler:
         return stored
 
     async def list(self, info: RequestInfo, options: ListOptions, time_slice: TimeSlice) -> ListResult:
-        """A page of objects; a long scan gives way to other requests (`turn`)."""
+        """Return a page of objects; a long scan yields to other requests."""
         selection = parse_selection(info, options)
         after, at = self._start(options)
         name = selection.fields.exact("metadata.name")
@@ -83,7 +82,7 @@ class ReadHandler:
         return listing
 
     def _start(self, options: ListOptions) -> tuple[tuple[str, str] | None, int | None]:
-        """Where a list goes on, and the moment it must show (None: now)."""
+        """Return the position after which a list starts, and the revision it must show (None: current)."""
         head = self._store.revision
         if options.continue_token:
             at, after = _decode_continue_token(options.continue_token)

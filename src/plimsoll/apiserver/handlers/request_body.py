@@ -1,7 +1,7 @@
-"""Bodies of writes: from what a client sent to an object of its kind in the stored version.
+"""Request bodies of writes: decoding into an object of the kind in the storage version.
 
-Owns the checks that come before any rule of a kind: apiVersion and kind, fields the kind does not have,
-values of the wrong type, and that the object is the one the path names.
+Checks what precedes the rules of the kind: apiVersion and kind, unknown fields, types of values, and that the
+object is the one that the path names.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NAMESPACE_MISMATCH = "the namespace of the provided object does not match the n
 def decode_object(
     info: RequestInfo, body: Any, validation: str, *, text: bytes = b"", current: Any = None
 ) -> tuple[Tree, list[str]]:
-    """The body as an object in the stored version, with warnings; ApiError 400.
+    """Decode a body into an object in the storage version, and return it with warnings; ApiError 400.
 
-    `text` is its JSON, where the client asks about fields that come twice. If the body is what a patch made
-    of `current`, it must still say what it is, its unknown fields are no news, and where it is no object
-    of its kind any more, that is the patch's fault (422).
+    `text` is its JSON, if the client asks for duplicate fields to be reported. If the body is the result of a
+    patch on `current`, it must have apiVersion and kind, unknown fields of `current` are not reported again,
+    and an object that no longer fits its kind is an error of the patch (422).
     """
     kind = info.resource.kind
     if not isinstance(body, dict):
@@ -83,12 +83,12 @@ def _check_fields(info: RequestInfo, body: Tree, validation: str, text: bytes, c
 
 
 def _changed_fields(body: Tree, current: Tree) -> Tree:
-    """What a patch touched of an object; the rest was held against the same type when it was stored."""
+    """Return the top-level fields that a patch changed; the others were checked when they were stored."""
     return {name: value for name, value in body.items() if value is not current.get(name)}
 
 
 def _check_identity(info: RequestInfo, metadata: Tree) -> None:
-    """The object must be the one that the path names; what it leaves out, the path fills in."""
+    """Check that the object is the one that the path names, and fill in what it leaves out."""
     for field in ("name", "namespace", "generateName", "resourceVersion", "uid"):
         value = metadata.get(field)
         if value is None:
@@ -113,7 +113,7 @@ def _check_identity(info: RequestInfo, metadata: Tree) -> None:
 
 
 def _decode_error(why: str, current: Any) -> ApiError:
-    """The sender's mistake, or that of a patch."""
+    """Create the error of a body, or of a patch."""
     if current is None:
         return bad_request(why)
     return invalid("", "", "", [invalid_value(FieldPath("patch"), None, why)])

@@ -1,7 +1,7 @@
-"""Answers to clients: objects, lists and tables in the form and version that was asked for.
+"""Response bodies: objects, lists and tables in the media type and version that the client asked for.
 
-Owns encoding. The usual form, JSON in the stored version, is the stored bytes themselves; all the others are
-worked out from them.
+JSON in the storage version, the usual case, is the stored bytes themselves; all other forms are derived from
+them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ROWS_PER_SLICE = 8
 
 
 def build_tree_response(tree: Any, accepted: AcceptedMediaType, status: int = 200) -> ApiResponse:
-    """Any tree, such as a Status or a Scale."""
+    """Return a response with any object, such as a Status or a Scale."""
     return _encode(codec.encode(tree), accepted, status)
 
 
 class ResponseBuilder:
-    """Answers of one API."""
+    """Builder of responses of one API."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -52,7 +52,7 @@ class ResponseBuilder:
         query: Mapping[str, str],
         status: int = 200,
     ) -> ApiResponse:
-        """One object."""
+        """Return a response with one object."""
         raw = convert_raw(raw, info.resource, info.version)
         if accepted.table:
             return build_tree_response(self._table(info, [raw], accepted, query, {}), accepted, status)
@@ -68,7 +68,7 @@ class ResponseBuilder:
         query: Mapping[str, str],
         time_slice: TimeSlice,
     ) -> ApiResponse:
-        """A page of objects; other requests are served while a long one is put together."""
+        """Return a response with a page of objects, yielding to other requests while it is built."""
         metadata: Tree = {"resourceVersion": str(listing.revision)}
         if listing.token:
             metadata["continue"] = listing.token
@@ -96,7 +96,7 @@ class ResponseBuilder:
     def make_watch_renderer(
         self, info: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
     ) -> Render | None:
-        """How a watch shows objects; None for the stored bytes themselves."""
+        """Return the function that renders objects of a watch; None for the stored bytes themselves."""
         if accepted.table:
             return _TableRenderer(self, info, accepted, query).render
         if accepted.partial:
@@ -140,7 +140,7 @@ class ResponseBuilder:
 
 
 class _TableRenderer:
-    """The rows of a watch in tables: only the first names the columns."""
+    """Renderer of a watch in tables; only the first table has column definitions."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ def _metadata_only(raw: bytes, version: str) -> bytes:
 async def _render_each(
     raws: list[bytes], render: Callable[[bytes], bytes], time_slice: TimeSlice
 ) -> list[bytes]:
-    """Every object in another form."""
+    """Render every object, yielding to other requests."""
     rendered = []
     for raw in raws:
         rendered.append(render(raw))
@@ -182,7 +182,7 @@ async def _render_each(
 def _finish_list(
     head: Tree, field: str, items: list[bytes], accepted: AcceptedMediaType, time_slice: TimeSlice
 ) -> ApiResponse:
-    """A list in JSON, or in YAML if it is short: `head` with the items in its last field."""
+    """Return a list in JSON, or in YAML if it is short; `head` gets the items as its last field."""
     before = codec.encode({name: value for name, value in head.items() if name != field})
     response = build_chunked_response(
         [before[:-1], f',"{field}":['.encode(), *interleave_commas(items), b"]}"], accepted.media, time_slice

@@ -1,7 +1,4 @@
-"""The `scale` subresource: how many replicas, without knowing the kind.
-
-Owns the step between a workload and its `autoscaling/v1` Scale.
-"""
+"""The `scale` subresource: conversion between a workload and its `autoscaling/v1` Scale."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ Tree = dict[str, Any]
 
 
 def to_scale(tree: Tree) -> Tree:
-    """The Scale of a workload."""
+    """Return the Scale of a workload."""
     spec, status, metadata = tree.get("spec") or {}, tree.get("status") or {}, tree["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
@@ -27,7 +24,7 @@ def to_scale(tree: Tree) -> Tree:
 
 
 def apply_scale(tree: Tree, scale: Any) -> Tree:
-    """The workload with the replicas of a Scale; ApiError 400."""
+    """Return the workload with the replicas of a Scale; ApiError 400."""
     spec = scale.get("spec") if isinstance(scale, dict) else None
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if isinstance(replicas, bool) or not isinstance(replicas, int) or not 0 <= replicas < 2**31:
@@ -45,7 +42,7 @@ def apply_scale(tree: Tree, scale: Any) -> Tree:
 
 
 def _selector(selector: Any) -> str:
-    """A selector as the text that goes into a list request; older kinds have plain labels."""
+    """Format a selector as in list requests; older kinds have plain labels."""
     if not isinstance(selector, dict) or not selector:
         return ""
     if "matchLabels" in selector or "matchExpressions" in selector:

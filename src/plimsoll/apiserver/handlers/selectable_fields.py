@@ -1,7 +1,7 @@
-"""What selectors look at: the labels and selectable fields of stored objects, read once per version.
+"""Cache of labels and selectable fields of stored objects.
 
-Owns a cache beside the store. Promises that a selector over all objects of a resource decodes each object
-once, not once per request, and that the cache holds no more than the objects (and the recent events) do.
+A selector over all objects of a resource decodes each version of an object once, not once per request. The
+cache holds no more entries than there are objects, plus the recent events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EVENTS_KEPT = 4096
 
 
 class SelectableFields(NamedTuple):
-    """The part of one version of an object that selectors see."""
+    """Labels and selectable fields of one version of an object."""
 
     revision: int
     labels: Mapping[str, str]
@@ -29,7 +29,7 @@ class SelectableFields(NamedTuple):
 
 
 class ObjectSelection(NamedTuple):
-    """Which objects of a resource are wanted."""
+    """Namespace and selectors of a list or watch."""
 
     resource: Resource
     namespace: str | None
@@ -38,7 +38,7 @@ class ObjectSelection(NamedTuple):
 
     @property
     def matches_all(self) -> bool:
-        """No selector: within the namespace every object is wanted."""
+        """Return whether there is no selector, so that every object of the namespace is included."""
         return not self.labels and not self.fields
 
     def includes(self, key: ObjectKey, selectable: SelectableFields) -> bool:
@@ -48,7 +48,7 @@ class ObjectSelection(NamedTuple):
 
 
 class SelectableFieldCache:
-    """Sights of the stored objects and of the latest events, made when first asked for."""
+    """Selectable fields of the stored objects and of recent events, extracted on first use."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, ObjectKey], SelectableFields] = {}
@@ -66,7 +66,7 @@ class SelectableFieldCache:
     def of_event(
         self, resource: Resource, event: StoreEvent
     ) -> tuple[SelectableFields | None, SelectableFields]:
-        """How the object looked before and after an event."""
+        """Return the selectable fields before and after an event."""
         cache_key = (resource.key, event.revision)
         seen = self._events.get(cache_key)
         if seen is None:
@@ -80,7 +80,7 @@ class SelectableFieldCache:
         return seen
 
     def forget(self, key: ObjectKey) -> None:
-        """An object is gone."""
+        """Drop the entries of a removed object."""
         for cache_key in [cache_key for cache_key in self._cache_keys(key) if cache_key in self._objects]:
             del self._objects[cache_key]
 
@@ -100,6 +100,6 @@ def _labels(tree: Any) -> Mapping[str, str]:
 
 
 def selectable_fields(resource: Resource, tree: Any) -> Mapping[str, str]:
-    """The selectable fields of an object; equal texts are kept once."""
+    """Return the selectable fields of an object; equal strings are interned."""
     labels = ("metadata.name", "metadata.namespace", *resource.field_labels)
     return {label: sys.intern(resource.field_value(tree, label)) for label in labels}

@@ -1,7 +1,7 @@
-"""From a route to the rules of its kind: which preparation and validation a write goes through.
+"""Strategy of a write: selects the preparation and validation for the kind of a request.
 
-Owns the choice between the kinds whose behaviour is known in full and those that are stored as they come,
-and gathers what the rules need to know of the cluster.
+Kinds with rules of their own use them; the others are stored generically. Also collects the cluster state
+that the rules need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _SIGNING_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 def prepare_write(
     context: ApiContext, info: RequestInfo, tree: Tree, old: Tree | None, user: User
 ) -> PreparedObject:
-    """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
+    """Prepare and validate an object in the storage version; ApiError 400 if it is not an object of its
+    kind.
+    """
     resource = info.resource
     if resource.key == _SIGNING_REQUESTS and old is None:
         tree = _with_requester(tree, user)
@@ -62,7 +64,7 @@ def prepare_write(
 
 
 def _with_requester(tree: Tree, user: User) -> Tree:
-    """A request for a certificate with the one who makes it, whatever it says itself."""
+    """Return a certificate signing request with the identity of its requester."""
     given = tree.get("spec")
     spec = dict(given) if isinstance(given, dict) else {}
     extra = {name: list(values) for name, values in user.extra.items()}
@@ -79,7 +81,7 @@ def _is_claim_status(info: RequestInfo) -> bool:
 
 
 def _namespace_labels(context: ApiContext, info: RequestInfo) -> dict[str, str] | None:
-    """Labels of the namespace, which only claims with admin access ask for."""
+    """Return the labels of the namespace, which only claims with admin access need."""
     if info.resource.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
         return {}
     stored = context.store.get(ObjectKey("namespaces", "", info.namespace))

@@ -1,9 +1,8 @@
-"""Watch: what changes, as it changes.
+"""Watch handler: initial state, selection, bookmarks and timeout of a watch.
 
-Owns the life of one watch: the state or the version it starts from, selection (an object that starts or stops
-matching is told as added or deleted), bookmarks, its end. Promises: every event after the start once and in
-order, none before it is durable; a client too slow for the history gets 410 and lists again; a watch costs
-nobody else more than its own events.
+An object that starts or stops matching the selector is reported as added or deleted. Every event after the
+start is sent once and in order, and not before it is durable. A client that falls behind the event history
+gets 410 and lists again. A slow watch does not delay others.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Render = Callable[[bytes], bytes]
 
 
 class WatchHandler:
-    """Watches for requests."""
+    """Handler of watches."""
 
     def __init__(self, store: Store, field_cache: SelectableFieldCache) -> None:
         self._store = store
@@ -44,7 +43,7 @@ class WatchHandler:
     async def watch(
         self, info: RequestInfo, options: ListOptions, render: Render | None, time_slice: TimeSlice
     ) -> AsyncGenerator[bytes]:
-        """The frames of a watch. Refusals before the first frame are raised; later ones are frames.
+        """Return the frames of a watch. Errors before the first frame are raised; later ones are frames.
 
         DIFF: a version that is still to come is refused at once, so that a client of a cluster that went back
         to a copy lists again; upstream waits for it in silence (test_a_watch_from_the_future).
@@ -134,7 +133,7 @@ class _WatchStream:
             self._cursor.close()
 
     async def _initial_frames(self, at: int) -> AsyncGenerator[bytes]:
-        """Everything there is, as if it had just been added."""
+        """Yield ADDED frames for all existing objects."""
         await self._store.wait_durable(at)
         after = None
         while True:
@@ -152,7 +151,7 @@ class _WatchStream:
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
 
     def _added_frames(self, items: Iterable[StoredObject]) -> Iterable[bytes]:
-        """A frame for each object; an empty one if it is not selected."""
+        """Yield a frame for each object; an empty one if it is not selected."""
         selection = self._selection
         for stored in items:
             if selection.matches_all or selection.includes(
@@ -163,7 +162,7 @@ class _WatchStream:
                 yield b""
 
     def _event_frames(self, events: Iterable[StoreEvent]) -> Iterable[bytes]:
-        """A frame for each event; an empty one if it means nothing to this selection."""
+        """Yield a frame for each event; an empty one if it does not concern this selection."""
         for event in events:
             type = event.type if self._everything else self._type_for(event)
             if not type:
@@ -177,7 +176,7 @@ class _WatchStream:
                 yield _frame(type, self._render(event.raw))
 
     def _type_for(self, event: StoreEvent) -> str:
-        """What an event means to this selection; empty if nothing."""
+        """Return the type of an event for this selection, or ""."""
         selection, key = self._selection, event.key
         if selection.namespace is not None and key.namespace != selection.namespace:
             return ""
@@ -192,7 +191,7 @@ class _WatchStream:
         return "DELETED" if was else ""
 
     async def _chunks(self, frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
-        """Frames joined into pieces worth a system call each; other requests are served in between."""
+        """Join frames into chunks worth a system call each, yielding to other requests in between."""
         buffered: list[bytes] = []
         size = 0
         with self._time_slice.renew() as time_slice:
@@ -222,7 +221,7 @@ class _WatchStream:
 
 
 def _last_match(event: StoreEvent) -> bytes:
-    """An object that no longer matches is told as it was when it did, at the revision of the change."""
+    """Return the last matching state of an object that no longer matches, at the revision of the change."""
     tree = codec.decode_tree(event.previous or event.raw)
     tree["metadata"]["resourceVersion"] = str(event.revision)
     return codec.encode(tree)

@@ -1,9 +1,9 @@
-"""Create, update, patch and apply: an object on its way into the store.
+"""Create, update, patch and apply: the steps of a write.
 
-Owns the order of the steps. A write is decoded, checked field by field, brought into the stored version,
-given its metadata, admitted, prepared and validated (`apiserver/validation`), attributed to its manager,
-and stored under the version it was based on. Everything between reading the old object and storing the new
-one happens without giving up the loop's thread, so a patch never meets a conflict it was not asked to check.
+A write is decoded, checked field by field, converted to the storage version, given its metadata, admitted,
+prepared and validated (`apiserver/validation`), attributed to its field manager, and stored under the version
+it was based on. Nothing between reading the old object and storing the new one yields the event loop, so a
+patch has no conflict unless it asks for a version.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NAME_ATTEMPTS = 8
 
 @dataclass(slots=True)
 class WriteResult:
-    """What a write left behind: the object in the stored version, whether it is new, and warnings."""
+    """Result of a write: the object in the storage version, its revision and warnings."""
 
     raw: bytes
     revision: int
@@ -73,7 +73,7 @@ class WriteResult:
 
 @dataclass(slots=True)
 class _WriteJob:
-    """One write under way."""
+    """State of one write in progress."""
 
     info: RequestInfo
     options: WriteOptions
@@ -85,7 +85,7 @@ class _WriteJob:
     warnings: list[str] = field(default_factory=list)
 
     def read(self, body: Any, current: Any = None) -> Tree:
-        """The body as an object in the stored version; what is odd about it is a warning or ApiError 400."""
+        """Decode the body into the storage version; irregularities are warnings or ApiError 400."""
         tree, warnings = decode_object(
             self.info, body, self.options.field_validation, text=self.text, current=current
         )
@@ -94,7 +94,7 @@ class _WriteJob:
 
 
 class WriteHandler:
-    """Writes for requests."""
+    """Handler of create, update, patch and apply."""
 
     def __init__(self, context: ApiContext, admission: AdmissionChain) -> None:
         self._context = context
@@ -106,7 +106,7 @@ class WriteHandler:
     def create(
         self, info: RequestInfo, body: Any, options: WriteOptions, user: User, text: bytes = b""
     ) -> WriteResult:
-        """Create an object. `text` is its JSON, where fields may come twice and the client asks about it."""
+        """Create an object. `text` is its JSON, if duplicate fields are to be reported."""
         job = _WriteJob(info, options, user, text)
         tree = job.read(body)
         return self._create(job, tree)
@@ -144,11 +144,11 @@ class WriteHandler:
     def replace(
         self, info: RequestInfo, stored: StoredObject, tree: Tree, options: WriteOptions, user: User
     ) -> WriteResult:
-        """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
+        """Store an object that the server itself has computed (such as a new scale) as an update."""
         return self._update(_WriteJob(info, options, user), tree, stored)
 
     def patch_document(self, kind: str, tree: Tree, body: Any) -> Any:
-        """A patch on something that is no stored object, such as a Scale."""
+        """Patch a document that is not a stored object, such as a Scale."""
         try:
             if kind == "json":
                 return apply_json_patch(tree, body)
@@ -208,8 +208,8 @@ class WriteHandler:
     def _update(
         self, job: _WriteJob, tree: Tree, stored: StoredObject, old: Tree | None = None
     ) -> WriteResult:
-        """Store a tree in the place of a stored one. `old` is that one's tree, which may share parts with the
-        new tree: whatever is changed in either from here on is changed in a copy.
+        """Replace a stored object. `old` is its tree, which may share parts with the new tree: from here
+        on, changes to either are made on copies.
         """
         info, metadata = job.info, tree["metadata"]
         old = codec.decode_tree(stored.raw) if old is None else old
@@ -324,7 +324,7 @@ class WriteHandler:
         return prepared.tree
 
     def _track_managed_fields(self, job: _WriteJob, old: Tree | None, tree: Tree) -> Tree:
-        """Who set which field; an apply has said so already."""
+        """Update managedFields; an apply has computed them already."""
         if job.applied:
             tree["metadata"].pop("managedFields", None)
             if job.managed:
@@ -349,19 +349,19 @@ def _patch_error(error: PatchError) -> ApiError:
 
 
 def _has_version(metadata: Tree) -> bool:
-    """Return whether an object says which version it is based on; "0" does not, as upstream."""
+    """Return whether an object states the version it is based on; "0" does not count, as upstream."""
     return bool(metadata.get("resourceVersion", "").strip("0"))
 
 
 def _resource_version_required(info: RequestInfo, name: str) -> ApiError:
-    """The refusal of an unconditional update; upstream names the resource here instead of the kind."""
+    """Create the error of an unconditional update; upstream names the resource here instead of the kind."""
     path = FieldPath("metadata").child("resourceVersion")
     problem = invalid_value(path, 0, "must be specified for an update")
     return invalid(info.group, info.plural, name, [problem])
 
 
 def _check_name(name: str) -> list[FieldError]:
-    """What every name must be, whatever its kind allows: a part of a path."""
+    """Check what every name must satisfy whatever its kind: it is a path segment."""
     path = FieldPath("metadata").child("name")
     if not name:
         return [required(path, "name or generateName is required")]
@@ -369,7 +369,7 @@ def _check_name(name: str) -> list[FieldError]:
 
 
 def is_ready_to_remove(tree: Tree) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for."""
+    """Return whether an object that is being deleted has nothing left to wait for."""
     metadata = tree["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
@@ -380,7 +380,7 @@ def is_ready_to_remove(tree: Tree) -> bool:
 
 
 def generate_name(prefix: str, choose: Callable[[str], str] = random.choice) -> str:
-    """A name from a prefix, short enough whatever the prefix."""
+    """Generate a name from a prefix, which is truncated if necessary."""
     return prefix[:_PREFIX_MAX] + "".join(choose(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
 
 

@@ -1,7 +1,7 @@
-"""Expensive requests, handled in worker processes so that they never block the event loop.
+"""Worker processes for expensive requests, which must not block the event loop.
 
-`cost.py` estimates what a request costs from its bytes alone; `pool.py` owns the worker processes, their
-deadline and the fair order in which users get one; `session.py` answers what a worker asks of the store and
-commits its write; `worker.py` is the process itself: the same `Api` over `remote.py`, a store whose objects
-live in the server.
+`cost.py` estimates the cost of a request from its bytes; `dispatcher.py` decides and delegates; `pool.py`
+manages the processes, their deadlines and the fair order in which users get one; `job_session.py` answers a
+worker's queries and commits its write; `remote.py` is the store of a worker, whose objects are in the server;
+`worker_process.py` (one directory up) is the process itself.
 """

@@ -1,9 +1,8 @@
-"""Estimates of what a request costs, from its bytes alone.
+"""Cost estimate of a request, from its bytes alone: decides between the event loop and a worker process.
 
-Owns the decision between the event loop and a worker process. The estimate is an upper bound for hostile
-bodies, made before anything is decoded: counting separators takes about a nanosecond a byte, while decoding,
-defaulting, validating and tracking fields take microseconds per separator. Requests and objects of a few
-kilobytes, which almost all are, are not even counted.
+The estimate is an upper bound for hostile bodies, made before anything is decoded: counting separators takes
+about a nanosecond a byte, while decoding, defaulting, validating and tracking fields take microseconds per
+separator. Requests and objects of a few kilobytes, which almost all are, are not even counted.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def is_expensive_write(resource: str, body: bytes, content_type: str, stored: by
 
 
 def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes) -> int:
-    """Microseconds that a write may take at worst."""
+    """Estimate the worst-case time of a write in microseconds."""
     cost = _separator_cost(resource, body) + _separator_cost(resource, stored)
     if resource in _WITH_CEL:
         cost += _MICROSECONDS_PER_CEL_BYTE * (_cel_bytes(body, content_type) + _cel_bytes(stored, JSON))
@@ -61,7 +60,7 @@ def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes)
 
 
 def is_expensive_rendering(raw: bytes, accepted: AcceptedMediaType) -> bool:
-    """Return whether showing one object in the form that was asked for belongs into a worker."""
+    """Return whether rendering one object in the accepted media type belongs in a worker."""
     if accepted.media == JSON and not accepted.table and not accepted.partial:
         return False
     return len(raw) > _MAX_INLINE_RENDERING_BYTES[accepted.media]
@@ -74,7 +73,7 @@ def _separator_cost(resource: str, text: bytes) -> int:
 
 
 def _is_json(body: bytes, content_type: str) -> bool:
-    """Return whether a body is read by the fast decoder; YAML that is JSON is, too."""
+    """Return whether a body is read by the fast decoder, as JSON is (also as YAML)."""
     media = parse_media_type(content_type)
     if media in ("", JSON) or (media.startswith("application/") and media.endswith("+json")):
         return True
@@ -88,7 +87,7 @@ def _is_json(body: bytes, content_type: str) -> bool:
 
 
 def _cel_bytes(text: bytes, content_type: str) -> int:
-    """Bytes of CEL expressions in a body; all of it where they cannot be told from the rest."""
+    """Return the bytes of CEL expressions in a body; all of it where they cannot be distinguished."""
     if not _is_json(text, content_type) or b"\\u" in text:  # a field name may be spelled with escapes
         return len(text)
     return sum(end - start for start, end in (found.span(1) for found in _EXPRESSION.finditer(text)))

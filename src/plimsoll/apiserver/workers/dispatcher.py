@@ -1,9 +1,8 @@
 """Delegation of expensive requests from the event loop to worker processes.
 
-Owns the decision for a route, and the way of such a request: its job goes to a worker, a `JobSession` answers
-the worker's questions and commits its write, and the response waits for the disk as any other does. Requests
-whose bodies no client has reason to make large (bindings, evictions, reviews, options of deletions) are not
-delegated but limited in size.
+The job of such a request is sent to a worker, a `JobSession` answers the worker's queries and commits its
+write, and the response waits until the write is durable, as any other. Requests whose bodies have no reason
+to be large (bindings, evictions, reviews, options of deletions) are not delegated but limited in size.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MAX_INLINE_BODY_BYTES = 64 << 10
 
 
 class WorkerDispatcher:
-    """Chooses the requests that a worker handles, and sees them through."""
+    """Dispatcher of expensive requests to workers."""
 
     def __init__(self, context: ApiContext, admission: AdmissionChain, pool: WorkerPool) -> None:
         self._context = context
@@ -38,7 +37,7 @@ class WorkerDispatcher:
         self._pool = pool
 
     def should_delegate(self, info: RequestInfo, request: ApiRequest) -> bool:
-        """Return whether a request belongs into a worker; ApiError 413 for a body that is too large."""
+        """Return whether a request belongs in a worker; ApiError 413 for a body that is too large."""
         verb = info.verb
         if verb in ("list", "watch"):
             return False

@@ -1,9 +1,9 @@
-"""The server's side of one job in a worker process: it answers questions and commits the write.
+"""Server side of one worker job: answers queries and commits the write.
 
-Owns atomicity. A worker reads, validates and patches while other requests are served, so what it read may be
-outdated; `WriteObject` therefore checks the object's revision, charges quotas and writes in one step of the
-event loop. Rights and the other objects a write depends on are as of the moment they were read, as in
-kube-apiserver.
+A worker reads, validates and patches while other requests are served, so what it read may be outdated;
+`WriteObject` therefore checks the object's revision, charges quotas and writes without yielding the event
+loop. Decisions of the authorizer and other objects that a write depends on are as of the time they were read,
+as in kube-apiserver.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from plimsoll.errors import ApiError
 
 
 class JobSession:
-    """One job's view of the server."""
+    """Session of one worker job."""
 
     def __init__(self, context: ApiContext, admission: AdmissionChain, info: RequestInfo, user: User) -> None:
         self._store = context.store
@@ -44,7 +44,7 @@ class JobSession:
         self._user = user
 
     def handle_query(self, query: WorkerQuery) -> ServerReply:
-        """Answer a question of the worker, without giving up the event loop."""
+        """Reply to a query of the worker, without yielding the event loop."""
         if isinstance(query, GetObject):
             stored = self._store.get(query.key)
             return self._objects([] if stored is None else [stored])
@@ -66,7 +66,7 @@ class JobSession:
         return ObjectsReply(items, self._store.revision)
 
     def _commit(self, write: WriteObject) -> ServerReply:
-        """Write the object if it is still the one the worker read."""
+        """Write the object if it is still the one that the worker read."""
         stored = self._store.get(write.key)
         if (None if stored is None else stored.revision) != write.expected:
             return ConflictReply()

@@ -1,8 +1,8 @@
 """Messages between the server and its worker processes.
 
-Owns the frames (four bytes of length, then msgpack) and their types. The server sends a `WorkerSetup` and
-then `WorkerJob` after `WorkerJob`; while a worker handles one it asks questions, each of which gets exactly
-one reply; `Done` ends the job. Nothing in a message is code: a worker is handed data only.
+A frame is four bytes of length and a msgpack message. The server sends a `WorkerSetup` and then one
+`WorkerJob` after another; while a worker handles a job it sends queries, each of which gets exactly one
+reply; a `JobResult` ends the job. Messages contain data only, never code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADER_BYTES = 4
 
 
 class WorkerSetup(msgspec.Struct, tag=True, array_like=True):
-    """The first message to a worker: settings that hold for all its jobs."""
+    """First message to a worker: settings for all its jobs."""
 
     gates: frozenset[str]
     #: Address space and CPU time the worker limits itself to, should the server not end it in time.
@@ -31,7 +31,7 @@ class WorkerSetup(msgspec.Struct, tag=True, array_like=True):
 
 
 class WireUser(msgspec.Struct, array_like=True):
-    """A `User` on the wire."""
+    """`User` in a message."""
 
     name: str
     uid: str
@@ -47,7 +47,7 @@ class WireUser(msgspec.Struct, array_like=True):
 
 
 class WorkerJob(msgspec.Struct, tag=True, array_like=True):
-    """One authorized request, with the time and the UID a new object gets."""
+    """Authorized request, with the time and the UID of a new object."""
 
     method: str
     path: str
@@ -60,7 +60,7 @@ class WorkerJob(msgspec.Struct, tag=True, array_like=True):
 
     @classmethod
     def of(cls, request: ApiRequest, now: datetime, uid: str) -> WorkerJob:
-        """A job for a request; headers that `Api` does not read (credentials among them) stay behind."""
+        """Create the job of a request, without headers that `Api` does not read, such as credentials."""
         headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
         user = WireUser.of(request.user)
         return cls(request.method, request.path, user, list(request.query), headers, request.body, now, uid)
@@ -76,20 +76,20 @@ _HEADERS = ("accept", "content-type", "user-agent")
 
 
 class GetObject(msgspec.Struct, tag=True, array_like=True):
-    """The current state of an object."""
+    """Query for the current state of an object."""
 
     key: ObjectKey
 
 
 class ListObjects(msgspec.Struct, tag=True, array_like=True):
-    """All objects of a resource, in one namespace or in all."""
+    """Query for all objects of a resource, in one namespace or in all."""
 
     resource: str
     namespace: str | None
 
 
 class Authorize(msgspec.Struct, tag=True, array_like=True):
-    """A decision of the authorizer about the user of the job, on a resource."""
+    """Query for a decision of the authorizer about the user of the job."""
 
     verb: str
     group: str
@@ -117,13 +117,13 @@ class Authorize(msgspec.Struct, tag=True, array_like=True):
 
 
 class GetUserRules(msgspec.Struct, tag=True, array_like=True):
-    """The RBAC rules that the user of the job has in a namespace."""
+    """Query for the RBAC rules of the user of the job in a namespace."""
 
     namespace: str
 
 
 class GetRoleRules(msgspec.Struct, tag=True, array_like=True):
-    """The rules of a role that a binding names."""
+    """Query for the rules of a role that a binding names."""
 
     kind: str
     name: str
@@ -131,7 +131,7 @@ class GetRoleRules(msgspec.Struct, tag=True, array_like=True):
 
 
 class WriteObject(msgspec.Struct, tag=True, array_like=True):
-    """Commit a write: atomic with the check that the object is still at `expected` (None: absent)."""
+    """Write to commit if the object is still at `expected` (None: absent)."""
 
     key: ObjectKey
     raw: bytes
@@ -142,7 +142,7 @@ class WriteObject(msgspec.Struct, tag=True, array_like=True):
 
 
 class JobResult(msgspec.Struct, tag=True, array_like=True):
-    """The end of a job: the response, and the revision that must be durable before it is sent."""
+    """End of a job: the response, and the revision that must be durable before it is sent."""
 
     status: int
     body: bytes
@@ -154,7 +154,7 @@ class JobResult(msgspec.Struct, tag=True, array_like=True):
 
 
 class WorkerReady(msgspec.Struct, tag=True, array_like=True):
-    """The worker has started and waits for jobs."""
+    """Message of a worker that has started and waits for jobs."""
 
 
 WorkerQuery: TypeAlias = GetObject | ListObjects | Authorize | GetUserRules | GetRoleRules | WriteObject
@@ -165,31 +165,31 @@ FromWorker: TypeAlias = WorkerQuery | JobResult | WorkerReady
 
 
 class ObjectsReply(msgspec.Struct, tag=True, array_like=True):
-    """Objects as they are stored, at the server's current revision; none where there are none."""
+    """Stored objects at the server's current revision."""
 
     items: list[StoredObject]
     revision: int
 
 
 class DecisionReply(msgspec.Struct, tag=True, array_like=True):
-    """An authorizer's decision."""
+    """Decision of the authorizer."""
 
     allowed: bool
     reason: str
 
 
 class RulesReply(msgspec.Struct, tag=True, array_like=True):
-    """RBAC rules: verbs, groups, resources, names, paths; None where there is no such role."""
+    """RBAC rules: verbs, groups, resources, names, paths; None if there is no such role."""
 
     rules: list[tuple[tuple[str, ...], ...]] | None
 
 
 class ConflictReply(msgspec.Struct, tag=True, array_like=True):
-    """The object has changed since it was read: the request has to be worked out again."""
+    """Reply to a write whose object has changed since it was read: the request must be handled again."""
 
 
 class ErrorReply(msgspec.Struct, tag=True, array_like=True):
-    """The write was refused: the fields of an `ApiError`."""
+    """Reply to a rejected write: the fields of an `ApiError`."""
 
     code: int
     reason: str
@@ -214,7 +214,7 @@ _to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker
 
 
 def encode_frame(message: FromWorker | ToWorker) -> bytes:
-    """A message with its length before it."""
+    """Encode a message with its length before it."""
     body = _encoder.encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 

@@ -1,9 +1,9 @@
-"""Worker processes: started when needed, stopped at the deadline.
+"""Pool of worker processes, started on demand and killed at the deadline.
 
-Owns their life. A worker handles one request at a time; one that does not finish in time, whose client goes
-away, or that fails is killed and replaced by a fresh one, so that the work really ends and no memory is kept.
-Idle workers end after a while. Workers are separate interpreters, not forks: they share no socket, file or
-key with the server.
+A worker handles one request at a time. A worker that does not finish in time, whose client disconnects, or
+that fails is killed and replaced, so that its work really ends and its memory is freed. Idle workers exit
+after a while. Workers are separate interpreters, not forks: they share no socket, file or key with the
+server.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _WorkerProcess:
         await self._sink.drain()
 
     async def receive(self) -> FromWorker:
-        """The next message; ConnectionError if the process has ended."""
+        """Return the next message; ConnectionError if the process has ended."""
         try:
             header = await self._source.readexactly(HEADER_BYTES)
             body = await self._source.readexactly(int.from_bytes(header, "big"))
@@ -112,7 +112,7 @@ class _WorkerProcess:
 
 
 class WorkerPool:
-    """The workers of one server."""
+    """Worker processes of one server."""
 
     def __init__(self, limits: WorkerLimits | None = None, gates: Gates | None = None) -> None:
         self.limits = limits or WorkerLimits()
@@ -133,13 +133,13 @@ class WorkerPool:
 
     @property
     def processes(self) -> list[int]:
-        """Process IDs of the workers there are."""
+        """Return the process IDs of the running workers."""
         return [worker.pid for worker in self._all if worker.alive]
 
     async def run(
         self, user: str, job: WorkerJob, reply_to: Callable[[WorkerQuery], ServerReply]
     ) -> JobResult:
-        """Have a worker handle a job; `answer` replies to its questions.
+        """Have a worker handle a job; `reply_to` replies to its queries.
 
         Raises ApiError 429 if too many jobs wait, 504 if it takes too long, 503 if the worker fails.
         """
@@ -151,7 +151,7 @@ class WorkerPool:
             self._queue.release(user)
 
     async def close(self) -> None:
-        """End all workers, and with them the jobs they have."""
+        """Kill all workers and with them their jobs."""
         self._closed = True
         for worker in self._idle:
             self._discard(worker)
@@ -266,7 +266,7 @@ class WorkerPool:
 
 
 def _environment() -> dict[str, str]:
-    """The server's environment, with the folder this package was imported from."""
+    """Return the server's environment, with the directory of this package in PYTHONPATH."""
     directory = str(Path(__file__).parents[3])
     path = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{path}" if path else directory}

@@ -1,9 +1,8 @@
-"""The server's store and authorizer, as a worker process sees them.
+"""Store, authorizer and admission chain of a worker process, backed by the server.
 
-Owns the worker's end of the questions in `messages.py`. The classes here stand in for `Store`, `Authorizer`
-and `AdmissionChain`, so that `Api` runs in a worker unchanged. A write is committed by the server, only if
-the object is still the one that was read; otherwise `ObjectChangedError` ends the attempt, and `worker.py`
-starts another one.
+The classes stand in for `Store`, `Authorizer` and `AdmissionChain`, so that `Api` runs in a worker unchanged;
+they send the queries of `messages.py`. The server commits a write only if the object is still the one that
+was read; otherwise `ObjectChangedError` ends the attempt, and `worker_process.py` starts another one.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ StoredObjects: TypeAlias = list[StoredObject]
 
 
 class ObjectChangedError(Exception):
-    """The object was changed by somebody else between reading and writing it."""
+    """Error of a write whose object was changed concurrently."""
 
 
 class RemoteStore(Store):
-    """A store whose objects live in the server process; only what handling a request needs."""
+    """Store whose objects are in the server process; only what handling a request needs."""
 
     def __init__(self, send_query: SendQuery) -> None:
         self._send_query = send_query
@@ -53,7 +52,7 @@ class RemoteStore(Store):
         self.reset()
 
     def reset(self) -> None:
-        """Begin an attempt."""
+        """Prepare for an attempt."""
         #: The revision that must be durable before the response is sent.
         self.awaited = 0
         #: Whether the next write is charged to quotas; set by `RemoteAdmission`.
@@ -61,12 +60,14 @@ class RemoteStore(Store):
 
     @property
     def revision(self) -> int:
-        """The newest revision the server has told of."""
+        """Return the newest revision that the server has reported."""
         return self._seen
 
     @property
     def durable(self) -> int:
-        """Waiting for the disk is left to the server, see `JobResult.revision`."""
+        """Return the newest revision: waiting for durability is left to the server, see
+        `JobResult.revision`.
+        """
         return self._seen
 
     @property
@@ -78,12 +79,12 @@ class RemoteStore(Store):
         return items[0] if items else None
 
     def list(self, resource: str, namespace: str | None = None, **paging: Any) -> ListPage:
-        """All objects of a resource; a worker never pages."""
+        """Return all objects of a resource; a worker never pages."""
         assert not paging
         return ListPage(self._objects(messages.ListObjects(resource, namespace)), self._seen, 0)
 
     def observe(self, observer: Observer) -> None:
-        """Changes are observed in the server."""
+        """Do nothing: changes are observed in the server."""
 
     def create(self, key: ObjectKey, tree: Tree) -> StoredObject:
         return self._commit(key, tree, None)
@@ -95,7 +96,7 @@ class RemoteStore(Store):
         return self._commit(key, tree, expected, deletes=True)
 
     async def wait_durable(self, revision: int) -> None:
-        """Have the server wait for the disk."""
+        """Have the server wait for durability."""
         self.awaited = max(self.awaited, revision)
 
     def _objects(self, query: WorkerQuery) -> StoredObjects:
@@ -124,7 +125,7 @@ class RemoteStore(Store):
 
 
 class RemoteRoleIndex(RoleIndex):
-    """The roles of the server."""
+    """Role index of the server."""
 
     def __init__(self, send_query: SendQuery) -> None:
         self._send_query = send_query
@@ -142,7 +143,7 @@ class RemoteRoleIndex(RoleIndex):
 
 
 class RemoteAuthorizer(Authorizer):
-    """The server's authorizer; it is asked about the user of the job only."""
+    """Authorizer of the server, queried about the user of the job only."""
 
     def __init__(self, send_query: SendQuery) -> None:
         self._send_query = send_query
@@ -159,18 +160,18 @@ class RemoteAuthorizer(Authorizer):
         return _read_rules(reply.rules)
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
-        """Changes are observed in the server."""
+        """Do nothing: changes are observed in the server."""
 
 
 class RemoteAdmission(AdmissionChain):
-    """Admission whose quota charge is committed by the server, in the same step as the write."""
+    """Admission chain whose quota charge the server commits together with the write."""
 
     def __init__(self, context: ApiContext, store: RemoteStore) -> None:
         super().__init__(context)
         self._remote = store
 
     def charge(self, info: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
-        """Refuse early what exceeds a quota now; the server decides again when it commits."""
+        """Reject early what exceeds a quota now; the server checks again when it commits."""
         super().charge(info, tree, old, dry_run=True)
         self._remote.charges = not dry_run
 

@@ -60,8 +60,8 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(
         events=st.sampled_from([1, 4, 15, 10_000]), size_bytes=st.sampled_from([400, 3000, 10_000_000])
     )
-    def begin(self, events: int, octets: int) -> None:
-        self.bounds = {"history_events": events, "history_bytes": octets}
+    def begin(self, events: int, size_bytes: int) -> None:
+        self.bounds = {"history_events": events, "history_bytes": size_bytes}
         self.open()
 
     def open(self) -> None:

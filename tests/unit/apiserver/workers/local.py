@@ -24,15 +24,15 @@ from tests.unit.apiserver.build import Bench
 
 
 class LocalChannel(WorkerChannel):
-    """Asks a session directly; `before` is called with every question first."""
+    """Channel that queries a session directly, after calling `before` with each query."""
 
     def __init__(self, session: JobSession, before: Callable[[WorkerQuery], object]) -> None:
         self._session = session
         self._before = before
 
-    def ask(self, question: WorkerQuery) -> ServerReply:
-        self._before(question)
-        carried = decode_from_worker(encode_frame(question)[HEADER_BYTES:])
+    def query(self, query: WorkerQuery) -> ServerReply:
+        self._before(query)
+        carried = decode_from_worker(encode_frame(query)[HEADER_BYTES:])
         assert not isinstance(carried, JobResult | WorkerReady)
         reply = decode_to_worker(encode_frame(self._session.handle_query(carried))[HEADER_BYTES:])
         assert not isinstance(reply, WorkerSetup | WorkerJob)
@@ -40,7 +40,7 @@ class LocalChannel(WorkerChannel):
 
 
 def handle_in_worker(
-    bench: Bench, request: ApiRequest, before: Callable[[WorkerQuery], object] = lambda question: None
+    bench: Bench, request: ApiRequest, before: Callable[[WorkerQuery], object] = lambda query: None
 ) -> JobResult:
     """Handle a request as a worker does, against the store of an API."""
     info = parse_request_info(request.method, request.path)
