@@ -1,8 +1,4 @@
-"""What is asked for, and the answer.
-
-Owns the question the authorizer is put for every request, the words of a refusal, and what the security of
-the server reads of the store.
-"""
+"""Attributes and decisions of the authorizer, and its view of the store."""
 
 from __future__ import annotations
 
@@ -18,11 +14,11 @@ READ_VERBS = frozenset({"get", "list", "watch"})
 
 
 class Attributes(NamedTuple):
-    """One request, as far as rights go.
+    """Attributes of a request for authorization.
 
-    `path` is set for requests outside the resources only (`/healthz`), with the method in lower case as the
-    verb. `fields` are the requirements of the field selector that ask for one exact value: nodes may list
-    only what they select by their own name.
+    `path` is set for non-resource requests only (`/healthz`), with the method in lower case as the verb.
+    `fields` are the requirements of the field selector for one exact value: nodes may list only what they
+    select by their own name.
     """
 
     user: User
@@ -38,21 +34,21 @@ class Attributes(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a request is allowed, and what allowed it or is known of why not."""
+    """Decision of an authorizer: whether the request is allowed, and the reason."""
 
     allowed: bool
     reason: str = ""
 
 
 class ObjectPage(Protocol):
-    """A page of stored objects."""
+    """Page of stored objects."""
 
     @property
     def items(self) -> Sequence[StoredObject]: ...
 
 
 class ObjectReader(Protocol):
-    """What is read of the store: one object, or all of a resource."""
+    """Interface to the store: get one object, or list a resource."""
 
     def get(self, key: ObjectKey) -> StoredObject | None: ...
 
@@ -60,7 +56,7 @@ class ObjectReader(Protocol):
 
 
 def describe_request(attributes: Attributes) -> str:
-    """The request in the words kubectl users know."""
+    """Describe a request in the words of kubectl's error messages."""
     who = f'User "{attributes.user.name}"'
     if attributes.path:
         return f'{who} cannot {attributes.verb} path "{attributes.path}"'
@@ -72,7 +68,7 @@ def describe_request(attributes: Attributes) -> str:
 
 
 def forbidden_error(attributes: Attributes, reason: str = "") -> ApiError:
-    """The refusal of a request that is not allowed."""
+    """Create the error of a request that is not allowed."""
     tail = f"{describe_request(attributes)}{f': {reason}' if reason else ''}"
     if attributes.path:
         return ApiError(403, "Forbidden", f"forbidden: {tail}")

@@ -1,8 +1,8 @@
-"""Who sent a request.
+"""Authentication of requests: client certificates and bearer tokens.
 
-Owns `Authenticator`: client certificates (the TLS layer has verified them), then bearer tokens, those known
-beforehand and those of service accounts. Without credentials somebody is anonymous; with wrong ones they
-are refused (ApiError 401), and no header, however malformed, leads to anything else.
+Client certificates (verified by the TLS layer) come first, then static tokens and service account tokens. A
+request without credentials is anonymous; one with invalid credentials is rejected (ApiError 401), and no
+malformed header has another result.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ _MAX_TOKEN_LENGTH = 16 * 1024
 
 
 class Authenticator:
-    """Tells who sent a request, by its headers and the client certificate of its connection."""
+    """Authenticator of requests by their headers and the client certificate of their connection."""
 
     def __init__(self, tokens: StaticTokens, accounts: ServiceAccountTokens | None = None) -> None:
         self._tokens = tokens
         self._accounts = accounts
 
     def authenticate(self, headers: Mapping[str, str], peer_certificate: Mapping[str, Any] | None) -> User:
-        """The sender. Header names are in lower case; the certificate is as `ssl` gives it."""
+        """Return the user of a request. Header names are in lower case; the certificate is as `ssl`
+        returns it.
+        """
         if peer_certificate:
             user = certificate_user(peer_certificate)
             if user is not None:
@@ -46,13 +48,16 @@ class Authenticator:
         return user
 
     def find(self, token: str) -> User | None:
-        """Whose token this is, None if it is nobody's (or has expired)."""
+        """Return the user of a token; None if it is invalid or expired."""
         found = self.review(token)
         return found[0] if found else None
 
     def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
-        """The same, with those of the audiences (if none are given, of the server's) that it is for.
-        Tokens known beforehand are for the server only."""
+        """Return the user of a token with those of the audiences (by default the server's) that it is valid
+        for.
+
+        Static tokens are valid for the server only.
+        """
         if len(token) > _MAX_TOKEN_LENGTH:
             return None
         user = self._tokens.find(token)
@@ -66,13 +71,13 @@ class Authenticator:
 
 
 def bearer_token(header: str) -> str:
-    """The token of an Authorization header, empty if it holds none."""
+    """Return the token of an Authorization header, or ""."""
     scheme, _, rest = header.strip(" \t").partition(" ")
     return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
 
 
 def certificate_user(certificate: Mapping[str, Any]) -> User | None:
-    """The user a client certificate stands for: its common name, its organizations being the groups."""
+    """Return the user of a client certificate: the common name, with the organizations as groups."""
     name, uid, groups = "", "", []
     for part in certificate.get("subject", ()):
         for key, value in part:

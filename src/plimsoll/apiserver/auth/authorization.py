@@ -1,9 +1,9 @@
-"""Whether somebody may do something: asked for every request.
+"""Authorizer: decides about every request.
 
-Owns `Authorizer`: administrators (`system:masters`) may do anything; a node what the Node authorizer grants
-it; everybody what the roles bound to them grant. Nothing ever denies what another part allows. Per user the
-grants are kept ready until a role or binding changes; `observe` must be told of every write to the store,
-right after it, so that no decision is older than the write before it.
+Administrators (`system:masters`) are allowed everything, a node what the Node authorizer grants it, and every
+user what its roles grant. No part denies what another one allows. The grants of a user are cached until a
+role or binding changes; `observe` must be called after every write to the store, so that no decision is older
+than the last write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RBAC = frozenset(RESOURCES)
 
 
 class _UserGrants:
-    """The grants of one user: everywhere, and by namespace."""
+    """Grants of one user: cluster-wide, and by namespace."""
 
     __slots__ = ("everywhere", "local", "missing")
 
@@ -40,7 +40,7 @@ class _UserGrants:
         self.missing = tuple(roles.missing_roles_of(user))
 
     def explain_denial(self, namespace: str, reason: str) -> Decision:
-        """A denial that names the roles that should have been there."""
+        """Return a denial that names the bound roles that do not exist."""
         texts = dict.fromkeys(text for where, text in self.missing if where in ("", namespace))
         if texts:
             listed = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -49,7 +49,7 @@ class _UserGrants:
 
 
 class Authorizer:
-    """Answers whether a request is allowed."""
+    """Authorizer of requests."""
 
     def __init__(self, reader: ObjectReader) -> None:
         self.roles = RoleIndex(reader)
@@ -57,7 +57,7 @@ class Authorizer:
         self._grants_by_user: dict[tuple[str, tuple[str, ...]], _UserGrants] = {}
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Whether a request is allowed, and by what."""
+        """Decide whether a request is allowed, and why."""
         user = attributes.user
         if MASTERS in user.groups:
             return _ALLOWED
@@ -77,17 +77,17 @@ class Authorizer:
         return found or decision
 
     def allows(self, attributes: Attributes) -> bool:
-        """Whether a request is allowed."""
+        """Return whether a request is allowed."""
         return self.authorize(attributes).allowed
 
     def require(self, attributes: Attributes) -> None:
-        """Let a request pass, or refuse it with ApiError 403 in Kubernetes' words."""
+        """Raise ApiError 403 with Kubernetes' text unless a request is allowed."""
         decision = self.authorize(attributes)
         if not decision.allowed:
             raise forbidden_error(attributes, decision.reason)
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
-        """Take note of a write: the object as stored, or None if it is gone."""
+        """Update the indexes after a write; `tree` is the stored object, or None if it was deleted."""
         if key.resource in _RBAC:
             self.roles.stale = True
             self._grants_by_user.clear()
@@ -95,12 +95,13 @@ class Authorizer:
             self.nodes.observe(key, tree)
 
     async def warm_up(self) -> None:
-        """Prepare for the questions of nodes bit by bit; without it, the first of them waits until all pods
-        have been looked at."""
+        """Build the node graph in small steps; without it, the first request of a node waits until all
+        pods have been read.
+        """
         await self.nodes.graph.warm_up()
 
     def rules_for(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
-        """All rules of a user that count in a namespace (or, if empty, everywhere)."""
+        """Return all rules of a user that apply in a namespace (or, if empty, cluster-wide)."""
         grants_of_user = self._grants_by_user.get((user.name, user.groups)) or self._prepare(user)
         local = grants_of_user.local.get(namespace)
         grants = grants_of_user.everywhere.grants + (local.grants if local is not None else ())

@@ -1,9 +1,9 @@
-"""Certificates of the embedded cluster: a CA of its own, or given ones.
+"""Certificates of the embedded cluster: its own CA, or given ones.
 
-Owns `CertificateAuthority`, the CA kept in a data folder, which issues the server's certificate and those of
-clients, and the TLS settings of the server. Private keys are P-256 and readable by their owner only.
-Certificates of the server are made again when they near their end or the names change; given ones are looked
-at when the server starts, so that a mistake is a message and not a failing handshake.
+`CertificateAuthority` is the CA in the data directory, which issues serving and client certificates. Private
+keys are P-256 and readable by their owner only. A serving certificate is reissued when it nears its end or
+the names change. Given certificates are checked when the server starts, so that a mistake is an error message
+and not a failing handshake.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _log = logging.getLogger("plimsoll.server")
 
 
 def utc_now() -> datetime.datetime:
-    """Return the time of the system's clock."""
+    """Return the time of the system clock."""
     return datetime.datetime.now(_UTC)
 
 
 class CertificatePair(NamedTuple):
-    """A certificate and its private key, in PEM form."""
+    """Certificate and its private key, in PEM form."""
 
     certificate: bytes
     key: bytes
 
 
 class CertificateAuthority:
-    """A certificate authority: its certificate, its key, and the folder they live in."""
+    """Certificate authority: its certificate, key and directory."""
 
     def __init__(
         self,
@@ -82,8 +82,9 @@ class CertificateAuthority:
     def load_or_create(
         cls, directory: Path, now: Callable[[], datetime.datetime] = utc_now
     ) -> CertificateAuthority:
-        """The CA of a folder, made if there is none yet, and made again with the same key if it is not valid
-        yet because the clock has stepped back."""
+        """Load the CA of a directory, or create it; reissue it with the same key if it is not valid yet
+        because the clock has stepped back.
+        """
         certificate, key = directory / "ca.crt", directory / "ca.key"
         if certificate.exists() and key.exists():
             pair = CertificatePair(read_file(certificate, "the CA"), read_private(key, "the key of the CA"))
@@ -106,7 +107,8 @@ class CertificateAuthority:
 
     def _reissue_backdated(self, certificate: Path, key: Path) -> CertificateAuthority:
         """Replace a CA certificate that is not valid yet. Key, name and end stay the same, so certificates
-        issued before and after are good for holders of either."""
+        issued before and after are valid for holders of either.
+        """
         _log.warning(
             "the system clock says %s, but %s is valid only from %s on: has the clock stepped back? The "
             "certificate is made again with the same key and an earlier start; kubeconfigs handed out before "
@@ -122,7 +124,7 @@ class CertificateAuthority:
         )
 
     def ensure_server_pair(self, names: Iterable[str] = ()) -> tuple[Path, Path]:
-        """Files with the server's certificate for the usual names and these, and with its key."""
+        """Return the files of the serving certificate for the default names and these, and of its key."""
         certificate, key = self._directory / "server.crt", self._directory / "server.key"
         wanted = tuple(dict.fromkeys((*DEFAULT_NAMES, *names)))
         if not self._is_reusable(certificate, key, wanted):
@@ -132,14 +134,15 @@ class CertificateAuthority:
         return certificate, key
 
     def issue_server(self, names: Sequence[str], days: int = SERVER_DAYS) -> CertificatePair:
-        """A new certificate of a server."""
+        """Issue a serving certificate."""
         alternatives = x509.SubjectAlternativeName([_subject_alternative_name(name) for name in names])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plimsoll-server")])
         return self._issue(subject, days, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def issue_client(self, user: User, days: int = CLIENT_DAYS) -> CertificatePair:
-        """A new certificate of a client: the user's name is its common name, the groups are its
-        organizations."""
+        """Issue a client certificate: the user's name is its common name, the groups are its
+        organizations.
+        """
         groups = [group for group in user.groups if group != ALL_AUTHENTICATED]
         if not 0 < len(user.name) <= _MAX_NAME_LENGTH or not all(groups):
             wanted = f"names in certificates have 1 to {_MAX_NAME_LENGTH} characters"
@@ -177,7 +180,7 @@ class CertificateAuthority:
         return CertificatePair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
 
     def _is_reusable(self, certificate: Path, key: Path, wanted: tuple[str, ...]) -> bool:
-        """Whether the server's certificate is ours, has all names and time left."""
+        """Return whether the serving certificate is of this CA, has all names and enough time left."""
         if not certificate.exists() or not key.exists():
             return False
         try:
@@ -203,9 +206,9 @@ def create_ssl_context(
     client_authorities: Sequence[bytes] = (),
     now: Callable[[], datetime.datetime] = utc_now,
 ) -> ssl.SSLContext:
-    """TLS of the server: 1.2 and up, client certificates asked for but not demanded.
+    """Create the TLS context of the server: 1.2 and up, client certificates optional.
 
-    `client_authorities` are the CAs, in PEM form, whose client certificates are believed.
+    `client_authorities` are the trusted CAs of client certificates, in PEM form.
 
     DIFF: a certificate of any other ends the handshake, where Kubernetes answers 401; see
     test_certificates_of_others_are_refused.
@@ -227,9 +230,9 @@ def create_ssl_context(
 def check_server_certificate(
     certificate: Path, key: Path, now: Callable[[], datetime.datetime] = utc_now
 ) -> None:
-    """Refuse a certificate of a server that cannot serve, with a message that says why.
+    """Check a given serving certificate; ConfigError describes the problem.
 
-    One that is not valid yet is only warned about: the clock may be wrong, and time passes.
+    A certificate that is not valid yet causes a warning only: the clock may be wrong, and time passes.
     """
     chain = _parse_certificates(read_file(certificate, "the certificate"), str(certificate))
     private = _private_key(read_file(key, "the private key"), str(key))
@@ -255,7 +258,7 @@ def check_server_certificate(
 
 
 def read_client_ca(path: Path) -> bytes:
-    """The CA certificates of a file, in PEM form; ConfigError if there are none."""
+    """Read the CA certificates of a file, in PEM form; ConfigError if there are none."""
     content = read_file(path, "the client CA")
     for certificate in _parse_certificates(content, str(path)):
         try:

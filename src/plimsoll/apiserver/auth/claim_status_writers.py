@@ -1,7 +1,7 @@
-"""Who writes the status of a claim, as validation wants to know it.
+"""Writer of a claim's status, as validation needs it.
 
-Owns `caller_for`: the writer's verb, the node a service account token is bound to, and the right to ask for
-the parts of a claim's status one by one (granular status authorization).
+`caller_for` returns the writer's verb, the node that its service account token is bound to, and a check of
+permissions on single parts of the status (granular status authorization).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plimsoll.apiserver.validation.claim_status_authorization import Caller, Per
 
 
 def caller_for(user: User, authorizer: Authorizer, verb: str) -> Caller:
-    """The writer of a ResourceClaim; `verb` is that of the request, update or patch."""
+    """Return the writer of a ResourceClaim; `verb` is that of the request, update or patch."""
     # Only tokens of service accounts are bound to nodes; others could say so, but nothing vouches for it.
     nodes = user.extra.get(EXTRA_NODE_NAME, ()) if split_service_account(user.name) else ()
 

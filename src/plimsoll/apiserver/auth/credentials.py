@@ -1,7 +1,7 @@
-"""Handing out credentials: a kubeconfig with a client certificate for a part of the cluster.
+"""Kubeconfigs with client certificates for components of the cluster.
 
-Owns the short names of those who need one (`admin`, `scheduler`, `controllers`, `node:NAME`, `driver:NAME`,
-`viewer:NAME`) and issuing for them out of a data folder, whether the server runs or not.
+Components have short names (`admin`, `scheduler`, `controllers`, `node:NAME`, `driver:NAME`, `viewer:NAME`).
+Certificates are issued from a data directory; the server need not run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VALID_NAMES = "admin, scheduler, controllers, node:NAME, driver:NAME or viewer:
 
 
 def parse_component_user(text: str) -> User:
-    """The user that `admin`, `node:worker-1` and the like stand for."""
+    """Return the user of a short name, such as `admin` or `node:worker-1`."""
     if text in _COMPONENTS:
         return _COMPONENTS[text]
     kind, _, name = text.partition(":")
@@ -44,9 +44,9 @@ def parse_component_user(text: str) -> User:
 def issue_kubeconfig(
     directory: Path, user: User, path: Path, server: str, *, days: int = CLIENT_DAYS
 ) -> None:
-    """Write a kubeconfig for a user, with a certificate of the CA of a data folder.
+    """Write a kubeconfig for a user, with a certificate of the CA in a data directory.
 
-    ConfigError if the folder holds no CA: a new one would be believed by nobody.
+    ConfigError if the directory has no CA: no server would trust a new one.
     """
     if not (directory / "ca.crt").exists():
         raise ConfigError(f"{directory} is no data folder of a server: it holds no ca.crt")

@@ -1,8 +1,8 @@
-"""The roles that are always there, and who has them.
+"""Built-in ClusterRoles and their bindings.
 
-Owns the built-in ClusterRoles and their bindings: those that Kubernetes creates for its own parts and for
-people (`cluster-admin`, `admin`, `edit`, `view`, `system:*`), and ours (`plimsoll:*`). They hold whatever
-the store says, so nobody can lock the administrator out; stored roles and bindings only add to them.
+Those that Kubernetes creates for its components and users (`cluster-admin`, `admin`, `edit`, `view`,
+`system:*`), and Plimsoll's own (`plimsoll:*`). They apply regardless of the store, so that the administrator
+cannot be locked out; stored roles and bindings only add to them.
 
 DIFF: Kubernetes stores these roles and lets them be changed; see test_built_in_roles_cannot_be_taken_away.
 """
@@ -31,7 +31,7 @@ _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 
 @dataclass(frozen=True, slots=True)
 class ClusterRole:
-    """Rules under a name; with `aggregates`, the rules of all roles that carry that label as well."""
+    """Built-in ClusterRole; with `aggregates`, it includes the rules of all roles that carry that label."""
 
     name: str
     rules: tuple[PolicyRule, ...] = ()
@@ -41,7 +41,7 @@ class ClusterRole:
 
 @dataclass(frozen=True, slots=True)
 class BuiltInRoleBinding:
-    """A role for users and groups, in all namespaces."""
+    """Cluster-wide binding of a role to users and groups."""
 
     role: str
     users: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class BuiltInRoleBinding:
 def allow(
     verbs: tuple[str, ...] | str, group: tuple[str, ...] | str, *resources: str, names: str = ""
 ) -> PolicyRule:
-    """A rule over resources."""
+    """Return a rule for resources."""
     return PolicyRule(
         (verbs,) if isinstance(verbs, str) else verbs,
         (group,) if isinstance(group, str) else group,
@@ -61,7 +61,7 @@ def allow(
 
 
 def allow_paths(*paths: str) -> PolicyRule:
-    """A rule to read paths."""
+    """Return a rule to get paths."""
     return PolicyRule(("get",), paths=paths)
 
 
@@ -309,6 +309,6 @@ BINDINGS: tuple[BuiltInRoleBinding, ...] = (
 
 
 def driver_rules(driver: str) -> tuple[PolicyRule, ...]:
-    """What a driver may report of devices in claims: its own, on any node."""
+    """Return the rules of a driver for its own devices in claims, on any node."""
     verbs = tuple(f"{where}:{verb}" for where in ("associated-node", "arbitrary-node") for verb in CHANGE)
     return (allow(verbs, DRA, "resourceclaims/driver", names=driver),)

@@ -1,7 +1,7 @@
-"""Nobody grants more than they have.
+"""Privilege escalation check of writes to roles and bindings.
 
-Owns the check of writes to roles and bindings: whoever writes one must hold every right that it grants, or
-the right to `escalate` that role, or to `bind` it. Administrators (`system:masters`) are free to do both.
+The writer of a role or binding must have every permission that it grants, or the right to `escalate` that
+role, or to `bind` it. Administrators (`system:masters`) are exempt.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def check_escalation(
     namespace: str = "",
     name: str = "",
 ) -> None:
-    """Refuse (ApiError 403) a role or binding that grants what its writer does not have; anything else
-    passes. `old` is the object there is, None on creation; namespace and name are those of the path."""
+    """Reject (ApiError 403) a role or binding that grants what its writer does not have; other objects pass.
+
+    `old` is the existing object, None on creation; namespace and name are those of the path.
+    """
     if resource_key not in _CHECKED or MASTERS in user.groups:
         return
     if old is not None and _is_only_gc_change(mapping(tree), mapping(old)):
@@ -107,7 +109,7 @@ def _confirm_no_escalation(
 
 
 def _escalation_error(user: User, plural: str, name: str, missing: Sequence[PolicyRule]) -> ApiError:
-    """The refusal; rights that differ in their verb only are told in one line."""
+    """Create the error; permissions that differ in their verb only are one line."""
     verbs: dict[PolicyRule, list[str]] = {}
     for part in missing:
         without = PolicyRule((), part.groups, part.resources, part.names, part.paths)
@@ -123,7 +125,7 @@ def _escalation_error(user: User, plural: str, name: str, missing: Sequence[Poli
 
 
 def uncovered(owned: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> Iterator[PolicyRule]:
-    """The single rights among the wanted ones that no owned rule holds."""
+    """Yield the single permissions of `wanted` that no rule of `owned` covers."""
     for rule in wanted:
         if not any(_covers(own, rule) for own in owned):
             for part in break_down(rule):
@@ -132,7 +134,7 @@ def uncovered(owned: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> Iter
 
 
 def break_down(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """A rule as rules of one verb, group, resource and name, or of one verb and path."""
+    """Split a rule into rules of one verb, group, resource and name, or of one verb and path."""
     names: tuple[str | None, ...] = rule.names or (None,)
     for group, resource, verb, name in product(rule.groups, rule.resources, rule.verbs, names):
         yield PolicyRule((verb,), (group,), (resource,), (name,) if name is not None else ())
@@ -147,7 +149,7 @@ def _count_rights(rule: PolicyRule) -> int:
 
 
 def _covers(own: PolicyRule, part: PolicyRule) -> bool:
-    """Whether one rule holds all that another one does."""
+    """Return whether one rule covers all of another."""
     if ALL not in own.verbs and not set(part.verbs) <= set(own.verbs):
         return False
     if ALL not in own.groups and not set(part.groups) <= set(own.groups):
@@ -173,7 +175,7 @@ def _aggregates(tree: Any) -> bool:
 
 
 def _is_only_gc_change(tree: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether nothing but what garbage collection needs is changed."""
+    """Return whether only fields that garbage collection changes are different."""
 
     def rest(of: Mapping[str, Any]) -> dict[str, Any]:
         metadata = mapping(of.get("metadata"))

@@ -1,7 +1,7 @@
-"""Acting as somebody else: the Impersonate-* headers that `kubectl --as` sends.
+"""Impersonation: the Impersonate-* headers that `kubectl --as` sends.
 
-Owns reading the headers and asking whether the sender may impersonate each thing that they name. A header
-may come several times, so the headers are taken as pairs.
+The sender must have the right to impersonate each user, group, UID and extra field that they name. Headers
+may be repeated, so they are passed as pairs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _GROUP = "authentication.k8s.io"
 
 
 def impersonate(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:
-    """Whom a request is to be taken for: the sender, or whom its headers name.
+    """Return the effective user of a request: the sender, or the one its headers name.
 
-    ApiError 403 if the sender may not impersonate one of the things named, 400 if no user is.
+    ApiError 403 if the sender may not impersonate one of them, 400 if no user is named.
     """
     named = [(key.lower(), value) for key, value in headers if key[: len(_PREFIX)].lower() == _PREFIX]
     if not named:
@@ -70,7 +70,7 @@ def impersonate(user: User, headers: Iterable[tuple[str, str]], authorizer: Auth
 
 
 def _unescape(key: str) -> str:
-    """A percent-encoded key; one that does not decode stays as it is."""
+    """Decode a percent-encoded key; an undecodable one is returned as it is."""
     try:
         return unquote_to_bytes(key).decode()
     except UnicodeDecodeError:

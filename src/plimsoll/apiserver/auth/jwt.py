@@ -1,8 +1,7 @@
-"""Signed tokens (JWT): made and verified with the key of the server.
+"""JSON Web Tokens, signed and verified with the server's key (ES256, or RS256 with a given RSA key).
 
-Owns the signing key (ES256; a given RSA key signs RS256) and the compact form `header.claims.signature`.
-Promises that only tokens signed by this very key, with the algorithm that belongs to it, are ever opened;
-anything else is None, never an exception.
+Only tokens signed by this key with its own algorithm are accepted; for anything else `verify` returns None
+and never raises.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _TO_STANDARD = str.maketrans("-_", "+/")
 
 
 class SigningKey:
-    """A private key that signs tokens."""
+    """Private key that signs tokens."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
         self._key = key
@@ -42,12 +41,12 @@ class SigningKey:
 
     @classmethod
     def create(cls) -> SigningKey:
-        """A new key."""
+        """Create a new key."""
         return cls(ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
     def load_or_create(cls, path: Path) -> SigningKey:
-        """The key of a file, which is made if there is none."""
+        """Load the key of a file, or create the file."""
         if path.exists():
             return cls.from_pem(read_private(path, "the service account key"), str(path))
         made = cls.create()
@@ -56,7 +55,7 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes, source: str) -> SigningKey:
-        """A key as it stands in a file; `source` names the file in errors."""
+        """Read a key in PEM form; `source` names the file in errors."""
         try:
             key = serialization.load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -68,18 +67,18 @@ class SigningKey:
         raise ConfigError(f"{source}: tokens are signed with a P-256 key, or RSA of 2048 bits and more")
 
     def to_pem(self) -> bytes:
-        """The private key in PEM form."""
+        """Return the private key in PEM form."""
         return self._key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        """A token that says these claims."""
+        """Return a signed token with these claims."""
         message = f"{self._header}.{encode_part(encode(claims))}"
         return f"{message}.{encode_part(self._signature(message.encode()))}"
 
     def verify(self, token: str) -> Mapping[str, Any] | None:
-        """The claims of a token that this key signed."""
+        """Return the claims of a token that this key signed, or None."""
         parts = token.split(".")
         if len(parts) != 3:
             return None
@@ -93,7 +92,7 @@ class SigningKey:
         return _object(claims) if self._is_valid_signature(message, signature) else None
 
     def jwks(self) -> dict[str, Any]:
-        """The public key, for others to verify tokens with."""
+        """Return the public key as a JSON Web Key Set."""
         entry = {"use": "sig", "kid": self.id, "alg": self.algorithm}
         public = self._public
         if isinstance(public, ec.EllipticCurvePublicKey):
@@ -128,19 +127,19 @@ class SigningKey:
 
 
 def encode_part(raw: bytes) -> str:
-    """Bytes in the alphabet of tokens."""
+    """Encode bytes as base64url without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode_part(text: str) -> bytes | None:
-    """The bytes a part of a token stands for, None if it is none."""
+    """Decode base64url without padding; None if invalid."""
     if not text.isascii() or "=" in text or "+" in text or "/" in text:
         return None
     return decode_standard(text.translate(_TO_STANDARD) + "=" * (-len(text) % 4))
 
 
 def decode_standard(text: str) -> bytes | None:
-    """The bytes of a text in plain base64, None if it is none."""
+    """Decode standard base64; None if invalid."""
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):

@@ -1,7 +1,7 @@
-"""Kubeconfigs handed out by the server.
+"""Kubeconfigs issued by the server.
 
-Owns writing them: one cluster, one user, one context, everything inlined, so that the file can be carried
-elsewhere; readable by its owner only, and never half written. kubectl and every client library read it.
+One cluster, one user, one context, everything inlined, so that the file can be copied elsewhere. It is
+readable by its owner only and written atomically.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build_kubeconfig(
     cluster: str = "plimsoll",
     namespace: str = "",
 ) -> dict[str, Any]:
-    """A kubeconfig: where the server is, the CA that signed its certificate, and who to be there."""
+    """Return a kubeconfig: server URL, CA of its certificate, and credentials."""
     cluster_entry: dict[str, Any] = {"server": server}
     if authority:
         cluster_entry["certificate-authority-data"] = _data(authority)
@@ -60,7 +60,7 @@ def write_kubeconfig(
     cluster: str = "plimsoll",
     namespace: str = "",
 ) -> None:
-    """Write a kubeconfig in place of whatever was there; ConfigError if that cannot be done."""
+    """Write a kubeconfig, replacing an existing file; ConfigError on failure."""
     tree = build_kubeconfig(
         server,
         authority=authority,

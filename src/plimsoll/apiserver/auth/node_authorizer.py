@@ -1,8 +1,8 @@
-"""What a node may do: the Node authorizer.
+"""Node authorizer: rules beyond RBAC for users `system:node:NAME` of the group `system:nodes`.
 
-Owns the rules that go beyond RBAC for users `system:node:NAME` of the group `system:nodes`: a node reads
-only what concerns it (`relations.py`), lists only what it selects by its own name, and touches only its own
-Node, CSINode, lease and slices. What it writes is checked by `restriction.py` as well.
+A node reads only objects related to it (`node_graph.py`), lists only what it selects by its own name, and
+accesses only its own Node, CSINode, lease and slices. Its writes are also checked by
+`admission/node_restriction.py`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def _deny(reason: str) -> Decision:
 
 
 class NodeAuthorizer:
-    """Answers for nodes; what it does not allow, roles bound to the node still may."""
+    """Authorizer of nodes; what it does not allow, roles bound to the node still may."""
 
     def __init__(self, reader: ObjectReader) -> None:
         self.graph = NodeGraph(reader)
         self._rules = GrantIndex(RoleGrant(rule) for rule in NODE_RULES)
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
-        """Take note of a write."""
+        """Update the graph after a write."""
         self.graph.observe(key, tree)
 
     def authorize(self, node: str, attributes: Attributes) -> Decision:
-        """Whether the Node authorizer allows a request of a node."""
+        """Decide whether the Node authorizer allows a request of a node."""
         if not node:
             return _deny(f'unknown node for user "{attributes.user.name}"')
         if not attributes.path:

@@ -1,12 +1,10 @@
-"""Which objects concern which node.
+"""Node graph: the objects that each node may read, because its pods reference them.
 
-Owns an index over pods, persistent volumes, volume attachments, resource slices and pod certificate
-requests: a secret concerns a node if a pod bound to the node names it, or names a claim whose volume does.
-The index is read from the store when a node first asks (or in the background, `warm`) and then kept up to
-date write by write, so that a question costs a few look-ups however many pods there are, and an answer is
-never older than the last write.
-
-`is_related_naive` is the plain reading: all objects, each time.
+Indexes pods, persistent volumes, volume attachments, resource slices and pod certificate requests: a secret
+is related to a node if a pod bound to the node references it, or references a claim whose volume does. The
+index is built when a node first needs it (or in the background, `warm_up`) and then updated with every write,
+so that a check costs a few lookups however many pods there are, and is never older than the last write.
+`is_related_naive` computes the same from all objects.
 
 DIFF: Kubernetes does not look again at a bound pod whose extended resource claim becomes known later, so the
 node cannot read that claim; see test_a_claim_named_later_concerns_the_node.
@@ -47,7 +45,7 @@ _NamespacedName = tuple[str, str]
 
 
 class NodeGraph:
-    """The index."""
+    """Index of the objects related to each node."""
 
     def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
@@ -61,7 +59,7 @@ class NodeGraph:
         self._direct: dict[str, dict[_NamespacedName, str]] = {resource: {} for resource in _DIRECT}
 
     def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
-        """Whether an object is one that a node has to do with."""
+        """Return whether an object is related to a node."""
         self.load()
         if resource == PODS:
             pod = self._pods.get((namespace, name))
@@ -80,19 +78,20 @@ class NodeGraph:
         return known is not None and node in self._named.get(known[0], ())
 
     def load(self) -> None:
-        """Read the store, unless that was done."""
+        """Build the index, unless that was done."""
         if not self._loaded:
             self._read(None)
 
     async def warm_up(self) -> None:
-        """Read the store bit by bit, so that others get their turn meanwhile."""
+        """Build the index in small steps, so that requests are handled meanwhile."""
         while not self._loaded:
             self._read(_BATCH)
             await asyncio.sleep(0)
 
     def _read(self, most: int | None) -> None:
-        """Read some of the objects that were there at the beginning, as they are now. From then on writes
-        are followed, so that it does not matter which of the two comes to an object first."""
+        """Index some of the objects that existed at the beginning, in their current state. From then on
+        writes are observed, so the order in which the two reach an object does not matter.
+        """
         if self._pending is None:
             self._pending = iter([stored.key for r in SOURCES for stored in self._reader.list(r).items])
         done = 0
@@ -105,7 +104,7 @@ class NodeGraph:
         self._loaded = most is None or done < most
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
-        """Take note of an object that was written (None: removed)."""
+        """Update the index after a write; `tree` is None if the object was deleted."""
         if key.resource in SOURCES and self._pending is not None:
             self._index(key, tree)
 
@@ -165,7 +164,7 @@ def is_related_naive(
     namespace: str,
     name: str,
 ) -> bool:
-    """The twin of `NodeGraph.concerns`: looks at every object of the store."""
+    """Reference implementation of `NodeGraph.is_related`: reads every object of the store. For tests."""
     if resource in (PODS, *_DIRECT):
         return any(key[1:] == (namespace, name) and _node_of(tree) == node for key, tree in objects(resource))
     pods = [tree for _, tree in objects(PODS) if _node_of(tree) == node]

@@ -1,7 +1,7 @@
-"""What pods and persistent volumes refer to by name.
+"""References of pods and persistent volumes to other objects.
 
-Owns the reading of references to secrets, config maps, service accounts and claims out of plain trees, for
-the Node authorizer and for mirror pods. Promises never to raise, whatever the tree looks like.
+Reads references to secrets, config maps, service accounts and claims from plain trees, for the Node
+authorizer and for mirror pods. Never raises, whatever the tree looks like.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PERSISTENT_SECRETS = (
 
 
 class PodReference(NamedTuple):
-    """An object that is meant: its resource (as in store keys), namespace and name."""
+    """Referenced object: its resource (as in store keys), namespace and name."""
 
     resource: str
     namespace: str
@@ -50,12 +50,12 @@ VOLUME_CLAIMS, RESOURCE_CLAIMS = "persistentvolumeclaims", "resourceclaims.resou
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A JSON object, or an empty one where something else stands."""
+    """Return a JSON object, or an empty one if the value is something else."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of a list, or nothing."""
+    """Yield the JSON objects of a list."""
     if isinstance(value, list):
         for item in value:
             if isinstance(item, dict):
@@ -63,18 +63,19 @@ def items(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def text(value: Any) -> str:
-    """A text, or an empty one where something else stands."""
+    """Return a string, or "" if the value is something else."""
     return value if isinstance(value, str) else ""
 
 
 def is_mirror(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod stands for a static one of a node."""
+    """Return whether a pod is the mirror pod of a static pod."""
     return MIRROR in mapping(mapping(pod.get("metadata")).get("annotations"))
 
 
 def pod_references(pod: Mapping[str, Any]) -> list[PodReference]:
-    """Everything a pod names that its node has to read for it. A mirror pod names nothing: a node that
-    makes one up must not gain anything by it."""
+    """Return everything a pod references that its node has to read. A mirror pod references nothing: a
+    node that makes one up must not gain access by it.
+    """
     if is_mirror(pod):
         return []
     metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
@@ -135,14 +136,14 @@ def _add_claims(spec: Mapping[str, Any], status: Mapping[str, Any], found: list[
 
 
 def volume_claim(volume: Mapping[str, Any]) -> PodReference | None:
-    """The claim a persistent volume is bound to."""
+    """Return the claim that a persistent volume is bound to."""
     claim = mapping(mapping(volume.get("spec")).get("claimRef"))
     name = text(claim.get("name"))
     return PodReference(VOLUME_CLAIMS, text(claim.get("namespace")), name) if name else None
 
 
 def volume_secrets(volume: Mapping[str, Any]) -> Iterator[PodReference]:
-    """The secrets of a persistent volume that a node reads to mount it."""
+    """Yield the secrets of a persistent volume that a node reads to mount it."""
     spec = mapping(volume.get("spec"))
     claim_namespace = text(mapping(spec.get("claimRef")).get("namespace"))
     azure = mapping(spec.get("azureFile"))

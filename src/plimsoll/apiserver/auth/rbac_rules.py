@@ -1,8 +1,7 @@
-"""RBAC rules and how they match.
+"""RBAC rules and their matching.
 
-Owns `PolicyRule`, the PolicyRule of roles, with its plain reading (`PolicyRule.allows`), and `GrantIndex`,
-the same answer out of an index. Promises that the two agree, whatever the rules say; a property test holds
-them to it. A rule that is malformed grants nothing.
+`PolicyRule` is a rule of a role, `GrantIndex` an index over the rules of a user. A property test checks that
+the index agrees with evaluating every rule (`PolicyRule.allows`). A malformed rule grants nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _MAX_CACHED = 2048
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One PolicyRule: verbs on resources of groups (perhaps some names only), or on paths."""
+    """PolicyRule of RBAC: verbs on resources of groups (optionally some names only), or on paths."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -30,18 +29,19 @@ class PolicyRule:
 
     @classmethod
     def from_tree(cls, tree: Any) -> PolicyRule:
-        """Read a rule of a role. One with a malformed field grants nothing: a name that was dropped would
-        widen it to all names."""
+        """Read a rule of a role. A rule with a malformed field grants nothing: dropping a name would widen
+        it to all names.
+        """
         fields = [_texts(tree, key) for key in _FIELDS] if isinstance(tree, Mapping) else [None]
         return cls(*(field for field in fields if field is not None)) if None not in fields else cls()
 
     def to_tree(self) -> dict[str, list[str]]:
-        """The rule as a role writes it down."""
+        """Return the rule as in a role."""
         values = (self.verbs, self.groups, self.resources, self.names, self.paths)
         return {key: list(value) for key, value in zip(_FIELDS, values, strict=True) if value}
 
     def allows(self, attributes: Attributes) -> bool:
-        """Whether this rule alone allows a request: the plain reading, in the order of the fields."""
+        """Return whether this rule alone allows a request."""
         if ALL not in self.verbs and attributes.verb not in self.verbs:
             return False
         if attributes.path:
@@ -68,7 +68,7 @@ _FIELDS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"
 
 
 def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
-    """A list of texts; None if it is something else."""
+    """Return a list of strings; None if it is something else."""
     value = tree.get(key)
     if value is None:
         return ()
@@ -78,33 +78,33 @@ def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
 
 
 def quote(values: Iterable[str]) -> str:
-    """A list of texts as refusals show it: `["a" "b"]`."""
+    """Format strings as in error messages: `["a" "b"]`."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
 
 
 def resource_patterns(resource: str, subresource: str) -> tuple[str, ...]:
-    """What a rule may say to mean this resource."""
+    """Return the patterns by which a rule can match a resource."""
     if not subresource:
         return (resource, ALL)
     return (f"{resource}/{subresource}", ALL, f"*/{subresource}")
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    """Whether `/metrics`, `/healthz/*` or `*` means this path."""
+    """Return whether `/metrics`, `/healthz/*` or `*` matches a path."""
     if pattern.endswith(ALL):
         return path.startswith(pattern.rstrip(ALL))
     return pattern == path
 
 
 class RoleGrant(NamedTuple):
-    """A rule and where it comes from."""
+    """Rule and the binding it comes from."""
 
     rule: PolicyRule
     source: str = ""
 
 
 class _IndexedGrant(NamedTuple):
-    """A grant made ready: sets instead of lists."""
+    """Grant prepared for lookups: sets instead of lists."""
 
     verbs: frozenset[str]
     groups: frozenset[str]
@@ -113,17 +113,17 @@ class _IndexedGrant(NamedTuple):
 
 
 class _MatchingGrants(NamedTuple):
-    """What is allowed for one verb, group and resource: any name, or these."""
+    """Grants for one verb, group and resource: for any name, or for these."""
 
     anything: Decision | None
     named: Mapping[str, Decision]
 
 
 class GrantIndex:
-    """The grants of one user in one scope, indexed by what they say of resources.
+    """Grants of one user in one scope, indexed by resource.
 
-    The index is as large as the rules are, never their product; answers are remembered per verb, group and
-    resource, so that a request costs a look-up or two.
+    The index is as large as the rules, not their product; results are cached per verb, group and resource, so
+    that a request costs a lookup or two.
     """
 
     __slots__ = ("_by_resource", "_cache", "_paths", "grants")
@@ -144,7 +144,7 @@ class GrantIndex:
         return bool(self.grants)
 
     def find(self, attributes: Attributes) -> Decision | None:
-        """The decision of the first grant that allows a request, None if none does."""
+        """Return the decision of the first grant that allows a request, or None."""
         if attributes.path:
             return self._find_path(attributes.verb, attributes.path)
         key = (attributes.verb, attributes.group, attributes.resource, attributes.subresource)
@@ -180,5 +180,5 @@ class GrantIndex:
 
 
 def is_allowed_naive(grants: Iterable[RoleGrant], attributes: Attributes) -> bool:
-    """The twin of `GrantIndex.find`: every rule in turn."""
+    """Reference implementation of `GrantIndex.find`: evaluates every rule. For tests."""
     return any(grant.rule.allows(attributes) for grant in grants)

@@ -1,8 +1,7 @@
-"""Questions about access: what `kubectl auth can-i` and `kubectl auth whoami` ask.
+"""Access and token reviews, as `kubectl auth can-i` and `kubectl auth whoami` send them.
 
-Owns the answers to SelfSubjectAccessReview, SubjectAccessReview, LocalSubjectAccessReview,
-SelfSubjectRulesReview, SelfSubjectReview and TokenReview. They are posted and answered, never stored.
-Malformed ones are refused (400 or 422), never answered wrongly.
+Handles SelfSubjectAccessReview, SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectRulesReview,
+SelfSubjectReview and TokenReview, which are never stored. Malformed ones are rejected (400 or 422).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _STRING_FIELDS = {
 
 
 class ReviewHandler:
-    """Answers reviews."""
+    """Handler of reviews."""
 
     def __init__(self, authorizer: Authorizer, authenticator: Authenticator) -> None:
         self._authorizer = authorizer
@@ -46,7 +45,7 @@ class ReviewHandler:
     def review(
         self, plural: str, user: User, tree: Any, *, namespace: str = "", now: str = ""
     ) -> dict[str, Any]:
-        """The review that was posted, with its status filled in.
+        """Return the posted review with its status.
 
         `plural` is one of `KINDS`, `namespace` that of the path, `now` the time for metadata.
         """
@@ -138,7 +137,7 @@ _REVIEWERS = {
 
 
 def user_tree(user: User) -> dict[str, Any]:
-    """A user as UserInfo."""
+    """Return a user as UserInfo."""
     tree: dict[str, Any] = {"username": user.name}
     if user.uid:
         tree["uid"] = user.uid
@@ -154,7 +153,7 @@ def _part(tree: Mapping[str, Any], without: str) -> dict[str, Any]:
 
 
 def _read_attributes(user: User, spec: Mapping[str, Any]) -> Attributes:
-    """What a review asks."""
+    """Read the attributes of a review."""
     resource, path = spec.get(_RESOURCE), spec.get(_PATH)
     if resource is not None and path is not None:
         detail = "cannot be specified in combination with resourceAttributes"
@@ -175,7 +174,7 @@ def _read_attributes(user: User, spec: Mapping[str, Any]) -> Attributes:
 
 
 def _exact_fields(selector: Any) -> Iterator[tuple[str, str]]:
-    """The requirements of a field selector that ask for one value."""
+    """Yield the requirements of a field selector for one value."""
     chosen = mapping(selector)
     for part in text(chosen.get("rawSelector")).split(","):
         field, equals, value = part.partition("=")
@@ -188,7 +187,7 @@ def _exact_fields(selector: Any) -> Iterator[tuple[str, str]]:
 
 
 def _subject(spec: Mapping[str, Any]) -> User:
-    """Whom a review asks about."""
+    """Read the subject of a review."""
     name, uid, groups = spec.get("user"), spec.get("uid"), spec.get("groups")
     if not all(value is None or isinstance(value, str) for value in (name, uid)):
         raise status.bad_request("spec.user and spec.uid must be strings")

@@ -1,9 +1,8 @@
-"""Roles and bindings, built in and stored, put together.
+"""Role index: built-in and stored roles and bindings.
 
-Owns the reading of Role, ClusterRole, RoleBinding and ClusterRoleBinding objects, the aggregation of
-ClusterRoles by label, and which grants a user has where. The stored objects are read again after one of
-them changed, and only those that changed are decoded. Objects are read with tolerance: a malformed rule or
-subject grants nothing, and never raises.
+Reads Role, ClusterRole, RoleBinding and ClusterRoleBinding objects, aggregates ClusterRoles by label, and
+finds the grants of a user. Stored objects are read again after one of them changed, and only changed ones are
+decoded. A malformed rule or subject grants nothing, and never raises.
 
 DIFF: aggregation is worked out here, where Kubernetes has a controller write it into the role; see
 test_roles_aggregate_by_label.
@@ -36,7 +35,7 @@ class _Role(NamedTuple):
 
 
 class _BoundRole(NamedTuple):
-    """A binding seen from one of its subjects."""
+    """Role that a binding grants to one of its subjects."""
 
     namespace: str  #: empty: everywhere
     kind: str  #: of the role
@@ -45,13 +44,13 @@ class _BoundRole(NamedTuple):
 
 
 class _Binding(NamedTuple):
-    """A binding: what it says, by kind and name of the subject."""
+    """Subjects of a binding, by kind and name, with the roles it grants them."""
 
     subjects: tuple[tuple[str, str, _BoundRole], ...]
 
 
 class RoleIndex:
-    """All roles and bindings there are. `stale` is set when one of the stored ones changed."""
+    """Index of all roles and bindings. `stale` is set when a stored one changed."""
 
     def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
@@ -63,7 +62,7 @@ class RoleIndex:
         self.stale = True
 
     def grants_of(self, user: User) -> Iterator[tuple[str, RoleGrant]]:
-        """Every grant of a user with the namespace it holds in (empty: everywhere)."""
+        """Yield every grant of a user with its namespace (empty: cluster-wide)."""
         self.refresh()
         driver = driver_name_of(user)
         if driver:
@@ -73,14 +72,14 @@ class RoleIndex:
                 yield bound.namespace, RoleGrant(rule, f"RBAC: allowed by {bound.source}")
 
     def missing_roles_of(self, user: User) -> Iterator[tuple[str, str]]:
-        """Roles that are bound to a user and do not exist: where, and what to say of it."""
+        """Yield the roles that are bound to a user but do not exist: namespace and message."""
         self.refresh()
         for bound in self._bound_to(user):
             if not self.has_role(bound.kind, bound.role, bound.namespace):
                 yield bound.namespace, f'{bound.kind.lower()}.{_RBAC} "{bound.role}" not found'
 
     def _bound_to(self, user: User) -> Iterator[_BoundRole]:
-        """What is bound to a user, each role once for each place: several subjects may mean one user."""
+        """Yield the roles bound to a user, each once per namespace: several subjects may match one user."""
         seen = set()
         for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
             for bound in self._bound.get(subject, ()):
@@ -89,7 +88,7 @@ class RoleIndex:
                     yield bound
 
     def rules_of(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...]:
-        """The rules of a role that a binding names; none if there is no such role."""
+        """Return the rules of a role that a binding names; none if there is no such role."""
         self.refresh()
         if kind == "ClusterRole":
             resolved = self._resolved.get(name)
@@ -100,14 +99,14 @@ class RoleIndex:
         return role.rules if role else ()
 
     def has_role(self, kind: str, name: str, namespace: str) -> bool:
-        """Whether there is such a role."""
+        """Return whether a role exists."""
         self.refresh()
         if kind == "ClusterRole":
             return name in self._cluster_roles
         return kind == "Role" and bool(namespace) and (namespace, name) in self._local_roles
 
     def _aggregate(self, name: str, visited: set[str]) -> Iterator[PolicyRule]:
-        """Rules of a ClusterRole and of all that it aggregates, over any number of steps."""
+        """Yield the rules of a ClusterRole and of all that it aggregates, transitively."""
         if name in visited:
             return
         visited.add(name)
@@ -119,7 +118,7 @@ class RoleIndex:
                         yield from self._aggregate(other, visited)
 
     def refresh(self) -> None:
-        """Read what is stored again, if it changed."""
+        """Read the stored objects again if they changed."""
         if not self.stale:
             return
         decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
@@ -159,7 +158,7 @@ def _decode(stored: StoredObject) -> _Role | _Binding:
 
 
 def read_rules(tree: Any) -> tuple[PolicyRule, ...]:
-    """The rules of a Role or ClusterRole."""
+    """Return the rules of a Role or ClusterRole."""
     rules = tree.get("rules") if isinstance(tree, Mapping) else None
     return tuple(PolicyRule.from_tree(rule) for rule in rules) if isinstance(rules, list) else ()
 
@@ -174,7 +173,7 @@ def _read_role(tree: Any, cluster: bool) -> _Role:
 
 
 def read_role_ref(tree: Any) -> tuple[str, str]:
-    """Kind and name of the role that a binding names."""
+    """Return kind and name of the role that a binding names."""
     ref = _mapping(_mapping(tree).get("roleRef"))
     kind, name = ref.get("kind"), ref.get("name")
     return (kind if isinstance(kind, str) else "", name if isinstance(name, str) else "")
@@ -192,7 +191,7 @@ def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
 
 
 def _subjects(namespace: str, subjects: Any) -> Iterator[tuple[str, str, str]]:
-    """Subjects as (User or Group, name, how refusals call them); service accounts are users."""
+    """Yield subjects as (User or Group, name, name in error messages); service accounts are users."""
     for subject in subjects if isinstance(subjects, list) else ():
         kind, name = _mapping(subject).get("kind"), _mapping(subject).get("name")
         if not isinstance(name, str):

@@ -1,7 +1,6 @@
-"""Secrets on disk: written at once or not at all, and readable by their owner only.
+"""Secret files: keys, tokens and kubeconfigs, written atomically and readable by their owner only.
 
-Owns the writing of keys, tokens and kubeconfigs. Promises that nobody else can open such a file at any
-moment of its making, and that a crash leaves either the old file or the new one.
+No other user can open such a file at any time, and a crash leaves either the old file or the new one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from plimsoll.errors import ConfigError
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 in place of whatever was there."""
+    """Write a file of mode 0600, replacing an existing one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +31,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def read_file(path: Path, what: str) -> bytes:
-    """Read a file that has to be there; `what` says what it is for."""
+    """Read a file that must exist; `what` describes it in errors."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -40,7 +39,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 
 def read_private(path: Path, what: str) -> bytes:
-    """Read a secret of our own. One that others may read is no secret: its mode is mended."""
+    """Read a secret, and remove access of other users from it."""
     content = read_file(path, what)
     try:
         if path.stat().st_mode & 0o077:

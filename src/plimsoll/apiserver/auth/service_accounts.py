@@ -1,8 +1,8 @@
-"""Tokens of service accounts: made for a pod or a node, verified with every request.
+"""Service account tokens: creation by TokenRequest and verification.
 
-Owns the TokenRequest subresource and the verification of its tokens: the signature, the times, the
-audience, and that the account (and the pod, node or secret a token is bound to) is still the same object.
-A token's signature is worked out once and then remembered; the rest is looked at every time.
+Verifies the signature, the times, the audience, and that the account (and the pod, node or secret that a
+token is bound to) is still the same object. The signature is verified once and cached; the rest is checked
+every time.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _BOUND = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 
 
 class _BoundObject(NamedTuple):
-    """An object that must still be there for a token to hold."""
+    """Object that must still exist for a token to be valid."""
 
     key: ObjectKey
     uid: str
 
 
 class _VerifiedToken(NamedTuple):
-    """A token whose signature is good."""
+    """Token with a valid signature."""
 
     user: User
     starts: int
@@ -64,7 +64,7 @@ class _VerifiedToken(NamedTuple):
 
 
 class ServiceAccountTokens:
-    """Makes and verifies the tokens of service accounts."""
+    """Issuer and verifier of service account tokens."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class ServiceAccountTokens:
         self._object_cache: dict[ObjectKey, tuple[int, str, float | None]] = {}
 
     def jwks(self) -> dict[str, Any]:
-        """The public key, as a JSON web key set."""
+        """Return the public key as a JSON Web Key Set."""
         return self._key.jwks()
 
     def configuration(self) -> dict[str, Any]:
-        """What OpenID Connect discovery says of the issuer."""
+        """Return the OpenID Connect discovery document of the issuer."""
         return {
             "issuer": self._issuer,
             "jwks_uri": f"{self._issuer}/openid/v1/jwks",
@@ -99,13 +99,12 @@ class ServiceAccountTokens:
         }
 
     def verify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Whose token this is; None if it is none of ours, not for these audiences, or does not hold any
-        more."""
+        """Return the user of a token; None if it is not ours, not for these audiences, or no longer valid."""
         found = self.review(token, audiences)
         return found[0] if found else None
 
     def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
-        """The same, with those of the audiences that the token is for."""
+        """Return the user of a token with those of the audiences that it is valid for, or None."""
         known = self._verify_signature(token)
         if known is None:
             return None
@@ -145,7 +144,7 @@ class ServiceAccountTokens:
         return uid == bound.uid and (deleted is None or deleted >= now - LEEWAY)
 
     def create_token(self, namespace: str, name: str, tree: Any) -> dict[str, Any]:
-        """Answer a TokenRequest for a service account: the request with the token in its status."""
+        """Handle a TokenRequest: return it with the token in its status."""
         request = _check_request(namespace, name, tree)
         account = self._require("serviceaccounts", namespace, name)
         uid = text(mapping(account.get("metadata")).get("uid"))
@@ -193,7 +192,7 @@ class ServiceAccountTokens:
         }
 
     def _bound_claims(self, namespace: str, account: str, reference: Any) -> dict[str, Any]:
-        """What a token says of the object it is bound to."""
+        """Return the claims about the object that a token is bound to."""
         if reference is None:
             return {}
         wanted = mapping(reference)
@@ -232,7 +231,7 @@ class ServiceAccountTokens:
 
 
 def _check_request(namespace: str, name: str, tree: Any) -> Mapping[str, Any]:
-    """Refuse a TokenRequest that is malformed (400) or breaks a rule (422)."""
+    """Reject a TokenRequest that is malformed (400) or invalid (422)."""
     request = mapping(tree)
     metadata, spec = mapping(request.get("metadata")), mapping(request.get("spec"))
     seconds, audiences = spec.get("expirationSeconds"), spec.get("audiences")
@@ -261,7 +260,7 @@ def _check_request(namespace: str, name: str, tree: Any) -> Mapping[str, Any]:
 
 
 def _read_claims(claims: Mapping[str, Any], issuer: str, usual: tuple[str, ...]) -> _VerifiedToken | None:
-    """What a token of ours says. The key is ours, so a claim of the wrong form was never made by us."""
+    """Read the claims of a verified token. The key is ours, so we never issued a malformed claim."""
     if claims.get("iss") != issuer:
         return None
     times = [claims.get(name) for name in ("nbf", "exp")]
@@ -315,7 +314,7 @@ def _timestamp(seconds: int) -> str:
 
 
 def _seconds(stamp: Any) -> float | None:
-    """A time of an object in seconds; one that cannot be read is long past."""
+    """Convert a timestamp to seconds; an unreadable one is long past."""
     if stamp is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Bearer tokens that stand in files.
+"""Static bearer tokens: the administrator's token and the token file.
 
-Owns the administrator's token, made once and kept in the data folder, and the token file in Kubernetes'
-form, a line `token,user,uid,"group1,group2"` for each, which is read again when it changes. Tokens are
-looked up by their hash, so the time a look-up takes tells nothing of a token.
+The administrator's token is created once in the data directory. The token file has Kubernetes' format, a line
+`token,user,uid,"group1,group2"` for each token, and is read again when it changes. Tokens are looked up by
+hash, so that lookup times reveal nothing.
 
 DIFF: Kubernetes reads the file once; see test_a_token_file_is_read_again_when_it_changes.
 """
@@ -29,12 +29,12 @@ _CHECK_INTERVAL_SECONDS = 1.0
 
 
 def hash_token(token: str) -> bytes:
-    """What is kept and compared instead of a token."""
+    """Return the hash of a token, which is stored and compared instead of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def load_or_create_admin_token(directory: Path) -> str:
-    """The administrator's token of a data folder, made if there is none yet."""
+    """Return the administrator's token of a data directory; create it if there is none."""
     path = directory / "admin.token"
     if path.exists():
         token = read_private(path, "the token file").decode("ascii", "replace").strip()
@@ -47,7 +47,7 @@ def load_or_create_admin_token(directory: Path) -> str:
 
 
 class StaticTokens:
-    """All tokens known beforehand: those given, and those of a file."""
+    """Static tokens: those added and those of a file."""
 
     def __init__(
         self, file: Path | None = None, *, admin: str = "", clock: Callable[[], float] = time.monotonic
@@ -60,11 +60,11 @@ class StaticTokens:
         self._from_file: dict[bytes, User] = dict(read_token_file(file)) if file else {}
 
     def add(self, token: str, user: User) -> None:
-        """Take one more token, for as long as the process lives."""
+        """Add a token for the lifetime of the process."""
         self._added[hash_token(token)] = user.as_authenticated()
 
     def find(self, token: str) -> User | None:
-        """Whose token this is."""
+        """Return the user of a token, or None."""
         if self._file is not None and self._clock() - self._checked >= _CHECK_INTERVAL_SECONDS:
             self._refresh(self._file)
         key = hash_token(token)
@@ -92,7 +92,7 @@ def _version(file: Path) -> tuple[int, ...] | None:
 
 
 def read_token_file(path: Path) -> Iterator[tuple[bytes, User]]:
-    """The tokens of a file, hashed, with their users; ConfigError names the line that is wrong."""
+    """Yield the tokens of a file, hashed, with their users; ConfigError names the invalid line."""
     content = read_file(path, "the token file")
     try:
         rows = list(csv.reader(io.StringIO(content.decode("utf-8")), strict=True, skipinitialspace=True))

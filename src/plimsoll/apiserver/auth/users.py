@@ -1,8 +1,4 @@
-"""Who is asking: users, their groups, and the names Kubernetes reserves.
-
-Owns `User` and what can be told from a name alone: whether somebody is a node, a service account, nobody.
-Promises that a `User` never changes, and that names and groups mean what they mean in Kubernetes.
-"""
+"""Users, their groups, and the names that Kubernetes reserves."""
 
 from __future__ import annotations
 
@@ -39,7 +35,7 @@ def _no_extra() -> Mapping[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who sent a request. `extra` is what the credentials say beyond name and groups."""
+    """Authenticated (or anonymous) user. `extra` are further attributes from the credentials."""
 
     name: str
     uid: str = ""
@@ -48,11 +44,11 @@ class User:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether the request came without credentials (or was made to look so by impersonation)."""
+        """Return whether the request has no credentials (or impersonates the anonymous user)."""
         return self.name == ANONYMOUS.name
 
     def as_authenticated(self) -> User:
-        """The same with `system:authenticated` among the groups."""
+        """Return the user with `system:authenticated` among its groups."""
         if ALL_AUTHENTICATED in self.groups or ALL_UNAUTHENTICATED in self.groups:
             return self
         return replace(self, groups=(*self.groups, ALL_AUTHENTICATED))
@@ -67,37 +63,37 @@ SCHEDULER = User("system:kube-scheduler", groups=(ALL_AUTHENTICATED,))
 
 
 def node_user(name: str) -> User:
-    """The user a node is."""
+    """Return the user of a node."""
     return User(NODE_PREFIX + name, groups=(NODES, ALL_AUTHENTICATED))
 
 
 def driver_user(driver: str) -> User:
-    """The user a DRA driver is that serves any node."""
+    """Return the user of a DRA driver that serves any node."""
     return User(DRIVER_PREFIX + driver, groups=(DRIVERS, ALL_AUTHENTICATED))
 
 
 def service_account_user(namespace: str, name: str, uid: str = "") -> User:
-    """The user a service account is."""
+    """Return the user of a service account."""
     groups = (ALL_SERVICE_ACCOUNTS, f"{ALL_SERVICE_ACCOUNTS}:{namespace}", ALL_AUTHENTICATED)
     return User(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}", uid, groups)
 
 
 def node_name_of(user: User) -> str | None:
-    """The name of the node a user is; empty if it is a node of no name; None if it is none."""
+    """Return the name of the node that a user is; "" if the name is missing; None if it is no node."""
     if user.name.startswith(NODE_PREFIX) and NODES in user.groups:
         return user.name[len(NODE_PREFIX) :]
     return None
 
 
 def driver_name_of(user: User) -> str | None:
-    """The name of the DRA driver a user is, None if it is none."""
+    """Return the name of the DRA driver that a user is, or None."""
     if user.name.startswith(DRIVER_PREFIX) and DRIVERS in user.groups:
         return user.name[len(DRIVER_PREFIX) :]
     return None
 
 
 def split_service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user name stands for."""
+    """Split the user name of a service account into namespace and name; None if it is none."""
     if not name.startswith(SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, account = name[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")

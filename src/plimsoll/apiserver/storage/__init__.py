@@ -1,19 +1,19 @@
-"""Where the objects of the embedded cluster live: in memory to read, in one file to last.
+"""Storage of the embedded cluster: objects in memory for reads, one file for durability.
 
-store.py       START HERE: reads, writes, watches
-records.py     a key, an object as it is stored, an event
-refusals.py    the answers of Kubernetes to a write, a list or a watch that cannot be
-head.py        the objects as they are now, in order
-history.py     what changed lately, and the feeds that follow it
-past.py        lists as of an older revision
-log.py         the file: one row for every write
-lock.py        one process for each file, and how far it had come
-loading.py     from the file to the memory, every row checked
-writer.py      the thread that commits groups of writes
-compaction.py  which rows of the file no longer count
-files.py       making, copying and putting aside of whole files
-salvage.py     what can still be read in a damaged file
-recovery.py    a new store from it
+store.py          START HERE: reads, writes, watches
+records.py        keys, stored objects, events
+api_errors.py     API errors of reads and writes
+current_state.py  current objects, in order
+event_history.py  recent events, and the cursors of watches
+snapshots.py      lists as of an older revision
+log.py            the file: one row for every write
+lock.py           one process per file, and the last revision it committed
+loading.py        reads the file into memory and checks every row
+writer.py         thread that commits batches of writes
+compaction.py     rows of the file that can be deleted
+files.py          creation, copies and renames of files
+salvage.py        reads what is left in a damaged file
+recovery.py       creates a store from it, or from a backup
 """
 
 from plimsoll.apiserver.storage.event_history import WatchCursor

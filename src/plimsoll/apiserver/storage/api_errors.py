@@ -1,7 +1,4 @@
-"""What Kubernetes answers to a write, a list or a watch that cannot be.
-
-Owns the codes, reasons, texts and details of those answers; promises the texts that clients look for.
-"""
+"""API errors of reads, writes and watches, with the codes, reasons and texts of Kubernetes."""
 
 from __future__ import annotations
 

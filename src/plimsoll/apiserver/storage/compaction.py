@@ -1,8 +1,8 @@
-"""Which rows of the file no longer count.
+"""Compaction: selects the rows of the file that can be deleted.
 
-Owns the list of rows that later ones replaced, and the count of those at or below the floor. Promises: a row
-is given for deletion only when no watch and no list can come to need it; rows go in the order of their
-revisions, so that no object comes back because its deletion went first; a few go at a time.
+Tracks the rows that later ones replaced, and the number of rows at or below the floor. A row is deleted only
+when no watch and no list can need it. Rows are deleted in the order of their revisions, so that no object
+reappears because its deletion was removed first, and in small chunks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MIN_GARBAGE_BYTES = 32 << 20
 
 
 class Compactor:
-    """Told of each event that the history drops."""
+    """Compaction of one file; it is notified of each event that the history drops."""
 
     def __init__(self) -> None:
         self.garbage: deque[tuple[int, int]] = deque()  # revisions and sizes of rows that no longer count
@@ -35,11 +35,11 @@ class Compactor:
         self._rows, self._revision_sum = state.rows, state.total
 
     def state(self, floor: int) -> CompactionState:
-        """How the log stands when the history has got to a floor."""
+        """Return the state of the log when the history has reached a floor."""
         return CompactionState(floor, self._rows, self._revision_sum)
 
     def on_event_dropped(self, change: Change) -> None:
-        """The floor has passed a write."""
+        """Count the row of a write that the floor has passed, and the rows it replaced."""
         kind, stored, before = change
         self._rows += 1
         self._revision_sum += stored.revision
@@ -49,12 +49,12 @@ class Compactor:
             self.add_garbage(stored.revision, len(stored.raw))
 
     def add_garbage(self, revision: int, size_bytes: int) -> None:
-        """A row at or below the floor does not count."""
+        """Record that a row at or below the floor can be deleted."""
         self.garbage.append((revision, size_bytes))
         self._garbage_bytes += size_bytes
 
     def start_chunk(self, floor: int) -> CompactionChunk | None:
-        """A first chunk, when it is time for it."""
+        """Return a first chunk if there is enough garbage."""
         if self._chunk or (
             len(self.garbage) < _MIN_GARBAGE_ROWS and self._garbage_bytes < _MIN_GARBAGE_BYTES
         ):
@@ -62,7 +62,9 @@ class Compactor:
         return self._make_chunk(floor)
 
     def next_chunk(self, floor: int, *, failed: bool) -> CompactionChunk | None:
-        """The next chunk after one is done; after a failure the time comes again with the next commit."""
+        """Return the next chunk after one is done; after a failure, compaction restarts with the next
+        commit.
+        """
         chunk, self._chunk = self._chunk, None
         if failed or chunk is None:
             return None

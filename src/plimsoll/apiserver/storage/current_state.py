@@ -1,7 +1,7 @@
-"""The objects as they are now, in order.
+"""Current state: the objects by key, ordered by namespace and name within a resource.
 
-Owns the map from keys to objects and the order of keys within a resource. Promises: looking up, putting and
-removing cost next to nothing beside encoding the object, and a page costs its own length, wherever it starts.
+Lookups, writes and removals cost far less than encoding the object, and a page costs its own length, wherever
+it starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NamespacedName = tuple[str, str]  # namespace and name
 
 
 class ResourceIndex:
-    """The objects of one resource."""
+    """Objects of one resource."""
 
     __slots__ = ("_sorted_names", "objects", "size_bytes")
 
@@ -52,7 +52,7 @@ class ResourceIndex:
 
 
 class CurrentState:
-    """The objects of all resources."""
+    """Objects of all resources."""
 
     def __init__(self) -> None:
         self._indexes: dict[str, ResourceIndex] = {}
@@ -72,14 +72,14 @@ class CurrentState:
         self._indexes[key.resource].remove(key[1:])
 
     def load(self, resource: str, objects: dict[NamespacedName, StoredObject]) -> None:
-        """Take over all objects of a resource; their order is worked out when somebody asks for it."""
+        """Set all objects of a resource; they are sorted on first use."""
         index = self._indexes[resource] = ResourceIndex()
         index.load(objects)
 
     def page(
         self, resource: str, namespace: str | None, after: NamespacedName | None, limit: int | None
     ) -> tuple[list[StoredObject], int]:
-        """The objects that follow a place, and how many more there are."""
+        """Return the objects after a name, and the number of further ones."""
         names, start, end = self.span(resource, namespace, after)
         stop = end if limit is None else min(end, start + limit)
         objects = self.resource(resource)
@@ -88,7 +88,7 @@ class CurrentState:
     def span(
         self, resource: str, namespace: str | None, after: NamespacedName | None
     ) -> tuple[Sequence[NamespacedName], int, int]:
-        """All places of a resource in order, and which of them follow a place within a namespace."""
+        """Return all names of a resource in order, and the range after a name within a namespace."""
         index = self._indexes.get(resource)
         if index is None:
             return (), 0, 0
@@ -102,12 +102,12 @@ class CurrentState:
         return names, start, end
 
     def resource(self, resource: str) -> Mapping[NamespacedName, StoredObject]:
-        """All objects of a resource, in no order."""
+        """Return all objects of a resource, in no order."""
         index = self._indexes.get(resource)
         return index.objects if index else {}
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How many objects there are of each resource, and their bytes."""
+        """Return the number of objects of each resource, and their bytes."""
         return {name: (len(index.objects), index.size_bytes) for name, index in self._indexes.items()}
 
     def __iter__(self) -> Iterator[StoredObject]:

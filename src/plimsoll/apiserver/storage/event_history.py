@@ -1,9 +1,9 @@
-"""What changed lately, and the feeds that follow it.
+"""Event history: recent events of each resource, and the cursors of watches.
 
-Owns the events, a sequence for each resource, bounded together by number and bytes. Promises: an event is
-shown only once it is durable, in order, to each feed exactly once; a feed is a place in the shared sequence
-and no queue of its own, so that a slow follower costs nothing and is told (410) when it fell behind; what
-one commit made visible is not trimmed before the next one.
+The events of all resources are limited together by number and bytes. An event is published only once it is
+durable, in order, and to each cursor exactly once. A cursor is a position in the shared sequence, not a queue
+of its own: a slow watch costs nothing, and gets 410 when it has fallen behind. Events published by one commit
+are not trimmed before the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _revision = attrgetter("revision")
 
 
 class EventSequence:
-    """The events of one resource. A place is the number of events the resource ever had before it."""
+    """Events of one resource. A position is the number of events that the resource ever had before it."""
 
     __slots__ = ("base", "dropped", "events", "ready", "trimmed", "waiting")
 
@@ -45,7 +45,7 @@ class EventSequence:
         return self.base + len(self.events)
 
     def position_after(self, revision: int) -> int:
-        """The place of the first event past a revision."""
+        """Return the position of the first event after a revision."""
         return self.base + bisect_right(self.events, revision, lo=self.trimmed, key=_revision)
 
     def between(self, start: int, end: int) -> list[StoreEvent]:
@@ -71,7 +71,7 @@ class EventSequence:
 
 
 class EventHistory:
-    """The events of all resources."""
+    """Events of all resources."""
 
     def __init__(self, *, max_events: int, max_bytes: int, on_dropped: Callable[[Change], None]) -> None:
         self.floor = 0  # the oldest revision a watch may start from
@@ -91,7 +91,7 @@ class EventHistory:
         return len(self._order)
 
     def load(self, changes: Sequence[Change], floor: int, durable: int) -> None:
-        """Begin with what a file says happened between two revisions, as far as the bounds allow."""
+        """Load the events of a file between two revisions, as far as the limits allow."""
         self.floor = floor
         kept = size_bytes = 0
         for change in reversed(changes):
@@ -107,7 +107,7 @@ class EventHistory:
         self.publish(durable)
 
     def append(self, event: StoreEvent) -> None:
-        """Take in an event, not yet to be shown."""
+        """Add an event that is not published yet."""
         stored = event.stored
         sequence = self._sequence_of(stored.key.resource)
         sequence.events.append(event)
@@ -116,7 +116,7 @@ class EventHistory:
         self.size_bytes += _event_bytes(stored, event.before)
 
     def roll_back(self) -> Iterator[StoreEvent]:
-        """Take back the events that were never shown, newest first."""
+        """Remove the events that were never published, newest first."""
         self.rollbacks += 1
         while self._pending:
             sequence = self._pending.pop()
@@ -127,7 +127,7 @@ class EventHistory:
             yield event
 
     def publish(self, durable: int) -> None:
-        """Everything up to a revision is durable: let the feeds have it."""
+        """Make everything up to a durable revision visible to watches."""
         self._trim()
         sequences = set()
         pending = self._pending
@@ -146,7 +146,7 @@ class EventHistory:
                 sequence.wake()
 
     def since(self, resource: str, revision: int) -> list[StoreEvent]:
-        """All events of a resource past a revision, shown or not."""
+        """Return all events of a resource after a revision, published or not."""
         sequence = self._sequences.get(resource)
         return sequence.between(sequence.position_after(revision), sequence.end) if sequence else []
 
@@ -159,13 +159,13 @@ class EventHistory:
         return sum(len(sequence.waiting) for sequence in self._sequences.values())
 
     def close(self) -> None:
-        """Let the feeds hand out what is there, and then say that it is over."""
+        """Let the cursors return the remaining events, and then raise StoreError."""
         self.closed = True
         for sequence in self._sequences.values():
             sequence.wake()
 
     def _trim(self) -> None:
-        """Drop the oldest events beyond the bounds, of those that the feeds could have had."""
+        """Drop the oldest published events beyond the limits."""
         order = self._order
         shown = len(order) - len(self._pending)
         while shown > 0 and (len(order) > self._max_events or self.size_bytes > self._max_bytes):
@@ -183,7 +183,7 @@ class EventHistory:
 
 
 class WatchCursor:
-    """The durable events of one resource past a revision, in order."""
+    """Cursor over the durable events of one resource after a revision."""
 
     def __init__(self, history: EventHistory, sequence: EventSequence, since: int) -> None:
         self._history = history
@@ -196,15 +196,15 @@ class WatchCursor:
 
     @property
     def revision(self) -> int:
-        """Everything up to this revision has been handed out."""
+        """Return the revision up to which everything has been returned."""
         if self._position >= self._sequence_of.ready:
             return max(self._since, self._history.durable)
         return self._since
 
     async def next(self, limit: int = 1000) -> list[StoreEvent]:
-        """The next events, at least one; waits for it. Raises ApiError 410 when they are no longer there.
+        """Return the next events, waiting for at least one; ApiError 410 when they are no longer available.
 
-        After a `nudge` there may be none.
+        After a `wake` there may be none.
         """
         while True:
             events = self.take(limit)
@@ -219,14 +219,14 @@ class WatchCursor:
                 self._sequence_of.waiting.pop(self, None)
 
     def wake(self) -> None:
-        """Have a `next` that waits (or the coming one) return, with or without events."""
+        """Make a waiting (or the next) `next` return, with or without events."""
         self._woken = True
         future = self._sequence_of.waiting.get(self)
         if future is not None and not future.done():
             future.set_result(None)
 
     def take(self, limit: int = 1000) -> list[StoreEvent]:
-        """What there is at once, perhaps nothing."""
+        """Return the available events without waiting."""
         sequence, position = self._sequence_of, self._position
         if self._closed:
             raise StoreError("the feed is closed")
@@ -248,7 +248,7 @@ class WatchCursor:
         return events
 
     def close(self) -> None:
-        """Stop: a `next` that waits raises StoreError."""
+        """Close the cursor: a waiting `next` raises StoreError."""
         self._closed = True
         future = self._sequence_of.waiting.pop(self, None)
         if future is not None and not future.done():
@@ -256,5 +256,5 @@ class WatchCursor:
 
 
 def _event_bytes(stored: StoredObject, before: StoredObject | None) -> int:
-    """What an event keeps in memory: its object, and the one before it."""
+    """Return the memory of an event: its object and the previous one."""
     return len(stored.raw) + len(before.raw) if before else len(stored.raw)

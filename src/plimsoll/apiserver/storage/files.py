@@ -1,8 +1,7 @@
-"""Making, copying and putting aside of whole files.
+"""Store files: creation, copies, and renaming of damaged ones.
 
-Owns the names that lie beside a store: `NAME.new` while a file is being made, `NAME.corrupt-TIME` for one
-that was found damaged, each with its `-wal` and `-shm`. Promises: a file appears under its name only when it
-is whole and on the disk, and never where one is already.
+`NAME.new` is a file being written, `NAME.corrupt-TIME` one that was found damaged, each with its `-wal` and
+`-shm`. A file gets its name only when it is complete and on disk, and never replaces another.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ _COMPANIONS = ("-wal", "-shm")
 
 
 def create_store(path: Path, state: CompactionState, rows: Sequence[Row] = ()) -> None:
-    """A store that goes on after its floor; raises StoreError."""
+    """Create a store that continues after its floor; StoreError."""
     with atomic_new_file(path) as temporary:
         create_file(temporary, state, rows)
 
 
 def copy_store(path: Path, to: Path) -> None:
-    """Copy all that is committed, also while another process writes; raises StoreError.
+    """Copy everything committed, also while another process writes; StoreError.
 
-    The copy is one file without companions, and was read through before it got its name.
+    The copy is one file without companions, and is checked before it gets its name.
     """
     with atomic_new_file(to) as temporary:
         copy_pages(path, temporary)
 
 
 def copy_pages(path: Path, temporary: Path) -> None:
-    """Copy one moment of a store, page by page."""
+    """Copy a consistent snapshot of a store, page by page."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
     temporary.touch(0o600)
@@ -50,7 +49,7 @@ def copy_pages(path: Path, temporary: Path) -> None:
 
 @contextmanager
 def atomic_new_file(path: Path) -> Iterator[Path]:
-    """Give a name to write a file under; it gets its own name when all went well. Raises StoreError."""
+    """Yield a temporary path; the file is renamed to `path` on success. Raises StoreError."""
     temporary = _sibling(path, ".new")
     try:
         for existing in (path, _sibling(path, "-wal")):
@@ -70,7 +69,7 @@ def atomic_new_file(path: Path) -> Iterator[Path]:
 
 
 def move_aside(path: Path) -> Path:
-    """Rename a damaged file and what belongs to it; gives its new name."""
+    """Rename a damaged file and its companions; return the new path."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     corrupt = _sibling(path, f".corrupt-{stamp}")
     number = 1
@@ -83,7 +82,7 @@ def move_aside(path: Path) -> Path:
 
 
 def move_companions_aside(path: Path) -> None:
-    """Let the companions follow a file that was put aside; a kill may have come in between."""
+    """Rename the companions of a damaged file, in case a crash came in between."""
     corrupt = list_corrupt_files(path)
     if corrupt and not path.exists():
         for companion in _COMPANIONS:
@@ -94,7 +93,7 @@ def move_companions_aside(path: Path) -> None:
 
 
 def list_corrupt_files(path: Path) -> list[Path]:
-    """The damaged files beside a store, oldest first."""
+    """Return the damaged files of a store, oldest first."""
     prefix = f"{path.name}.corrupt-"
     names = [entry for entry in path.parent.iterdir() if entry.name.startswith(prefix)]
     return sorted(entry for entry in names if not entry.name.endswith(_COMPANIONS))

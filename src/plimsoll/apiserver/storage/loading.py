@@ -1,9 +1,9 @@
-"""From the file to the memory: one pass over the rows builds the objects and the history.
+"""Loading: reads the file into memory in one pass and checks it.
 
-Owns what must hold for a file to be sound: its pages (SQLite's own check), each row (its checksum), their
-sequence (each names the one before it, the state says how many old ones there are, the lock's mark says how
-far it had come), and that each write fits what it changed. Promises: a file is used only when all of that
-was checked; one that is damaged is put aside and reported; one that is not ours, or newer, is left alone.
+A file is sound if its pages are (SQLite's integrity check), each row matches its checksum, the sequence is
+complete (each row names the one before it, the state has the number of old rows, the lock file has the last
+revision), and each write fits the object it changed. A damaged file is renamed and reported; a file of
+another application or of a newer format is left alone.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ENVIRONMENT_ERRORS = {
 
 
 class OpenedStore(NamedTuple):
-    """A file that was read and can be written."""
+    """File that was read and can be written."""
 
     path: Path
     log: StoreLog
@@ -81,7 +81,7 @@ def open_store_file(
     *,
     start_empty: bool,
 ) -> OpenedStore:
-    """Open or make the file, and fill the memory from it; raises StoreError."""
+    """Open or create the file, and load it into memory; StoreError."""
     lock = StoreLock(path)
     try:
         move_companions_aside(path)
@@ -114,7 +114,7 @@ def open_store_file(
 
 
 def _create_new(path: Path, lock: StoreLock, start_empty: bool) -> None:
-    """Make a new file, unless there was one that should be there."""
+    """Create a new file, unless an earlier one is missing or damaged."""
     aside = list_corrupt_files(path)
     mark = lock.mark.revision
     if aside and not start_empty:
@@ -132,7 +132,7 @@ def _create_new(path: Path, lock: StoreLock, start_empty: bool) -> None:
 
 
 def _check_end(loader: LogLoader, lock: StoreLock) -> int:
-    """The revision to go on from."""
+    """Return the revision to continue from."""
     mark = lock.mark
     copied = mark.identity != loader.identity and mark.revision >= max(1, loader.state.floor)
     if loader.problems or (loader.revision >= mark.revision and not copied):
@@ -149,7 +149,7 @@ def _check_end(loader: LogLoader, lock: StoreLock) -> int:
 
 
 def _check_header(path: Path, *, known: bool) -> None:
-    """Refuse what is not ours, or newer than we are, before anything touches it."""
+    """Reject a file of another application or of a newer format, before anything touches it."""
     with path.open("rb") as file:
         header = file.read(100)
     if header.startswith(_MAGIC) and len(header) == 100:
@@ -183,7 +183,7 @@ class LogLoader:
         self._below = self._below_total = 0
 
     def read(self, path: Path) -> None:
-        """Fill the head; the problems say what is wrong with the file, at most a few of them."""
+        """Load the current objects; `problems` gets what is wrong with the file, at most a few entries."""
         try:
             with closing(connect(path, read_only=True)) as connection:
                 self._read(connection)
@@ -193,7 +193,7 @@ class LogLoader:
             self.problems.append(str(error))
 
     def drop_history(self, floor: int) -> None:
-        """Go on from a later floor: nothing that happened can be told."""
+        """Continue from a later floor, without the events before it."""
         for change in self.changes:
             self._compaction.on_event_dropped(change)
         self.changes = []
@@ -262,7 +262,7 @@ class LogLoader:
         self.total += revision
 
     def _check_sequence(self, row: CheckedRow, before: StoredObject | None) -> None:
-        """Past the floor every row is there, and says what came before it."""
+        """Check that no row above the floor is missing, and that it fits the previous state of its object."""
         revision, previous, code = row[:3]
         last = self._last if self._last > self.state.floor else 0
         if last != (previous if previous > self.state.floor else 0):
@@ -273,7 +273,7 @@ class LogLoader:
 
 @contextmanager
 def _gc_disabled() -> Iterator[Any]:
-    """Many objects are made and none is garbage: looking for some takes longer than making them."""
+    """Disable the garbage collector: loading creates many objects and no garbage."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
-"""One process for each file, and how far it had come.
+"""Lock file: ensures one process per store, and records the last committed revision.
 
-Owns the file `NAME.lock` beside a store. Promises: while a Lock is held no other process gets it; the mark in
-it is the last revision that was committed and may have been seen by somebody, whatever end the process took.
-(After a power cut the mark may be older than that, never newer.) A store that has lost its end, or is gone,
-is told by that mark, and no revision is given out twice even then.
+The file is `NAME.lock` next to a store. While a StoreLock is held no other process gets it. The mark in it is
+the last committed revision that a client may have seen, however the process ended. (After a power failure the
+mark may be older than that, never newer.) It reveals a store that has lost its end or is missing, and ensures
+that no revision is used twice even then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARK_LINE = re.compile(rb"((full  |normal) (\d{20}) ([0-9a-f]{16})) ([0-9a-f]{8
 
 
 class RevisionMark(NamedTuple):
-    """The last revision committed, whether the disk was waited for, and in which file."""
+    """Last committed revision, whether it was synced to disk, and the identity of its file."""
 
     revision: int
     flushed: bool
@@ -32,7 +32,7 @@ class RevisionMark(NamedTuple):
 
 
 class StoreLock:
-    """Held from open to close."""
+    """Exclusive lock, held from open to close."""
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".lock")
@@ -48,7 +48,7 @@ class StoreLock:
         self._write(_PID, b"process %d" % os.getpid(), _MARK - 1)
 
     def write_mark(self, mark: RevisionMark) -> None:
-        """Note that everything up to a revision is committed."""
+        """Record that everything up to a revision is committed."""
         kind = b"full  " if mark.flushed else b"normal"
         line = b"%b %020d %016x" % (kind, mark.revision, mark.identity)
         self._write(_MARK, b"%b %08x" % (line, crc32(line)), 0)
@@ -67,7 +67,7 @@ class StoreLock:
 
 
 def _acquire(path: Path) -> int:
-    """The locked file, or -1 when somebody else has it."""
+    """Return the descriptor of the locked file, or -1 if another process holds it."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -1,10 +1,9 @@
-"""The file: one row for every write, in SQLite.
+"""Log file: one row for every write, in SQLite.
 
-Owns the tables and how they are written. Promises: a group of rows is there whole or not at all; a row's
-checksum covers its key, its place in the sequence and its object, and each row names the one before it, so
-that a row that changed or went missing is noticed when the file is read. Of the rows at or below the floor
-only those that count must be there: what they replaced is deleted in the background, and how many are left
-is written down with the floor.
+A batch of rows is committed completely or not at all. The checksum of a row covers its key, its position in
+the sequence and its object, and each row names the one before it, so that a changed or missing row is
+detected when the file is read. Of the rows at or below the floor only those of current objects are needed:
+the others are deleted in the background, and the number of remaining rows is stored with the floor.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ CheckedRow = tuple[int, int, int, int, str, str, str, bytes, int]
 
 
 class CompactionState(NamedTuple):
-    """How far the log is compacted: its floor, and how many rows at or below it sum up to what."""
+    """Compaction state of the log: its floor, and number and revision sum of the rows at or below it."""
 
     floor: int
     rows: int
@@ -91,16 +90,16 @@ def state_checksum(state: CompactionState) -> int:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in which every statement is a transaction of its own, for whichever thread uses it.
+    """Open a connection with autocommit, usable from any thread.
 
-    One that only reads leaves the write-ahead log as it is when it is closed.
+    A read-only connection leaves the write-ahead log as it is when it is closed.
     """
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def create_file(path: Path, state: CompactionState, rows: Sequence[Row] = ()) -> None:
-    """A store that goes on after its floor."""
+    """Create a store that continues after its floor."""
     path.touch(0o600)
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
@@ -119,7 +118,7 @@ def create_file(path: Path, state: CompactionState, rows: Sequence[Row] = ()) ->
 
 
 class StoreLog:
-    """The open file; used by one thread at a time."""
+    """Open log file; used by one thread at a time."""
 
     def __init__(self, path: Path, durability: Durability) -> None:
         self.flushed = durability == "full"
@@ -135,7 +134,7 @@ class StoreLog:
             raise
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Commit a group of rows; raises sqlite3.Error, and then none of them counts."""
+        """Commit a batch of rows; sqlite3.Error if none of them was committed."""
         if len(rows) == 1:
             _insert(self._connection, rows)
             return
@@ -148,7 +147,7 @@ class StoreLog:
             raise
 
     def compact(self, state: CompactionState, revisions: Sequence[int]) -> None:
-        """Delete rows that no longer count, and note the floor with it."""
+        """Delete rows, and store the compaction state in the same transaction."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -170,7 +169,7 @@ class StoreLog:
         self._connection.close()
 
     def _shrink(self) -> None:
-        """Give a part of the free pages back, if there are many."""
+        """Return some free pages to the file system if there are many."""
         connection = self._connection
         free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
         pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -187,7 +186,7 @@ class StoreLog:
 
 
 def _sync_wal(path: Path) -> None:
-    """Wait for the disk: what a killed process wrote there can be read, and may not be on the disk yet."""
+    """Sync the write-ahead log: rows that a killed process wrote are readable, but may not be on disk yet."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -211,7 +210,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
 
 
 def read_state(connection: sqlite3.Connection) -> CompactionState | None:
-    """The state, or None when it is damaged."""
+    """Return the compaction state, or None if it is damaged."""
     rows = connection.execute("SELECT floor, rows, total, crc FROM state").fetchall()
     if len(rows) != 1 or not all(isinstance(value, int) for value in rows[0]):
         return None
@@ -221,14 +220,14 @@ def read_state(connection: sqlite3.Connection) -> CompactionState | None:
 
 
 def write_identity(connection: sqlite3.Connection) -> None:
-    """Tell this file from all others, those it was copied from among them."""
+    """Give this file a new random identity, which distinguishes it from the file it was copied from."""
     identity = secrets.randbits(62)
     connection.execute("INSERT OR REPLACE INTO origin VALUES (1, ?, ?)", (identity, crc32(b"%d" % identity)))
     connection.commit()
 
 
 def read_identity(connection: sqlite3.Connection) -> int | None:
-    """The identity, or None when it is damaged."""
+    """Return the identity, or None if it is damaged."""
     rows = connection.execute("SELECT identity, crc FROM origin").fetchall()
     if len(rows) != 1 or not isinstance(rows[0][0], int) or crc32(b"%d" % rows[0][0]) != rows[0][1]:
         return None
@@ -237,7 +236,7 @@ def read_identity(connection: sqlite3.Connection) -> int | None:
 
 
 def read_rows(connection: sqlite3.Connection) -> Iterator[list[CheckedRow]]:
-    """All rows with their checksums, in the order of their revisions, many at a time."""
+    """Yield all rows with their checksums in the order of their revisions, in batches."""
     cursor = connection.execute(f"{_SELECT} ORDER BY revision")
     cursor.arraysize = 1000
     while rows := cursor.fetchmany():

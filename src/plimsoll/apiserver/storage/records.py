@@ -1,7 +1,7 @@
-"""What the store keeps: keys, objects and events.
+"""Keys, stored objects and events.
 
-Promises: a Stored never changes; an event's tree is decoded, and its watch frame put together, once for all
-who ask, and the memory for that is given back when many newer events have been asked for.
+A StoredObject is immutable. The tree and the watch frame of an event are computed once and shared; those of
+old events are dropped again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ CACHED_EVENTS = 4096
 
 
 class ObjectKey(NamedTuple):
-    """Which object: its resource is `plural` or `plural.group`, its namespace `""` where there is none."""
+    """Key of an object: `resource` is `plural` or `plural.group`; `namespace` is "" for cluster-scoped
+    ones.
+    """
 
     resource: str
     namespace: str
@@ -25,7 +27,7 @@ class ObjectKey(NamedTuple):
 
 
 class StoredObject(NamedTuple):
-    """An object: its JSON text, the revision that wrote it and the one that created it."""
+    """Stored object: its JSON text, the revision that wrote it and the one that created it."""
 
     key: ObjectKey
     revision: int
@@ -34,7 +36,7 @@ class StoredObject(NamedTuple):
 
 
 class ListPage(NamedTuple):
-    """A part of a list: the objects, the revision at which they stood so, and how many come after them."""
+    """Page of a list: objects, the revision they are from, and the number of objects after them."""
 
     items: list[StoredObject]
     revision: int
@@ -42,7 +44,7 @@ class ListPage(NamedTuple):
 
 
 class StoreEvent:
-    """One write: what it left behind and what stood there before."""
+    """One write: the object after it and the one before it."""
 
     __slots__ = ("_decoded_events", "_frames", "_previous_tree", "_tree", "before", "stored", "type")
 
@@ -71,17 +73,17 @@ class StoreEvent:
 
     @property
     def raw(self) -> bytes:
-        """The object after the write; for a deletion its last state, at the deletion's revision."""
+        """Return the object after the write; for a deletion its last state, at the deletion's revision."""
         return self.stored.raw
 
     @property
     def previous(self) -> bytes | None:
-        """The object before the write; None when it was created."""
+        """Return the object before the write; None if it was created."""
         return self.before.raw if self.before else None
 
     @property
     def tree(self) -> Any:
-        """The object after the write, decoded; shared by all who ask: do not change it."""
+        """Return the decoded object after the write; shared, do not modify it."""
         if self._tree is None:
             self._register_cached()
             self._tree = codec.decode_tree(self.stored.raw)
@@ -89,14 +91,14 @@ class StoreEvent:
 
     @property
     def previous_tree(self) -> Any:
-        """The object before the write, decoded, or None; shared by all who ask: do not change it."""
+        """Return the decoded object before the write, or None; shared, do not modify it."""
         if self._previous_tree is None and self.before:
             self._register_cached()
             self._previous_tree = codec.decode_tree(self.before.raw)
         return self._previous_tree
 
     def frame(self, kind: str | None = None) -> bytes:
-        """The event as one line of a watch, under its own type or another."""
+        """Return the event as one line of a watch, under its own type or another."""
         kind = kind or self.type
         if self._frames is None:
             self._register_cached()
@@ -108,7 +110,7 @@ class StoreEvent:
         return frame
 
     def drop_cache(self) -> None:
-        """Forget what can be worked out again."""
+        """Drop cached values that can be computed again."""
         self._tree = self._previous_tree = self._frames = None
 
     def _register_cached(self) -> None:

@@ -1,8 +1,7 @@
-"""A new store from a damaged one, or from a backup.
+"""Recovery of a store from a damaged file or from a backup.
 
-Owns what to make of the rows that were found. Promises: what is kept is, for each object, the newest state
-that can be read, and every loss that can be known is told; the store goes on after the last revision that
-anybody may have seen, and watches from before are told to list anew.
+For each object the newest readable state is kept, and every loss that can be detected is reported. The store
+continues after the last revision that a client may have seen, and older watches must list again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MAX_REPORTED = 20
 
 
 class RecoveryReport(NamedTuple):
-    """How many objects were kept, how many writes are known to be lost, and what to know about it."""
+    """Number of objects kept, number of writes known to be lost, and messages."""
 
     kept: int
     lost: int
@@ -39,7 +38,7 @@ class RecoveryReport(NamedTuple):
 
 
 def recover(path: Path) -> RecoveryReport:
-    """Make a store of all that can be read in the file that was put aside last; raises StoreError."""
+    """Create a store from everything readable in the most recent damaged file; StoreError."""
     with closing(StoreLock(path)) as lock:
         move_companions_aside(path)
         corrupt = list_corrupt_files(path)
@@ -58,9 +57,10 @@ def recover(path: Path) -> RecoveryReport:
 
 
 def restore(backup: Path, path: Path, *, after: int = 0) -> int:
-    """Make a store of a backup; gives the revision it goes on from, past `after` and all that was seen here.
+    """Create a store from a backup; return the revision it continues from, after `after` and all revisions
+    seen here.
 
-    Raises StoreError when the backup is damaged, or where there is a store already.
+    Raises StoreError if the backup is damaged or a store exists already.
     """
     with closing(StoreLock(path)) as lock, atomic_new_file(path) as temporary:
         copy_pages(backup, temporary)
@@ -78,7 +78,7 @@ def restore(backup: Path, path: Path, *, after: int = 0) -> int:
 
 
 def _select_rows(salvage: SalvagedRows) -> tuple[list[Row], list[str]]:
-    """The rows that count, oldest first: past the floor all of them, below it those on pages in use."""
+    """Return the rows that count, oldest first: above the floor all, below it those on pages in use."""
     warnings = []
     floor = salvage.state.floor if salvage.state else max(salvage.rows, default=0)
     if salvage.state is None:
@@ -90,7 +90,7 @@ def _select_rows(salvage: SalvagedRows) -> tuple[list[Row], list[str]]:
 
 
 def _latest_states(rows: Sequence[Row]) -> list[Row]:
-    """The last state of every object that is still there, as rows of a log that begins with them."""
+    """Return the last state of every existing object, as rows of a new log."""
     objects: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         objects.pop(row[4:7], None)
@@ -100,7 +100,7 @@ def _latest_states(rows: Sequence[Row]) -> list[Row]:
 
 
 def _find_losses(salvage: SalvagedRows, rows: Sequence[Row], mark: int) -> tuple[int, list[str]]:
-    """How many writes are known to be missing, and which."""
+    """Return the number of writes known to be missing, and messages about them."""
     lost = 0
     reports = []
     damaged = salvage.damaged[:_MAX_REPORTED]

@@ -1,9 +1,8 @@
-"""What can still be read in a damaged file.
+"""Salvage: reads the rows of a damaged SQLite file.
 
-Owns a reader of SQLite's pages that needs neither the schema nor an unbroken tree: it looks at every leaf
-page of the file and of its write-ahead log, and believes a row when its checksum holds. Promises: every row
-that is still there in one piece is found, and none is made up; for each row it says whether it stands where
-rows that count stand, or on a page that was given up (see https://www.sqlite.org/fileformat2.html).
+Needs neither the schema nor an intact tree: it reads every leaf page of the file and of its write-ahead log,
+and accepts a row if its checksum matches. Every complete row is found. For each row it records whether it is
+on a page in use or on a free page (see https://www.sqlite.org/fileformat2.html).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
 class SalvagedRows:
-    """All that is left in a file."""
+    """Rows that are left in a file."""
 
     def __init__(self, path: Path) -> None:
         self.rows: dict[int, Row] = {}
@@ -69,7 +68,7 @@ class SalvagedRows:
 
 
 class _Pages:
-    """The pages of a file and of its write-ahead log."""
+    """Pages of a file and of its write-ahead log."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
@@ -91,14 +90,14 @@ class _Pages:
             os.close(self._wal)
 
     def page(self, number: int) -> bytes:
-        """The newest version of a page; nothing when there is no such page."""
+        """Return the newest version of a page; empty if there is no such page."""
         offset = self._newest.get(number)
         if offset is not None:
             return os.pread(self._wal, self.size, offset)
         return os.pread(self._file, self.size, (number - 1) * self.size) if number > 0 else b""
 
     def all(self) -> Iterator[tuple[int, bytes, bool]]:
-        """Every version of every page, and whether it is the newest."""
+        """Yield every version of every page, and whether it is the newest."""
         for number in range(1, self.count + 1):
             data = os.pread(self._file, self.size, (number - 1) * self.size)
             yield number, data, number not in self._newest
@@ -106,7 +105,7 @@ class _Pages:
             yield number, os.pread(self._wal, self.size, offset), self._newest[number] == offset
 
     def free(self) -> set[int] | None:
-        """The pages that are not in use, or None when their list is damaged."""
+        """Return the free pages, or None if their list is damaged."""
         header = self.page(1)[:100]
         if len(header) < 100:
             return None
@@ -124,7 +123,7 @@ class _Pages:
         return free if len(free) == expected else None
 
     def _find_frames(self) -> list[tuple[int, int]]:
-        """The page numbers and places of all frames since the log was last begun anew."""
+        """Return page number and offset of all frames since the write-ahead log was last restarted."""
         if self._wal < 0:
             return []
         step = _FRAME_HEADER + self.size
@@ -138,7 +137,7 @@ class _Pages:
 
 
 def _leaf_records(pages: _Pages, number: int, data: bytes) -> Iterator[list[Any] | None]:
-    """The records on a leaf page, each led by its row number; None for one that cannot be read."""
+    """Yield the records on a leaf page, each led by its row number; None for an unreadable one."""
     start = 100 if number == 1 else 0
     if len(data) < pages.size or data[start] != _LEAF:
         return
@@ -153,7 +152,7 @@ def _leaf_records(pages: _Pages, number: int, data: bytes) -> Iterator[list[Any]
 
 
 def _record(pages: _Pages, data: bytes, offset: int) -> list[Any]:
-    """One record; raises IndexError where it runs out of bytes."""
+    """Decode one record; IndexError if it is truncated."""
     length, offset = _varint(data, offset)
     number, offset = _varint(data, offset)
     payload = _payload(pages, data, offset, length)
@@ -179,7 +178,7 @@ def _record(pages: _Pages, data: bytes, offset: int) -> list[Any]:
 
 
 def _payload(pages: _Pages, data: bytes, offset: int, length: int) -> bytes:
-    """The bytes of a record: those on its own page and those it overflows to."""
+    """Return the bytes of a record: those on its own page and on its overflow pages."""
     usable = pages.size
     local = length
     if length > usable - 35:
@@ -214,7 +213,7 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def _state(values: list[Any]) -> CompactionState | None:
-    """The columns as a state, if they are sound."""
+    """Return the columns as a state if they are valid."""
     _, _, floor, rows, total, crc = values
     if not all(isinstance(number, int) for number in values[2:]):
         return None
@@ -223,7 +222,7 @@ def _state(values: list[Any]) -> CompactionState | None:
 
 
 def _row(values: list[Any]) -> Row | None:
-    """The columns as a row, if each is of its type."""
+    """Return the columns as a row if their types are valid."""
     revision, previous, code, created, resource, namespace, name, value = values
     if not (all(isinstance(number, int) for number in values[:4]) and 0 <= code < len(TYPES)):
         return None

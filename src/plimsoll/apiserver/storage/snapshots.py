@@ -1,8 +1,8 @@
-"""Lists as of an older revision.
+"""Snapshot reads: lists as of an older revision.
 
-Owns what it takes to undo: for each object that changed since, how it stood then. Promises: a page says what
-it would have said at its revision; the pages of one list share the work, and writes in between only add to
-it. `naive_page` says the same the plain way.
+For each object that changed since, its state at the revision is looked up in the event history. The pages of
+one list share this work, and writes in between only add to it. `naive_page` computes the same in the simplest
+way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_CACHED = 32
 
 
 class _RevertedState:
-    """How the objects of a resource that changed since a revision stood at it."""
+    """States at a revision of the objects of a resource that changed since."""
 
     __slots__ = ("rollbacks", "states", "upto")
 
@@ -28,7 +28,7 @@ class _RevertedState:
 
 
 class SnapshotReader:
-    """Pages of lists at revisions between the floor and now."""
+    """Pages of lists at revisions between the floor and the current one."""
 
     def __init__(self, current: CurrentState, history: EventHistory) -> None:
         self._current = current
@@ -38,7 +38,7 @@ class SnapshotReader:
     def page(
         self, resource: str, namespace: str | None, after: NamespacedName | None, limit: int | None, at: int
     ) -> ListPage:
-        """The page at a revision that is not older than the floor."""
+        """Return the page at a revision that is not older than the floor."""
         states = self._states(resource, at)
         touched = [name for name in states if _is_in_page(name, namespace, after)]
         changed = sorted(name for name in touched if states[name] is not None)
@@ -77,7 +77,7 @@ def naive_page(
     limit: int | None,
     at: int,
 ) -> ListPage:
-    """Undo every event since, newest first, on a copy of all objects; then sort and cut."""
+    """Revert every event since, newest first, on a copy of all objects; then sort and cut. For tests."""
     objects = dict(current.resource(resource))
     for event in reversed(history.since(resource, at)):
         if event.before is not None:

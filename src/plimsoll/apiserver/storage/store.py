@@ -1,10 +1,10 @@
-"""The store: reads, writes, watches.
+"""Store: reads, writes, watches and revisions.
 
-Owns the revisions. Promises: a write changes what is read at once, and is durable when `settled` returns for
-its revision; nothing is shown to a watch before that, and nobody may be answered from it before that.
-Revisions only grow and none is used twice. Where a group of writes cannot be made durable they are taken
-back, newest first, those who wait for them get a StoreError, reads go on, and so do writes as soon as the
-file can be written again. All methods are for the thread of the event loop.
+A write changes what is read at once, and is durable when `wait_durable` returns for its revision. Watches do
+not see it before that, and no response may be based on it before that. Revisions only grow and none is used
+twice. If a batch of writes cannot be committed, the writes are rolled back, newest first, their waiters get a
+StoreError, reads continue, and so do writes as soon as the file can be written again. All methods are for the
+thread of the event loop.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class StoreStats(NamedTuple):
 
 
 class Store:
-    """The objects of a cluster; `open` makes one."""
+    """Objects of a cluster; create one with `open`."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class Store:
         history_bytes: int = HISTORY_BYTES,
         start_empty: bool = False,
     ) -> Store:
-        """Open a file, or make it; without a path everything is kept in memory only.
+        """Open or create a file; without a path everything is kept in memory only.
 
-        Raises StoreError when another process has it, when it was written by a newer version, or when it is
-        damaged. A damaged file is put aside, and as long as it lies there nothing is made in its place unless
-        `start_empty` says so. With durability "normal" the disk is not waited for: a kill loses nothing, a
-        power cut may lose the last writes.
+        Raises StoreError if another process uses the file, it was written by a newer version, or it is
+        damaged. A damaged file is renamed, and while it exists no new one is created in its place unless
+        `start_empty` is set. With durability "normal" writes are not synced to disk: a crash of the process
+        loses nothing, a power failure may lose the last writes.
         """
         current = CurrentState()
         if path is None:
@@ -131,22 +131,22 @@ class Store:
 
     @property
     def revision(self) -> int:
-        """The revision of the last write, durable or not."""
+        """Return the revision of the last write, durable or not."""
         return self._revision
 
     @property
     def durable(self) -> int:
-        """The revision up to which watches may show events."""
+        """Return the revision up to which watches may see events."""
         return self._history.durable
 
     @property
     def floor(self) -> int:
-        """The oldest revision that a watch may start from, or a list be asked at."""
+        """Return the oldest revision that a watch or a list may start from."""
         return self._history.floor
 
     @property
     def write_error(self) -> str:
-        """Why the last group of writes could not be made durable; empty if it was."""
+        """Return the error of the last commit; empty if it succeeded."""
         return self._write_error
 
     def get(self, key: ObjectKey) -> StoredObject | None:
@@ -161,9 +161,9 @@ class Store:
         limit: int | None = None,
         at: int | None = None,
     ) -> ListPage:
-        """The objects of a resource in the order of namespace and name, now or as of an older revision.
+        """Return the objects of a resource ordered by namespace and name, now or as of an older revision.
 
-        Raises ApiError 410 when that revision is too old, and 504 when it has not been reached.
+        Raises ApiError 410 if that revision is too old, and 504 if it has not been reached.
         """
         if at is None or at == self._revision:
             items, remaining = self._current.page(resource, namespace, after, limit)
@@ -175,11 +175,11 @@ class Store:
         return self._snapshots.page(resource, namespace, after, limit, at)
 
     def watch(self, resource: str, since: int) -> WatchCursor:
-        """Follow the events of a resource past a revision; raises ApiError 410 when that is too long ago."""
+        """Return a cursor over the events of a resource after a revision; ApiError 410 if it is too old."""
         return self._history.watch(resource, since)
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """For each resource how many objects there are, and their bytes."""
+        """Return the number of objects of each resource, and their bytes."""
         return self._current.counts()
 
     def stats(self) -> StoreStats:
@@ -201,25 +201,25 @@ class Store:
     # Writing
 
     def observe(self, observer: Observer) -> None:
-        """Have every change of the head told at once: the key, and the object or None if it is gone."""
+        """Call an observer after every change: with the key, and the object or None if it was deleted."""
         self._observers.append(observer)
 
     def create(self, key: ObjectKey, tree: dict[str, Any]) -> StoredObject:
-        """Write a new object; sets its resourceVersion. Raises ApiError 409 when there is one."""
+        """Write a new object and set its resourceVersion; ApiError 409 if it exists."""
         if self._current.get(key) is not None:
             raise api_errors.already_exists(key)
         return self._write("ADDED", key, tree, None)
 
     def update(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
-        """Replace an object at the revision expected; raises ApiError 404 or 409."""
+        """Replace an object at the expected revision; ApiError 404 or 409."""
         return self._write("MODIFIED", key, tree, self._require_revision(key, expected))
 
     def delete(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
-        """Remove an object at the revision expected; the tree is the last state that watches see."""
+        """Remove an object at the expected revision; `tree` is the last state that watches see."""
         return self._write("DELETED", key, tree, self._require_revision(key, expected))
 
     async def wait_durable(self, revision: int) -> None:
-        """Return once everything up to a revision is durable; raises StoreError when it cannot be."""
+        """Wait until everything up to a revision is durable; StoreError if it cannot be."""
         self._attach_loop(asyncio.get_running_loop())
         for first, last, reason in self._failed_ranges:
             if first <= revision <= last:
@@ -233,7 +233,7 @@ class Store:
         await future
 
     async def backup(self, to: Path) -> None:
-        """Write a copy that holds everything that is durable now, while the store goes on."""
+        """Write a copy of everything durable, while the store continues."""
         if self._path is not None:
             await asyncio.to_thread(copy_store, self._path, to)
             return
@@ -251,7 +251,7 @@ class Store:
             raise StoreError(f"{to} cannot be written: {error.strerror}") from None
 
     async def close(self) -> None:
-        """Make durable what is under way, and let go of the file; raises StoreError when that failed."""
+        """Make pending writes durable and close the file; StoreError if that failed."""
         if self._closing is None:
             loop = asyncio.get_running_loop()
             self._attach_loop(loop)
@@ -309,7 +309,7 @@ class Store:
         return stored
 
     def _schedule(self) -> None:
-        """Hand over at the end of this turn of the event loop all that it wrote."""
+        """Flush all writes of this iteration of the event loop at its end."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -324,14 +324,14 @@ class Store:
             self._writer.put(WriteBatch(self._epoch, rows))
 
     def _attach_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have outcomes read by this loop, after those that an earlier one has not read."""
+        """Have reports processed by this event loop, after those of an earlier one."""
         if loop is not self._loop:
             self._loop = loop
             self._flush_batch()
             self._process_reports()
 
     def _notify_loop(self) -> None:
-        """Called by the writer's thread: have the outcomes read by the loop."""
+        """Have reports processed by the event loop; called by the writer's thread."""
         loop = self._loop
         if loop is not None:
             try:
@@ -373,7 +373,7 @@ class Store:
         self._waiters = left
 
     def _roll_back(self, reason: str) -> None:
-        """Undo every write that is not durable: each may rest upon the one before it."""
+        """Undo every write that is not durable: each may depend on the one before it."""
         self._epoch += 1
         self._failures += 1
         self._rows = []
@@ -408,7 +408,7 @@ class Store:
 
 
 def _ignore_dropped(change: Change) -> None:
-    """In memory nothing is left of a write that the history drops."""
+    """Do nothing: in memory, nothing is left of a dropped event."""
 
 
 def _write_failed(reason: str) -> StoreError:

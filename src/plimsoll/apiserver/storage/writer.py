@@ -1,8 +1,8 @@
-"""The thread that commits groups of writes.
+"""Writer thread: commits batches of writes.
 
-Owns the log while the store is open. Promises: what was handed over is committed in that order, all that came
-meanwhile in one transaction; each outcome is reported once. After a commit that failed nothing is committed
-until the event loop has taken back what hung on it and begins a new epoch.
+Uses the log exclusively while the store is open. Batches are committed in order, and those that queued up
+meanwhile in one transaction; each result is reported once. After a failed commit nothing is committed until
+the event loop has rolled back and starts a new epoch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SWITCH_INTERVAL = 20e-6
 
 
 class WriteBatch(NamedTuple):
-    """Rows of one turn of the event loop."""
+    """Rows written in one iteration of the event loop."""
 
     epoch: int
     rows: list[Row]
 
 
 class CompactionChunk(NamedTuple):
-    """Rows to delete, and how the log stands after that."""
+    """Rows to delete, and the compaction state after that."""
 
     state: CompactionState
     revisions: list[int]
@@ -61,7 +61,7 @@ WriterReport = BatchCommitted | BatchFailed | ChunkCompacted | WriterStopped
 
 
 class LogWriter:
-    """Hand over batches and chunks; read the outcomes when `report` was called."""
+    """Writer thread; takes batches and chunks, and calls `report` when there are new reports."""
 
     def __init__(self, log: StoreLog, lock: StoreLock, identity: int, report: Callable[[], None]) -> None:
         self.reports: deque[WriterReport] = deque()
@@ -75,7 +75,7 @@ class LogWriter:
         threading.Thread(target=self._run, name="plimsoll-store", daemon=True).start()
 
     def put(self, work: WriteBatch | CompactionChunk | None) -> None:
-        """Hand over; None ends the thread after all that came before."""
+        """Queue work; None stops the thread after the work before it."""
         self._queue.put(work)
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class LogWriter:
             self._send_report(WriterStopped())
 
     def _commit(self, batch: WriteBatch) -> WriteBatch | CompactionChunk | None:
-        """Commit a batch and those that wait behind it; gives what comes next."""
+        """Commit a batch and those queued behind it; return the next work."""
         epoch, rows = batch.epoch, list(batch.rows)
         size_bytes = _rows_bytes(rows)
         while len(rows) < _MAX_BATCH_ROWS and size_bytes < _MAX_BATCH_BYTES:
