@@ -28,7 +28,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.cache import Keep
 from plimsoll.client.endpoints import NODES, PODS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 
 EVENTS = 20_000
 PAGE = 500
@@ -116,7 +116,7 @@ def serve(pipe: Connection, nodes: int, pods: int) -> None:
     asyncio.run(run())
 
 
-class Count(Handler[Any]):
+class Count(EventHandler[Any]):
     def __init__(self) -> None:
         self.changed = 0
         self.done = asyncio.Event()

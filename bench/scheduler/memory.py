@@ -1,7 +1,7 @@
 """A large cluster in one snapshot: how much memory it takes, and how long the collector stops it.
 
 5,000 nodes with 8 devices each, every device given to a pod, and pods without claims beside them. Then pods
-go and others take their places, while the collector is on the leash it has in the scheduler.
+go and others take their places, while the collector is on the gc_control it has in the scheduler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.scheduler.worlds import World
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.scheduler.process.gc_control import Memory
+from plimsoll.scheduler.process.gc_control import GCControl
 from plimsoll.scheduler.result import Placement
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -40,17 +40,17 @@ def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str]
         bench.hear(placed)
     taken = time.perf_counter() - begin
     pauses: list[float] = []
-    leash = Memory(lambda generation, seconds: pauses.append(seconds))
-    leash.begin()
+    gc_control = GCControl(lambda generation, seconds: pauses.append(seconds))
+    gc_control.start()
     first = pauses.pop() if pauses else 0.0  # at the start, before anything is decided
     begin = time.perf_counter()
     for number in range(cycles):
         swap(bench, number)
-        leash.busy()
+        gc_control.on_busy()
         if number % 100 == 99:
-            leash.idle()
+            gc_control.on_idle()
     rate = cycles / (time.perf_counter() - begin)
-    leash.end()
+    gc_control.stop()
     say(f"{nodes} nodes, {nodes * devices} devices, {pods} pods in one snapshot")
     say(f"  {resident() - before} MiB; filled in {taken:.0f} s")
     say(f"  the collector stopped it {len(pauses)} times, for {max(pauses, default=0) * 1e3:.1f} ms at most")

@@ -25,15 +25,15 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
 from plimsoll.ledger.requests import DEFAULTS
-from plimsoll.scheduler.binding.bind import Bound, Failed
+from plimsoll.scheduler.binding.bind import BindFailure, BindSuccess
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter
-from plimsoll.scheduler.process.binder import Bindings
-from plimsoll.scheduler.process.event_recorder import Recorder
+from plimsoll.scheduler.process.binder import PodBinder
+from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.result import Placement
 
 _CHARGE = {
@@ -52,8 +52,8 @@ class Writes:
         self._waiting: dict[str, Pod] = {}
         self._seen: set[str] = set()
         writer = ApiWriter(client)
-        self._bindings = Bindings(writer, lambda claim: None, self._done)
-        self.recorder = Recorder(client, is_busy=lambda: len(self._bindings) > 0)
+        self._bindings = PodBinder(writer, lambda claim: None, self._done)
+        self.recorder = SchedulerEventRecorder(client, is_busy=lambda: len(self._bindings) > 0)
 
     def hear_claim(self, claim: ResourceClaim) -> None:
         self._claims[claim.metadata.name] = claim
@@ -61,7 +61,7 @@ class Writes:
             if claim.metadata.name in resolve_claim_names(pod).values():
                 self._place(pod)
 
-    def hear_pod(self, pod: Pod) -> None:
+    def on_pod_event(self, pod: Pod) -> None:
         if pod.spec.node_name or pod.metadata.name in self._seen:
             self._waiting.pop(pod.metadata.name, None)
         elif not pod.metadata.name.startswith("h-"):
@@ -92,8 +92,8 @@ class Writes:
         resources = {name: ResourceCharge(Quantity.parse(text)) for name, text in amounts.items()}
         return [ChargedClaim(ClaimCharge(claim.metadata.name, ("c",), resources), claim.metadata.uid)]
 
-    def _done(self, placement: Placement, outcome: Bound | Failed) -> None:
-        assert isinstance(outcome, Bound), outcome
+    def _done(self, placement: Placement, outcome: BindSuccess | BindFailure) -> None:
+        assert isinstance(outcome, BindSuccess), outcome
         self.recorder.scheduled(placement.pod_info.pod, placement.node)
 
 
@@ -115,20 +115,22 @@ def _allocation(world: World, node: str, number: int) -> AllocationResult:
     return codec.convert({"devices": {"results": [result]}, "nodeSelector": selector}, AllocationResult)
 
 
-class _Ear(Handler[Any]):
-    def __init__(self, hear: Callable[[Any], None]) -> None:
-        self._hear = hear
-
-    def on_added(self, new: Any) -> None:
-        self._hear(new)
-
-    def on_changed(self, old: Any, new: Any) -> None:
-        self._hear(new)
-
-
 def start_writes(world: World, server: Server, folder: Path) -> Program:
     command = [sys.executable, "-m", "bench.scheduler.writes", str(server.kubeconfig)]
     return Program("writes", [*command, world.scenario, str(world.nodes), str(world.devices)], folder)
+
+
+class _UpdateHandler(EventHandler[Any]):
+    """Calls a function with every object that is added or changed."""
+
+    def __init__(self, callback: Callable[[Any], None]) -> None:
+        self._callback = callback
+
+    def on_added(self, new: Any) -> None:
+        self._callback(new)
+
+    def on_changed(self, old: Any, new: Any) -> None:
+        self._callback(new)
 
 
 async def run(kubeconfig: Path, world: World) -> None:
@@ -139,8 +141,8 @@ async def run(kubeconfig: Path, world: World) -> None:
         claims = Informer(
             client, RESOURCE_CLAIMS, partial(codec.decode, view=ResourceClaim), namespace=NAMESPACE
         )
-        pods.add_handler(_Ear(writes.hear_pod))
-        claims.add_handler(_Ear(writes.hear_claim))
+        pods.add_handler(_UpdateHandler(writes.on_pod_event))
+        claims.add_handler(_UpdateHandler(writes.hear_claim))
         await asyncio.gather(pods.run(), claims.run(), writes.recorder.run())
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.server_load import LABEL, NS, Follower, Ledger, Tree, Writer
@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[ForkedServer]:
     assert "Traceback" not in found.log.read_text()
 
 
-class Heard(Handler[Tree]):
+class Heard(EventHandler[Tree]):
     """What an informer tells, checked for order."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from plimsoll.errors import ApiError
 from tests.cluster.conftest import CONNECTED
@@ -25,7 +25,7 @@ Tree: TypeAlias = dict[str, Any]
 QUICK = Backoff(first=0.01, most=0.1)
 
 
-class Mirror(Handler[Tree]):
+class Mirror(EventHandler[Tree]):
     """A copy kept by handling events alone; it fails if an event does not fit what came before."""
 
     def __init__(self) -> None:

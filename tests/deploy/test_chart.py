@@ -18,7 +18,7 @@ from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.process.settings import read_flags
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, GroupBy
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
-from plimsoll.scheduler.process.informers import FOLLOWED
+from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.tools.cluster_state.kinds import KINDS
 from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, objects, render, runtime_lock, values
 from tests.deploy.schema import problems
@@ -222,7 +222,7 @@ def test_the_scheduler_may_not_touch_what_it_does_not_schedule() -> None:
         "events",
     }
     read = {resource for resource, verb in rights if verb == "watch"}
-    assert read == {kind.endpoint.plural for kind in FOLLOWED}
+    assert read == {kind.endpoint.plural for kind in WATCHED_KINDS}
 
 
 @pytest.mark.parametrize("part", ["scheduler", "dashboard"])

@@ -17,7 +17,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.pod_claims import read_pod_info
@@ -84,7 +84,7 @@ class Foresight:
                     name, outcome.node, "", _scores(world, pod), charges, _devices(map(codec.to_tree, claims))
                 )
             if isinstance(outcome, FitError):
-                return Guess(name, "", render_unplaced(outcome))
+                return Guess(name, "", render_fit_error(outcome))
             return Guess(name, "", render(outcome))
 
     def learn(self, real: Decision) -> None:

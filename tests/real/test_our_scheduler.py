@@ -25,7 +25,7 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.controllers import ControllerManager
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
-from plimsoll.scheduler.process.api_writer import Charging
+from plimsoll.scheduler.process.api_writer import ChargeForm
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
@@ -118,7 +118,7 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
         else:
             assert one["status"]["nodeAllocatableResourceClaimStatuses"] == [charged]
     assert len(devices) == 4
-    assert process.writer.charging is (Charging.ANNOTATION if stock else Charging.V1_36)
+    assert process.writer.charge_form is (ChargeForm.ANNOTATION if stock else ChargeForm.V1_36)
     # 8 CPUs a node, of which claims take four and containers 200m
     await client.create(PODS, large("too-large", "4"), NS)
     waiting = await until(
@@ -131,7 +131,7 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
     await bound(client, "fits")
     events = await until(lambda: client.list(EVENTS_V1, NS), lambda all: len(all.items) >= 6)
     assert any(b"FailedScheduling" in raw for raw in events.items)
-    assert verify(process.world.snapshot) == []
+    assert verify(process.context.snapshot) == []
 
 
 async def recover(client: Client) -> None:
@@ -144,7 +144,7 @@ async def recover(client: Client) -> None:
         leaves = next(name for name in ("g0", "g1", "g2", "g3") if found[name] != found["fits"])
         await client.delete(PODS, leaves, NS, grace=0)
         assert await bound(client, "too-large")
-        snapshot = again.world.snapshot
+        snapshot = again.context.snapshot
         await until(_now(lambda: snapshot.assumed), lambda assumed: not assumed)
         used = sorted(ledger.requested["cpu"] for ledger in snapshot.ledgers if ledger is not None)
         assert used == [6100, 8000]

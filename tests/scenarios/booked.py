@@ -100,13 +100,13 @@ class BookedCluster(LocalCluster):
         """Wait until the ledger of a node says this, and nothing else; it is what the objects come to."""
         wanted = {name.replace("_", "-"): amount for name, amount in amounts.items()}
         self._until(lambda scheduler: _requested(scheduler, node), wanted)
-        assert self.ask(lambda scheduler: verify(scheduler.world.snapshot)) == []
+        assert self.ask(lambda scheduler: verify(scheduler.context.snapshot)) == []
 
     def pooled(self, node: str, claim: str, wanted: tuple[str, str, int] | None) -> None:
         """Wait until a claim in use has so much cpu, so much is drawn from it, and by so many pods."""
 
         def look(scheduler: SchedulerProcess) -> tuple[str, str, int] | None:
-            state = scheduler.world.snapshot.ledger(_place(scheduler, node)).claim_state(NS, claim)
+            state = scheduler.context.snapshot.ledger(_place(scheduler, node)).claim_state(NS, claim)
             if state is None:
                 return None
             return str(state.allocated["cpu"]), str(state.consumed["cpu"]), len(state.consumers)
@@ -150,15 +150,15 @@ def socket(name: str, **capacity: str) -> Tree:
 
 
 def _place(scheduler: SchedulerProcess, node: str) -> int:
-    place = scheduler.world.snapshot.row_of(node)
+    place = scheduler.context.snapshot.row_of(node)
     assert place is not None, f"the scheduler does not know {node}"
     return place
 
 
 def _requested(scheduler: SchedulerProcess, node: str) -> dict[str, str]:
-    if scheduler.world.snapshot.row_of(node) is None:
+    if scheduler.context.snapshot.row_of(node) is None:
         return {}
-    ledger = scheduler.world.snapshot.ledger(_place(scheduler, node))
+    ledger = scheduler.context.snapshot.ledger(_place(scheduler, node))
     return {
         name: str(from_units(name, amount)) for name, amount in sorted(ledger.requested.items()) if amount
     }

@@ -24,7 +24,7 @@ from plimsoll.drivers.cpu.process.metrics import SPECS
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.scheduler.process.configuration import parse_settings
-from plimsoll.scheduler.process.context import World
+from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.queue.queue import QueueSettings, SchedulingQueue
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.dashboard.service import DashboardService
@@ -132,7 +132,7 @@ FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster", "scheduler_faults"}
 def metrics() -> dict[str, set[str]]:
     """Every metric of every page that we serve, with its labels."""
     cluster_state = read_cluster_state(Source((str(ROOT / "examples" / "top" / "cluster.yaml"),)))
-    world = World.make(parse_settings({}))
+    world = SchedulerContext.create(parse_settings({}))
     for thing in cluster_state.objects:
         world.snapshot.set(thing)
     kubelet = v1.ListPodResourcesResponse().pod_resources

@@ -90,7 +90,7 @@ def run_scheduler(
     """
     from plimsoll.client.kubeconfig import find_config
     from plimsoll.scheduler.process.configuration import override, read_settings
-    from plimsoll.scheduler.process.dry_run import report_all
+    from plimsoll.scheduler.process.dry_run import run_dry
     from plimsoll.scheduler.process.run import serve_scheduler
 
     settings = override(
@@ -109,5 +109,5 @@ def run_scheduler(
     )
     cluster = find_config(kubeconfig, context=context)
     if settings.dry_run:
-        sys.exit(0 if asyncio.run(report_all(cluster, settings, click.echo)) else 1)
+        sys.exit(0 if asyncio.run(run_dry(cluster, settings, click.echo)) else 1)
     asyncio.run(serve_scheduler(cluster, settings))

@@ -28,7 +28,7 @@ NORMAL, WARNING = "Normal", "Warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EventRecord:
     """An event about an object."""
 
     regarding: ObjectReference
@@ -38,15 +38,15 @@ class Report:
     type: str = NORMAL
 
 
-class Recorder:
+class EventRecorder:
     """Writes events."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
 
-    async def record(self, report: Report) -> None:
-        event = build_event(report, format_time(self._clock.now()))
+    async def record(self, record: EventRecord) -> None:
+        event = build_event(record, format_time(self._clock.now()))
         metadata = event["metadata"]
         try:
             try:
@@ -62,13 +62,13 @@ class Recorder:
                 }
                 await self._client.patch(EVENTS, metadata["name"], more, metadata["namespace"])
         except ApiError as error:
-            _log.debug("event %s about %s dropped: %s", report.reason, report.regarding.name, error)
+            _log.debug("event %s about %s dropped: %s", record.reason, record.regarding.name, error)
 
 
-def build_event(report: Report, now: str) -> dict[str, Any]:
+def build_event(record: EventRecord, now: str) -> dict[str, Any]:
     """The Event object of a report; its name follows from what it says, so that it is written once."""
-    regarding = report.regarding
-    parts = (regarding.kind, regarding.uid, report.type, report.reason, report.message, report.component)
+    regarding = record.regarding
+    parts = (regarding.kind, regarding.uid, record.type, record.reason, record.message, record.component)
     digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
     return {
         "apiVersion": EVENTS.api_version,
@@ -78,13 +78,13 @@ def build_event(report: Report, now: str) -> dict[str, Any]:
             "namespace": regarding.namespace or "default",
         },
         "involvedObject": codec.to_tree(regarding),
-        "reason": report.reason,
-        "message": report.message[:_LONGEST_MESSAGE],
-        "source": {"component": report.component},
+        "reason": record.reason,
+        "message": record.message[:_LONGEST_MESSAGE],
+        "source": {"component": record.component},
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,
-        "type": report.type,
-        "reportingComponent": report.component,
+        "type": record.type,
+        "reportingComponent": record.component,
         "reportingInstance": "",
     }

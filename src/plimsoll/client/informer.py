@@ -1,9 +1,9 @@
 """A cache that follows the API: list, then watch, for as long as it runs.
 
-Owns `Informer` and `Handler`. Promises: handlers hear of every change in order and of none twice, however
-often the connection breaks or the history is gone (then the collection is listed again, and what changed in
-between is told, removals with their last known state); a handler that fails or dawdles is reported and harms
-no one else; what is kept is bounded by the objects there are.
+Owns `Informer` and `EventHandler`. Promises: handlers hear of every change in order and of none twice,
+however often the connection breaks or the history is gone (then the collection is listed again, and what
+changed in between is told, removals with their last known state); a handler that fails or dawdles is reported
+and harms no one else; what is kept is bounded by the objects there are.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BATCH = 200
 _OPTIONAL_SECONDS = 60.0
 
 
-class Handler(Generic[T]):
+class EventHandler(Generic[T]):
     """What hears of changes; override what you need, as plain methods or as coroutines."""
 
     def on_added(self, new: T) -> Awaitable[None] | None:
@@ -49,6 +49,22 @@ class Handler(Generic[T]):
 
     def on_removed(self, old: T) -> Awaitable[None] | None:
         return None
+
+
+class CallbackHandler(EventHandler[T]):
+    """Event handler that calls one function with (None, new), (old, new) or (old, None)."""
+
+    def __init__(self, callback: Callable[[T | None, T | None], None]) -> None:
+        self._callback = callback
+
+    def on_added(self, new: T) -> None:
+        self._callback(None, new)
+
+    def on_changed(self, old: T, new: T) -> None:
+        self._callback(old, new)
+
+    def on_removed(self, old: T) -> None:
+        self._callback(old, None)
 
 
 class Informer(Generic[T]):
@@ -121,7 +137,7 @@ class Informer(Generic[T]):
         """The revision up to which everything is known."""
         return self._cache.revision
 
-    def add_handler(self, handler: Handler[T]) -> None:
+    def add_handler(self, handler: EventHandler[T]) -> None:
         """From now on the handler hears of changes; what is already known it hears of as added."""
         told = _Told(handler, self._fault)
         self._told.append(told)
@@ -329,7 +345,7 @@ class Informer(Generic[T]):
 class _Told(Generic[T]):
     """A handler and the changes it has still to hear of (only a handler of coroutines lies behind)."""
 
-    def __init__(self, handler: Handler[T], fault: Callable[[str], None]) -> None:
+    def __init__(self, handler: EventHandler[T], fault: Callable[[str], None]) -> None:
         self._handler = handler
         self._fault = fault
         methods = (handler.on_added, handler.on_changed, handler.on_removed)

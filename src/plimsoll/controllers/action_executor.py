@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import Endpoint
-from plimsoll.client.event_recorder import Recorder, Report
+from plimsoll.client.event_recorder import EventRecord, EventRecorder
 from plimsoll.controllers.actions import Action, CreateAction, DeleteAction, PatchAction, UpdateAction
 from plimsoll.errors import ApiError
 
@@ -26,7 +26,7 @@ class ExecutionResult(NamedTuple):
 class ActionExecutor:
     """Executor of actions with one client."""
 
-    def __init__(self, client: Client, recorder: Recorder) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder) -> None:
         self.client = client
         self._recorder = recorder
 
@@ -34,7 +34,7 @@ class ActionExecutor:
         objects: list[dict[str, Any]] = []
         revisions: dict[tuple[Endpoint, str, str], str] = {}
         for action in actions:
-            if isinstance(action, Report):
+            if isinstance(action, EventRecord):
                 await self._recorder.record(action)
                 continue
             try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plimsoll.client.endpoints import Endpoint
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
 
 if TYPE_CHECKING:
     from plimsoll.client.client import PatchType, Propagation
@@ -66,7 +66,7 @@ class DeleteAction:
     propagation: Propagation | None = None
 
 
-Action: TypeAlias = CreateAction | PatchAction | UpdateAction | DeleteAction | Report
+Action: TypeAlias = CreateAction | PatchAction | UpdateAction | DeleteAction | EventRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import Served
 from plimsoll.client.endpoints import Endpoint
-from plimsoll.client.event_recorder import Recorder
+from plimsoll.client.event_recorder import EventRecorder
 from plimsoll.common.clock import Clock
 from plimsoll.controllers.action_executor import ActionExecutor
 from plimsoll.controllers.shared_informers import SharedInformers
@@ -55,7 +55,7 @@ class ControllerContext:
     #: API discovery, repeated: the server may serve more kinds than at the start.
     rediscover: Callable[[], Awaitable[Sequence[Served]]]
     watches_all: bool = False  #: whether some controller watches every kind
-    recorder: Recorder = field(init=False)
+    recorder: EventRecorder = field(init=False)
     executor: ActionExecutor = field(init=False)
 
     def serves(self, endpoint: Endpoint) -> bool:
@@ -67,7 +67,7 @@ class ControllerContext:
         )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "recorder", Recorder(self.client, self.clock))
+        object.__setattr__(self, "recorder", EventRecorder(self.client, self.clock))
         object.__setattr__(self, "executor", ActionExecutor(self.client, self.recorder))
 
 

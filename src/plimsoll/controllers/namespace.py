@@ -18,6 +18,7 @@ from plimsoll.api.quota import CountedPod
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.discovery import Served
 from plimsoll.client.endpoints import NAMESPACES, PODS, Endpoint
+from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import (
     EMPTY_PLAN,
     Action,
@@ -29,7 +30,6 @@ from plimsoll.controllers.actions import (
 from plimsoll.controllers.context import ControllerContext, deletable_endpoints
 from plimsoll.controllers.object_views import NamespaceView
 from plimsoll.controllers.pod_utils import is_finished
-from plimsoll.controllers.shared_informers import CallbackHandler
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.errors import ApiError
 

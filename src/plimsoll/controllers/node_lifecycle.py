@@ -17,12 +17,13 @@ from plimsoll.api.core import Node, Pod, Taint
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.endpoints import LEASES, NODES, PODS
-from plimsoll.client.event_recorder import WARNING, Report
+from plimsoll.client.event_recorder import WARNING, EventRecord
+from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, PatchAction
 from plimsoll.controllers.context import ControllerContext
 from plimsoll.controllers.object_views import LeaseView
 from plimsoll.controllers.pod_utils import find_condition, object_reference, patch_status, set_condition
-from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
+from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 
 COMPONENT = "node-controller"
@@ -206,16 +207,16 @@ def plan_pods_not_ready(node: Node, pods: Sequence[Pod], now: float) -> ActionPl
             }
             actions.append(patch_status(pod, set_condition(pod.status.conditions, condition)))
             actions.append(
-                Report(object_reference(pod), "NodeNotReady", "Node is not ready", COMPONENT, WARNING)
+                EventRecord(object_reference(pod), "NodeNotReady", "Node is not ready", COMPONENT, WARNING)
             )
     return ActionPlan(tuple(actions))
 
 
-def not_ready_event(node: Node) -> Report:
+def not_ready_event(node: Node) -> EventRecord:
     """Build the event for a node that stopped being ready."""
     name = node.metadata.name
     regarding = ObjectReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid)
-    return Report(regarding, "NodeNotReady", f"Node {name} status is now: NodeNotReady", COMPONENT)
+    return EventRecord(regarding, "NodeNotReady", f"Node {name} status is now: NodeNotReady", COMPONENT)
 
 
 _NODE_LEASE_NAMESPACE = "kube-node-lease"

@@ -26,10 +26,11 @@ from plimsoll.client.endpoints import (
     SERVICES,
     Endpoint,
 )
+from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, PatchAction
 from plimsoll.controllers.context import ControllerContext, deletable_endpoints
 from plimsoll.controllers.pod_utils import ObjectName, object_name
-from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
+from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.ledger import quota_usage
 from plimsoll.ledger.amounts import add_amounts

@@ -30,7 +30,7 @@ from plimsoll.client.endpoints import (
     SERVICES,
     Endpoint,
 )
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.controllers import object_views as views
 
 T = TypeVar("T")
@@ -79,23 +79,7 @@ class SharedInformers:
         return list(self._informers.values())
 
 
-class CallbackHandler(Handler[T]):
-    """Event handler that calls one function with (None, new), (old, new) or (old, None)."""
-
-    def __init__(self, callback: Callable[[T | None, T | None], None]) -> None:
-        self._callback = callback
-
-    def on_added(self, new: T) -> None:
-        self._callback(None, new)
-
-    def on_changed(self, old: T, new: T) -> None:
-        self._callback(old, new)
-
-    def on_removed(self, old: T) -> None:
-        self._callback(old, None)
-
-
-class ObjectIndex(Handler[T], Generic[T, H]):
+class ObjectIndex(EventHandler[T], Generic[T, H]):
     """Index over the objects of an informer."""
 
     def __init__(self, values_of: Callable[[T], Iterable[H]]) -> None:

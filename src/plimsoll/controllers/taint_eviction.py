@@ -18,11 +18,12 @@ from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.api.tolerations import tolerates
 from plimsoll.client.endpoints import NODES, PODS
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
+from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, DeleteAction
 from plimsoll.controllers.context import ControllerContext
 from plimsoll.controllers.pod_utils import object_name, plan_disruption_condition
-from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
+from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.errors import ApiError
 
@@ -61,17 +62,17 @@ def plan_eviction(pod: Pod, now: float) -> ActionPlan:
     return ActionPlan(tuple(actions))
 
 
-def cancellation_event(pod: Pod) -> Report:
+def cancellation_event(pod: Pod) -> EventRecord:
     """Build the event for an eviction that was cancelled."""
     return _report(pod, "Cancelling deletion of Pod")
 
 
-def _report(pod: Pod, what: str) -> Report:
+def _report(pod: Pod, what: str) -> EventRecord:
     metadata = pod.metadata
     regarding = ObjectReference(
         api_version="v1", kind="Pod", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
     )
-    return Report(regarding, EVICTION, f"{what} {metadata.namespace}/{metadata.name}", COMPONENT)
+    return EventRecord(regarding, EVICTION, f"{what} {metadata.namespace}/{metadata.name}", COMPONENT)
 
 
 class PodKey(NamedTuple):

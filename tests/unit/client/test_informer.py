@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from plimsoll.client import Client, Endpoint
 from plimsoll.client.cache import Keep
 from plimsoll.client.endpoints import CONFIG_MAPS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.errors import ApiError, ConfigError, DecodeError, UnreachableError
 from tests.unit.client.world import World
 
 Tree: TypeAlias = dict[str, Any]
 
 
-class Mirror(Handler[Tree]):
+class Mirror(EventHandler[Tree]):
     """A copy made of events alone; an event that does not fit is an error."""
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ def test_a_handler_that_comes_late_hears_what_is_known() -> None:
 
 
 def test_a_failing_handler_is_reported_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    class Failing(Handler[Tree]):
+    class Failing(EventHandler[Tree]):
         def on_added(self, new: Tree) -> None:
             raise ValueError("no such luck")
 
@@ -255,7 +255,7 @@ def test_a_failing_handler_is_reported_and_harms_nobody(caplog: pytest.LogCaptur
 
 
 def test_a_slow_handler_of_coroutines_hears_everything_in_order() -> None:
-    class Slow(Handler[Tree]):
+    class Slow(EventHandler[Tree]):
         def __init__(self) -> None:
             self.heard: list[str] = []
             self.gate = asyncio.Event()
@@ -292,7 +292,7 @@ def test_a_slow_handler_of_coroutines_hears_everything_in_order() -> None:
 def test_a_handler_that_lies_far_behind_holds_the_informer_back() -> None:
     """What waits for a handler is bounded; the informer reads on when it has caught up."""
 
-    class Stuck(Handler[Tree]):
+    class Stuck(EventHandler[Tree]):
         def __init__(self) -> None:
             self.gate = asyncio.Event()
             self.heard = 0
@@ -490,7 +490,7 @@ def test_what_a_watch_asks_for() -> None:
 def test_a_handler_that_joins_in_the_middle_hears_nothing_twice() -> None:
     """It joins from within another handler, while a change is being told."""
 
-    class Inviting(Handler[Tree]):
+    class Inviting(EventHandler[Tree]):
         def __init__(self, informer: Informer[Tree]) -> None:
             self.informer = informer
             self.guests: list[Mirror] = []
@@ -525,7 +525,7 @@ def test_an_informer_stopped_half_way_through_a_listing_begins_it_again() -> Non
         informer = make(world, page=0)
         mirror, gate = Mirror(), asyncio.Event()
 
-        class Stuck(Handler[Tree]):
+        class Stuck(EventHandler[Tree]):
             async def on_added(self, new: Tree) -> None:
                 await gate.wait()
 
@@ -552,7 +552,7 @@ def test_a_handler_that_hangs_is_reported(
 ) -> None:
     monkeypatch.setattr("plimsoll.client.informer._SLOW_ASYNC_SECONDS", 0.02)
 
-    class Stuck(Handler[Tree]):
+    class Stuck(EventHandler[Tree]):
         async def on_added(self, new: Tree) -> None:
             await asyncio.Event().wait()
 

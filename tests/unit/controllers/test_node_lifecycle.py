@@ -12,7 +12,7 @@ from plimsoll.api.core import Node, Taint, Toleration
 from plimsoll.api.timestamps import format_micro_time, format_time
 from plimsoll.api.tolerations import tolerates
 from plimsoll.client.endpoints import LEASES, NODES, PODS
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import DeleteAction, PatchAction
 from plimsoll.controllers.node_lifecycle import (
     NOT_READY,
@@ -189,7 +189,7 @@ def test_pods_on_a_lost_node_are_not_ready() -> None:
     assert patch.patch["status"]["conditions"] == [
         {"type": "Ready", "status": "False", "lastTransitionTime": T0}
     ]
-    assert isinstance(report, Report)
+    assert isinstance(report, EventRecord)
     assert (report.type, report.reason) == ("Warning", "NodeNotReady")
     assert not plan_pods_not_ready(node(), pods, AT)
     assert not plan_pods_not_ready(node(None), pods, AT)
@@ -279,7 +279,7 @@ def test_when_a_pod_goes_is_what_the_rules_say(
 
 def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
     report, mark, delete = plan_eviction(pod("p", node="w", generation=2), AT).actions
-    assert isinstance(report, Report)
+    assert isinstance(report, EventRecord)
     assert (report.reason, report.message) == ("TaintManagerEviction", "Marking for deletion Pod n/p")
     assert isinstance(mark, PatchAction)
     (condition,) = mark.patch["status"]["conditions"]

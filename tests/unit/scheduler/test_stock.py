@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.gates import Gates
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import try_node
 from plimsoll.scheduler.devices.alternatives_score import count_points, score_points
@@ -53,7 +53,7 @@ def decide(wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = STOCK)
     ids = count()
     found = schedule_one(pod_info, snapshot, settings, lambda: f"share-{next(ids)}")
     assert isinstance(found, (Placement, FitError))
-    return found.node if isinstance(found, Placement) else render_unplaced(found)
+    return found.node if isinstance(found, Placement) else render_fit_error(found)
 
 
 def kinds(*names: str) -> str:

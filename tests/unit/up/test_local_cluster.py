@@ -209,6 +209,6 @@ def test_with_the_scheduler_pods_are_bound() -> None:
             spec = {"schedulerName": scheduler, "containers": [container]}
             cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
             cluster.wait_for("pods", name, condition=lambda pod: pod["spec"]["nodeName"] == "n1")
-        assert cluster.ask(lambda scheduler: len(scheduler.world.snapshot)) == 1
+        assert cluster.ask(lambda scheduler: len(scheduler.context.snapshot)) == 1
     with LocalCluster() as cluster, pytest.raises(AssertionError, match="runs without a scheduler"):
-        cluster.ask(lambda scheduler: scheduler.world)
+        cluster.ask(lambda scheduler: scheduler.context)

@@ -16,6 +16,7 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan
 from plimsoll.controllers.context import ControllerContext
 from plimsoll.controllers.device_taint_eviction.plan import (
@@ -37,7 +38,7 @@ from plimsoll.controllers.device_taint_eviction.rule_status import (
     plan_rule,
 )
 from plimsoll.controllers.pod_utils import claim_names, is_pod, object_name
-from plimsoll.controllers.shared_informers import CallbackHandler, ObjectIndex
+from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.errors import ApiError
 

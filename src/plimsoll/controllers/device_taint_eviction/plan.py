@@ -24,7 +24,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import PODS
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, DeleteAction
 from plimsoll.controllers.pod_utils import (
     claim_for_entry,
@@ -182,7 +182,7 @@ def plan_eviction(pod: Pod, now: float) -> ActionPlan:
     if pod.metadata.deletion_timestamp is not None:
         return EMPTY_PLAN
     actions: list[Action] = [
-        Report(_reference_without_version(pod), EVICTION, "Marking for deletion", COMPONENT)
+        EventRecord(_reference_without_version(pod), EVICTION, "Marking for deletion", COMPONENT)
     ]
     mark = plan_disruption_condition(
         pod,
@@ -198,9 +198,9 @@ def plan_eviction(pod: Pod, now: float) -> ActionPlan:
     return ActionPlan(tuple(actions))
 
 
-def cancellation_event(pod: Pod) -> Report:
+def cancellation_event(pod: Pod) -> EventRecord:
     """Build the event for an eviction that was cancelled."""
-    return Report(_reference_without_version(pod), EVICTION, "Cancelling deletion", COMPONENT)
+    return EventRecord(_reference_without_version(pod), EVICTION, "Cancelling deletion", COMPONENT)
 
 
 def _reference_without_version(pod: Pod) -> ObjectReference:

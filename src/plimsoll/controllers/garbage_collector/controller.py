@@ -12,6 +12,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.meta import Object, OwnerReference
 from plimsoll.client.endpoints import Endpoint
+from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan
 from plimsoll.controllers.context import ControllerContext, deletable_endpoints
 from plimsoll.controllers.garbage_collector.dependency_graph import DependencyGraph, GraphNode
@@ -22,7 +23,6 @@ from plimsoll.controllers.garbage_collector.plan import (
     plan_dependent,
     plan_orphaning,
 )
-from plimsoll.controllers.shared_informers import CallbackHandler
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.errors import ApiError
 

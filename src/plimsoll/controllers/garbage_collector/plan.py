@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll.api import codec
 from plimsoll.api.meta import ObjectReference, OwnerReference
-from plimsoll.client.event_recorder import WARNING, Report
+from plimsoll.client.event_recorder import WARNING, EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, DeleteAction, PatchAction
 from plimsoll.controllers.garbage_collector.dependency_graph import (
     DELETE_DEPENDENTS,
@@ -113,7 +113,7 @@ def plan_orphaning(item: GraphNode, dependents: Sequence[GraphNode]) -> ActionPl
     return ActionPlan((*actions, _remove_finalizer(item, ORPHAN_DEPENDENTS)))
 
 
-def _report_wrong_namespace(item: GraphNode, graph: DependencyGraph) -> list[Report]:
+def _report_wrong_namespace(item: GraphNode, graph: DependencyGraph) -> list[EventRecord]:
     """Report owners that exist in another namespace than their dependent."""
     reports = []
     metadata = item.metadata
@@ -133,7 +133,7 @@ def _report_wrong_namespace(item: GraphNode, graph: DependencyGraph) -> list[Rep
             uid=metadata.uid,
         )
         text = f'ownerRef {named} does not exist in namespace "{metadata.namespace}"'
-        reports.append(Report(regarding, "OwnerRefInvalidNamespace", text, COMPONENT, WARNING))
+        reports.append(EventRecord(regarding, "OwnerRefInvalidNamespace", text, COMPONENT, WARNING))
     return reports
 
 

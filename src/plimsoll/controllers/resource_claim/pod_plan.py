@@ -15,7 +15,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
-from plimsoll.client.event_recorder import WARNING, Report
+from plimsoll.client.event_recorder import WARNING, EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, CreateAction, PatchAction
 from plimsoll.controllers.object_views import ClaimTemplateView
 from plimsoll.controllers.pod_utils import (
@@ -88,15 +88,15 @@ def plan_pod(
 
 def _failed(pod: Pod, entry: PodResourceClaim, message: str, before: list[Action]) -> ActionPlan:
     message = f"PodResourceClaim {entry.name}: {message}"
-    report = Report(object_reference(pod), FAILED_CREATION, message, COMPONENT, WARNING)
+    report = EventRecord(object_reference(pod), FAILED_CREATION, message, COMPONENT, WARNING)
     return ActionPlan((*before, report), error=message)
 
 
-def creation_failed_event(pod: Pod, create: CreateAction, message: str) -> Report:
+def creation_failed_event(pod: Pod, create: CreateAction, message: str) -> EventRecord:
     """Build the event for a claim that could not be created."""
     entry = create.tree["metadata"]["annotations"][POD_CLAIM_ANNOTATION]
     text = f"PodResourceClaim {entry}: create ResourceClaim : {message}"
-    return Report(object_reference(pod), FAILED_CREATION, text, COMPONENT, WARNING)
+    return EventRecord(object_reference(pod), FAILED_CREATION, text, COMPONENT, WARNING)
 
 
 def generate_name_prefix(pod: str, entry: str) -> str:

@@ -18,7 +18,7 @@ from plimsoll.api import codec
 from plimsoll.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.drivers.fake.plan import BindingPlan
 from plimsoll.errors import ApiError
 
@@ -98,7 +98,7 @@ def _true_conditions(
     }
 
 
-class BindingConditionWriter(Handler[ResourceClaim]):
+class BindingConditionWriter(EventHandler[ResourceClaim]):
     """Watches all claims and sets the conditions of their devices when due."""
 
     def __init__(self, client: Client, find: FindBinding) -> None:

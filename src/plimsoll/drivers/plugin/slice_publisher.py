@@ -18,7 +18,7 @@ from typing import Any
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from plimsoll.drivers.plugin.driver import DevicePool
 from plimsoll.drivers.plugin.slices import (
@@ -455,7 +455,7 @@ def _summary(plan: SlicePlan) -> str:
     )
 
 
-class _SliceEventHandler(Handler[ExistingSlice]):
+class _SliceEventHandler(EventHandler[ExistingSlice]):
     """Informer handler that forwards slice events."""
 
     def __init__(self, heard: Callable[..., None]) -> None:

@@ -19,7 +19,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectReference
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import PODS
-from plimsoll.client.event_recorder import NORMAL, Recorder, Report
+from plimsoll.client.event_recorder import NORMAL, EventRecord, EventRecorder
 from plimsoll.common.clock import SystemClock
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.pods.status import merge_reported, reported_status, status_patch
@@ -192,9 +192,9 @@ class PodEvents:
 
     def __init__(self, client: Client, *, component: str = "plimsoll-node", limit: int = 1_000) -> None:
         self.dropped = 0
-        self._recorder = Recorder(client, SystemClock())
+        self._recorder = EventRecorder(client, SystemClock())
         self._component = component
-        self._queue: deque[Report] = deque()
+        self._queue: deque[EventRecord] = deque()
         self._limit = limit
         self._task: asyncio.Task[None] | None = None
 
@@ -221,7 +221,7 @@ class PodEvents:
         if len(self._queue) >= self._limit:
             self._queue.popleft()
             self.dropped += 1
-        self._queue.append(Report(regarding, reason, message, self._component, type))
+        self._queue.append(EventRecord(regarding, reason, message, self._component, type))
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="events")
 

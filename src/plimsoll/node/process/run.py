@@ -23,7 +23,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import NodeAddress, Pod
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import NODES, PODS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
@@ -284,7 +284,7 @@ class NodeProcess:
         return {**shown, "names": settings.names, "featureGates": gates, "form": settings.form.value}
 
 
-class _PodHandler(Handler[Pod]):
+class _PodHandler(EventHandler[Pod]):
     """Dispatches pod events to the agents; nothing is dispatched before the full list."""
 
     def __init__(self, process: NodeProcess) -> None:
@@ -316,7 +316,7 @@ class _PodHandler(Handler[Pod]):
         return process.agents.get(pod.spec.node_name) if process._listed.is_set() else None
 
 
-class _NodeHandler(Handler[dict[str, Any]]):
+class _NodeHandler(EventHandler[dict[str, Any]]):
     """Dispatches changes of Nodes to their agents."""
 
     def __init__(self, process: NodeProcess) -> None:

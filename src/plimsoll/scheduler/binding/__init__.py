@@ -1,2 +1,5 @@
-"""Writing a placement down and taking it back (`bind`), what pods are told (`conditions`), devices that must
-be ready first (`readiness`), and what a restart finds half done (`recovery`)."""
+"""Binding cycle: `bind` writes a placement and undoes it on failure, through the interface of `writer`.
+
+`pod_conditions` has the texts and patches of PodScheduled, `binding_conditions` the readiness of devices,
+`device_check` the last check before binding, `fencing` and `recovery` what a new leader does.
+"""

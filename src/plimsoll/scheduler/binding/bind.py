@@ -13,7 +13,7 @@ pod's charges; the conditions of devices that name some; the binding itself. Gua
   undoes: a claim that has another one by then is left alone.
 - Before the pod is bound, its devices are checked against their current holders.
 
-Document 000, "Reserve" to "PreBind Stage"; section 3 of the accounting semantics, "Who writes what, when".
+See KEP-5517, "Reserve" to "PreBind Stage", and docs/spec/accounting.md, "Scheduler".
 """
 
 from __future__ import annotations
@@ -28,24 +28,28 @@ from plimsoll.api.forms import ClaimCharge, read_pod
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.errors import ApiError, InputError, UnreachableError
 from plimsoll.ledger.status import build_status_entries
-from plimsoll.scheduler.binding.binding_conditions import Failure, judge_devices, waits_for_devices
-from plimsoll.scheduler.binding.pod_conditions import Mishap, explain_mishap
-from plimsoll.scheduler.binding.writes import FINALIZER, Writer, ask_until_answered
+from plimsoll.scheduler.binding.binding_conditions import (
+    DeviceBindingFailure,
+    check_binding_conditions,
+    has_binding_conditions,
+)
+from plimsoll.scheduler.binding.pod_conditions import BindError, format_bind_error
+from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter, retry_until_answered
 from plimsoll.scheduler.result import Placement
 
 T = TypeVar("T")
-Hear = Callable[[ResourceClaim], None]
-#: Returns the device of these claims that somebody else holds, too, or "" if there is none.
+OnClaim = Callable[[ResourceClaim], None]
+#: Returns a device of these claims that other claims hold, too, or "".
 FindConflict = Callable[[Sequence[ResourceClaim]], str]
 
-#: How long devices may take to become ready, counted from their allocation.
-CONDITIONS_MS = 600_000
-#: How often a write is tried that others get in the way of, or that the server fails at.
-TRIES = 5
+#: Time for devices to become ready, counted from their allocation.
+BINDING_TIMEOUT_MS = 600_000
+#: Attempts of a write on conflicts and server errors.
+MAX_ATTEMPTS = 5
 
 
-class Step(Enum):
-    """What a binding is made of, in order."""
+class BindStep(Enum):
+    """Steps of a binding, in order."""
 
     FINALIZER = "finalizer"
     ALLOCATION = "allocation"
@@ -56,326 +60,338 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """The pod is on its node; its claims as the API has them now."""
+class BindSuccess:
+    """Pod was bound; claims as the API has them now."""
 
     node: str
     claims: tuple[ResourceClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The pod is not bound: at which step, why, and what was left behind."""
+class BindFailure:
+    """Pod was not bound: the failed step, the error, and what remains."""
 
-    step: Step
-    error: str  #: a sentence for the event
-    settled: bool = True  #: False: something could not be taken back; `heard` was told what
-    over: bool = False  #: there is nothing to try again: the pod is gone, or on another node
+    step: BindStep
+    error: str  #: message for the event
+    settled: bool = True  #: False: something could not be undone; `on_claim` received it
+    final: bool = False  #: not to be retried: the pod is gone, or on another node
     cause: InputError | None = None
 
 
 async def bind_pod(
     placement: Placement,
-    writer: Writer,
-    heard: Hear,
+    writer: BindingWriter,
+    on_claim: OnClaim,
     *,
     find_conflict: FindConflict = lambda claims: "",
-    timeout_ms: int = CONDITIONS_MS,
-) -> Bound | Failed:
+    timeout_ms: int = BINDING_TIMEOUT_MS,
+) -> BindSuccess | BindFailure:
     """Write a placement to the API; on failure undo what was written.
 
-    `heard` receives every claim that an answer shows, so that the snapshot has it at once.
+    `on_claim` receives every claim in a response, so that the snapshot is current at once.
     """
-    binding = Binding(placement.pod_info.pod, writer, heard)
+    binding = BindTransaction(placement.pod_info.pod, writer, on_claim)
     failed = await _write(binding, placement, find_conflict, timeout_ms)
     if failed is None:
-        return Bound(placement.node, tuple(hold.claim for hold in binding.holds))
+        return BindSuccess(placement.node, tuple(hold.claim for hold in binding.holds))
     settled = await binding.undo()
     return replace(failed, settled=settled and failed.settled)
 
 
 async def _write(
-    binding: Binding, placement: Placement, find_conflict: FindConflict, timeout_ms: int
-) -> Failed | None:
+    binding: BindTransaction, placement: Placement, find_conflict: FindConflict, timeout_ms: int
+) -> BindFailure | None:
     claims = placement.pod_info.claims
     if len(claims) == 1:
-        outcomes = [await _take(binding, placement, claims[0])]
+        outcomes = [await _take_claim(binding, placement, claims[0])]
     else:
-        jobs = [_take(binding, placement, claim) for claim in claims]
+        jobs = [_take_claim(binding, placement, claim) for claim in claims]
         outcomes = await binding.writer.gather(jobs) if jobs else []
-    failed = next((each for each in outcomes if isinstance(each, Failed)), None)
+    failed = next((each for each in outcomes if isinstance(each, BindFailure)), None)
     if failed is not None:
         return failed
     entries = build_status_entries(placement.charged_claims)
     return (
-        await binding.charge(entries)
-        or await binding.await_devices(timeout_ms)
-        or binding.check_holders(find_conflict)
+        await binding.write_charges_of(entries)
+        or await binding.wait_for_devices(timeout_ms)
+        or binding.check_device_conflicts(find_conflict)
         or await binding.bind(placement.node, entries)
     )
 
 
-async def _take(binding: Binding, placement: Placement, claim: ResourceClaim) -> Failed | None:
+async def _take_claim(
+    binding: BindTransaction, placement: Placement, claim: ResourceClaim
+) -> BindFailure | None:
     if claim.status.allocation is not None:
         return await binding.reserve(claim)
     return await binding.allocate(claim, placement.allocations[claim.metadata.name])
 
 
 @dataclass(slots=True)
-class Hold:
-    """A claim that is reserved for the pod; `ours` if its devices were chosen for this pod."""
+class ClaimHold:
+    """Claim that is reserved for the pod; `allocated_here` if this binding allocated it."""
 
     claim: ResourceClaim
-    ours: bool
+    allocated_here: bool
 
 
-class Binding:
-    """One pod's binding while it is being written: what it holds by now."""
+class BindTransaction:
+    """State of one pod's binding in progress."""
 
-    def __init__(self, pod: Pod, writer: Writer, heard: Hear) -> None:
+    def __init__(self, pod: Pod, writer: BindingWriter, on_claim: OnClaim) -> None:
         self.pod = pod
         self.writer = writer
-        self.heard = heard
+        self.on_claim = on_claim
         self.consumer = consumer_of(pod)
-        self.holds: list[Hold] = []
+        self.holds: list[ClaimHold] = []
         self._charged = False
-        self._unsure = False  # a write got no definite answer: it may still be under way
+        self._uncertain = False  # a write without a definite response: it may still be in flight
 
     # -- claims
 
-    async def allocate(self, claim: ResourceClaim, allocation: AllocationResult) -> Failed | None:
-        """Finalizer, then allocation and reservation under the claim's resourceVersion."""
+    async def allocate(self, claim: ResourceClaim, allocation: AllocationResult) -> BindFailure | None:
+        """Write the finalizer, then allocation and reservation under the claim's resourceVersion."""
         name = full_name(claim)
-        for attempt in range(1, TRIES + 1):
-            step, mishap = Step.ALLOCATION, Mishap.ADD_ALLOCATION
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            step, error_kind = BindStep.ALLOCATION, BindError.ADD_ALLOCATION
             try:
                 if FINALIZER not in claim.metadata.finalizers:
-                    step, mishap = Step.FINALIZER, Mishap.ADD_FINALIZER
-                    claim = self._note(await self._insist(self.writer.add_finalizer, claim))
-                    step, mishap = Step.ALLOCATION, Mishap.ADD_ALLOCATION
+                    step, error_kind = BindStep.FINALIZER, BindError.ADD_FINALIZER
+                    claim = self._observe(await self._retry(self.writer.add_finalizer, claim))
+                    step, error_kind = BindStep.ALLOCATION, BindError.ADD_ALLOCATION
                     if claim.status.allocation is not None:
-                        return self._found(claim, allocation, step)
-                written = await self._insist(self.writer.write_allocation, claim, allocation, self.consumer)
-                self.holds.append(Hold(self._note(written), ours=True))
+                        return self._adopt_allocation(claim, allocation, step)
+                written = await self._retry(self.writer.write_allocation, claim, allocation, self.consumer)
+                self.holds.append(ClaimHold(self._observe(written), allocated_here=True))
                 return None
             except InputError as error:
-                failed = _fail(step, mishap, error, claim=name, error=error)
-                if not self._is_doubtful(error):
+                failed = _failure(step, error_kind, error, claim=name, error=error)
+                if not self._is_uncertain(error):
                     return failed
-            # Somebody else wrote the claim, or nobody knows what became of our write.
+            # The claim was changed by another writer, or the outcome of our write is unknown.
             fresh = await self._settle_claim(claim)
             if fresh is None:
-                return _fail(step, Mishap.CLAIM_GONE, failed.cause, claim=name)
+                return _failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
             if fresh.metadata.deletion_timestamp is not None:
-                return _fail(step, Mishap.CLAIM_GONE, failed.cause, claim=name)
+                return _failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
             if fresh.status.allocation is not None:
-                return self._found(fresh, allocation, step)
-            if failed.cause is None or not _is_conflict(failed.cause) or attempt == TRIES:
+                return self._adopt_allocation(fresh, allocation, step)
+            if failed.cause is None or not _is_conflict(failed.cause) or attempt == MAX_ATTEMPTS:
                 return failed
             claim = fresh
         raise AssertionError("the last attempt returns")
 
-    def _found(self, claim: ResourceClaim, allocation: AllocationResult, step: Step) -> Failed | None:
-        """A claim turns out to have devices: those we meant, from a write unheard of, or somebody else's."""
+    def _adopt_allocation(
+        self, claim: ResourceClaim, allocation: AllocationResult, step: BindStep
+    ) -> BindFailure | None:
+        """Adopt an allocation that exists already: our own from an unanswered write, or a conflict."""
         written = claim.status.allocation
-        if written is None or not self._has_reserved(claim) or _devices(written) != _devices(allocation):
-            return _fail(step, Mishap.CLAIM_TAKEN, None, claim=full_name(claim))
-        self.holds.append(Hold(claim, ours=True))
+        if (
+            written is None
+            or not self._has_reserved(claim)
+            or _device_ids(written) != _device_ids(allocation)
+        ):
+            return _failure(step, BindError.CLAIM_TAKEN, None, claim=full_name(claim))
+        self.holds.append(ClaimHold(claim, allocated_here=True))
         return None
 
-    async def reserve(self, claim: ResourceClaim) -> Failed | None:
-        """Join the consumers of a claim that has devices; one that is reserved already counts as ours.
+    async def reserve(self, claim: ResourceClaim) -> BindFailure | None:
+        """Add the pod to the consumers of an allocated claim.
 
         A claim that is reserved already (by an earlier attempt, perhaps of another process) is written all
-        the same: only a write proves that it still is, and ends a release that may be under way.
+        the same: only a write proves that it still is, and ends a release that may be in flight.
         """
         name, allocation = full_name(claim), claim.status.allocation
-        ours = self._has_reserved(claim)
-        fresh = await self._confirm(claim) if ours else await self._join(claim)
-        if isinstance(fresh, Failed):
+        allocated_here = self._has_reserved(claim)
+        fresh = await self._confirm_reservation(claim) if allocated_here else await self._add_consumer(claim)
+        if isinstance(fresh, BindFailure):
             return fresh
-        if ours and not self._has_reserved(fresh):
-            return _fail(Step.RESERVATION, Mishap.CLAIM_RELEASED, None, claim=name)
-        self.holds.append(Hold(fresh, ours=ours))
+        if allocated_here and not self._has_reserved(fresh):
+            return _failure(BindStep.RESERVATION, BindError.CLAIM_RELEASED, None, claim=name)
+        self.holds.append(ClaimHold(fresh, allocated_here=allocated_here))
         if fresh.status.allocation is None:
-            return _fail(Step.RESERVATION, Mishap.CLAIM_RELEASED, None, claim=name)
-        if allocation is not None and _devices(fresh.status.allocation) != _devices(allocation):
-            return _fail(Step.RESERVATION, Mishap.CLAIM_TAKEN, None, claim=name)
+            return _failure(BindStep.RESERVATION, BindError.CLAIM_RELEASED, None, claim=name)
+        if allocation is not None and _device_ids(fresh.status.allocation) != _device_ids(allocation):
+            return _failure(BindStep.RESERVATION, BindError.CLAIM_TAKEN, None, claim=name)
         return None
 
-    async def _join(self, claim: ResourceClaim) -> ResourceClaim | Failed:
+    async def _add_consumer(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
         try:
-            return self._note(await self._insist(self.writer.reserve, claim, self.consumer))
+            return self._observe(await self._retry(self.writer.reserve, claim, self.consumer))
         except InputError as error:
             name = full_name(claim)
-            failed = _fail(Step.RESERVATION, Mishap.ADD_RESERVATION, error, claim=name, error=error)
-            if not self._is_doubtful(error):
+            failed = _failure(BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error)
+            if not self._is_uncertain(error):
                 return failed
         fresh = await self._settle_claim(claim)
         if fresh is None:
-            return _fail(Step.RESERVATION, Mishap.CLAIM_GONE, failed.cause, claim=name)
+            return _failure(BindStep.RESERVATION, BindError.CLAIM_GONE, failed.cause, claim=name)
         return fresh if self._has_reserved(fresh) else failed
 
-    async def _confirm(self, claim: ResourceClaim) -> ResourceClaim | Failed:
+    async def _confirm_reservation(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
         name = full_name(claim)
         try:
-            fresh = await self._insist(self.writer.fence_claim, claim)
+            fresh = await self._retry(self.writer.fence_claim, claim)
         except InputError as error:
-            return _fail(Step.RESERVATION, Mishap.ADD_RESERVATION, error, claim=name, error=error)
+            return _failure(BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error)
         if fresh is None:
-            return _fail(Step.RESERVATION, Mishap.CLAIM_GONE, None, claim=name)
-        return self._note(fresh)
+            return _failure(BindStep.RESERVATION, BindError.CLAIM_GONE, None, claim=name)
+        return self._observe(fresh)
 
-    async def await_devices(self, timeout_ms: int) -> Failed | None:
-        """Wait until devices that name binding conditions are ready."""
+    async def wait_for_devices(self, timeout_ms: int) -> BindFailure | None:
+        """Wait until devices with binding conditions are ready."""
         for hold in self.holds:
-            if not waits_for_devices(hold.claim.status.allocation):
+            if not has_binding_conditions(hold.claim.status.allocation):
                 continue
             name = hold.claim.metadata.name
             try:
-                fresh = await self._insist(self.writer.wait_for, hold.claim, _is_settled, timeout_ms)
+                fresh = await self._retry(self.writer.wait_for, hold.claim, _is_decided, timeout_ms)
             except InputError as error:
-                return _fail(Step.CONDITIONS, Mishap.BINDING, error, error=error)
+                return _failure(BindStep.CONDITIONS, BindError.BINDING, error, error=error)
             if fresh is None:
-                return _fail(Step.CONDITIONS, Mishap.CLAIM_GONE, None, claim=full_name(hold.claim))
-            hold.claim = self._note(fresh)
+                return _failure(BindStep.CONDITIONS, BindError.CLAIM_GONE, None, claim=full_name(hold.claim))
+            hold.claim = self._observe(fresh)
             if fresh.status.allocation is None:
-                return _fail(Step.CONDITIONS, Mishap.CLAIM_RELEASED, None, claim=full_name(hold.claim))
-            verdict = judge_devices(fresh)
+                return _failure(
+                    BindStep.CONDITIONS, BindError.CLAIM_RELEASED, None, claim=full_name(hold.claim)
+                )
+            verdict = check_binding_conditions(fresh)
             if verdict is not True:
-                hold.ours = True  # such devices are given up, whoever chose them: others may do better
-            if isinstance(verdict, Failure):
-                facts = {"reason": verdict.reason, "message": verdict.message}
-                return _fail(Step.CONDITIONS, Mishap.DEVICES_FAILED, None, name=name, **facts)
+                hold.allocated_here = True  # such devices are released in any case
+            if isinstance(verdict, DeviceBindingFailure):
+                fields = {"reason": verdict.reason, "message": verdict.message}
+                return _failure(BindStep.CONDITIONS, BindError.DEVICES_FAILED, None, name=name, **fields)
             if not verdict:
-                return _fail(Step.CONDITIONS, Mishap.DEVICES_LATE, None, name=name)
+                return _failure(BindStep.CONDITIONS, BindError.DEVICES_LATE, None, name=name)
         return None
 
-    def check_holders(self, find_conflict: FindConflict) -> Failed | None:
-        """Refuse to bind a pod to devices that somebody else turns out to hold."""
+    def check_device_conflicts(self, find_conflict: FindConflict) -> BindFailure | None:
+        """Fail if another claim holds one of the devices."""
         device = find_conflict([hold.claim for hold in self.holds])
-        return _fail(Step.BINDING, Mishap.DEVICE_HELD, None, device=device) if device else None
+        return _failure(BindStep.BINDING, BindError.DEVICE_HELD, None, device=device) if device else None
 
     # -- the pod
 
-    async def charge(self, entries: Sequence[ClaimCharge]) -> Failed | None:
-        """Record what the claims charge, instead of what an earlier attempt has left there."""
+    async def write_charges_of(self, entries: Sequence[ClaimCharge]) -> BindFailure | None:
+        """Write the charges of the claims, replacing those of an earlier attempt."""
         if not entries and not read_pod(self.pod):
             return None
         self._charged = True
-        error = await self._write_pod(self._record, entries)
+        error = await self._write_pod(self._write_or_clear_charges, entries)
         if error is None or self.pod.spec.node_name:
-            return None  # if it turned out to be bound, `bind` finds out what that means
+            return None  # `bind` handles a pod that turned out to be bound
         pod = f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
-        failed = _fail(Step.CHARGES, Mishap.CHARGES, error, pod=pod, error=error)
-        return replace(failed, over=_is_missing(error))
+        failed = _failure(BindStep.CHARGES, BindError.CHARGES, error, pod=pod, error=error)
+        return replace(failed, final=_is_missing(error))
 
-    async def _record(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
+    async def _write_or_clear_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
         return await (self.writer.write_charges(pod, entries) if entries else self.writer.clear_charges(pod))
 
     async def _write_pod(self, write: Callable[..., Awaitable[Pod]], *args: object) -> InputError | None:
-        """Write to the pod, under whatever version it has, unless somebody binds it; returns why not.
+        """Write to the pod at its current version, unless it gets bound; return the error.
 
-        A 404 in the answer says that the pod is gone, or that another one has its name.
+        A 404 means that the pod is gone, or that another one has its name.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             try:
-                self.pod = await self._insist(write, self.pod, *args)
+                self.pod = await self._retry(write, self.pod, *args)
                 return None
             except InputError as error:
-                refusal = error
-            if not self._is_doubtful(refusal):
-                return refusal
+                error_answer = error
+            if not self._is_uncertain(error_answer):
+                return error_answer
             fresh = await self._settle_pod()
             if fresh is None:
-                return self._gone()
+                return self._not_found_error()
             bound = fresh.spec.node_name != self.pod.spec.node_name
             self.pod = fresh
-            if bound or not _is_conflict(refusal):
-                return refusal
-        return refusal
+            if bound or not _is_conflict(error_answer):
+                return error_answer
+        return error_answer
 
-    def _gone(self) -> ApiError:
+    def _not_found_error(self) -> ApiError:
         meta = self.pod.metadata
         return ApiError(404, "NotFound", f'pod "{meta.name}" with UID {meta.uid} not found')
 
-    async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> Failed | None:
-        """The binding itself; a pod that is on this node already is bound."""
-        for attempt in range(1, TRIES + 1):
+    async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> BindFailure | None:
+        """Bind the pod; succeeds if it is on this node already."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                await self._insist(self.writer.bind, self.pod, node, entries)
+                await self._retry(self.writer.bind, self.pod, node, entries)
                 return None
             except InputError as error:
-                failed = _fail(Step.BINDING, Mishap.BINDING, error, error=error)
-                if not self._is_doubtful(error):
-                    return replace(failed, over=_is_missing(error))
+                failed = _failure(BindStep.BINDING, BindError.BINDING, error, error=error)
+                if not self._is_uncertain(error):
+                    return replace(failed, final=_is_missing(error))
             before = self.pod
             fresh = await self._settle_pod()
             if fresh is None:
                 return replace(
-                    _fail(Step.BINDING, Mishap.BINDING, failed.cause, error=self._gone()), over=True
+                    _failure(
+                        BindStep.BINDING, BindError.BINDING, failed.cause, error=self._not_found_error()
+                    ),
+                    final=True,
                 )
             self.pod = fresh
             if fresh.spec.node_name == node:
                 return None
             if fresh.spec.node_name:
-                # Whoever bound it recorded its own charges, unless they are still what we wrote.
+                # Another scheduler recorded its own charges, unless they are still ours.
                 self._charged = self._charged and read_pod(fresh) == tuple(entries)
-                return replace(failed, over=True)
+                return replace(failed, final=True)
             if (
-                attempt == TRIES
+                attempt == MAX_ATTEMPTS
                 or failed.cause is None
                 or not _is_conflict(failed.cause)
                 or fresh.metadata.deletion_timestamp is not None
                 or fresh.metadata.resource_version == before.metadata.resource_version
             ):
-                return failed  # the conflict is not about the version: it would be refused again
+                return failed  # the conflict is not about the version: retrying is useless
             if self._charged and read_pod(fresh) != tuple(entries):
-                refused = await self.charge(entries)
+                refused = await self.write_charges_of(entries)
                 if refused is not None:
                     return refused
         raise AssertionError("the last attempt returns")
 
-    # -- taking back
+    # -- undo
 
     async def undo(self) -> bool:
-        """Take back what was written, last things first; whether all of it is gone."""
-        settled = await self._uncharge() if self._charged else True
+        """Undo what was written, in reverse order; return whether all of it is gone."""
+        settled = await self._clear_charges() if self._charged else True
         for hold in reversed(self.holds):
-            settled = await self.give_back(hold) and settled
+            settled = await self.release(hold) and settled
         return settled
 
-    async def _uncharge(self) -> bool:
+    async def _clear_charges(self) -> bool:
         error = await self._write_pod(self.writer.clear_charges)
         return error is None or _is_missing(error)
 
-    async def give_back(self, hold: Hold) -> bool:
-        """Remove the pod from a claim's consumers, and the devices with it if they were chosen for it.
+    async def release(self, hold: ClaimHold) -> bool:
+        """Remove the pod from a claim's consumers, and the allocation if it was made for this pod.
 
-        A claim that has another allocation than `hold` by now is not the one that was taken, and stays as it
-        is. DIFF: a claim whose devices were chosen for this pod, and which nobody else has reserved, loses
-        them when the binding fails (test_devices_go_back_when_binding_fails); upstream leaves the claim
-        allocated but reserved for nobody, and so keeps its devices from others even if no pod ever uses it
-        again.
+        A claim that has another allocation than `hold` by now is left alone. DIFF: a claim whose devices were
+        chosen for this pod, and which nobody else has reserved, loses them when the binding fails
+        (test_devices_go_back_when_binding_fails); upstream leaves the claim allocated but reserved for
+        nobody, and so keeps its devices from others even if no pod ever uses it again.
         """
         claim = hold.claim
         taken = claim.status.allocation
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             if claim.status.allocation is None or claim.status.allocation != taken:
                 return True
             alone = all(each.uid == self.consumer.uid for each in claim.status.reserved_for)
-            deallocate = hold.ours and alone
+            deallocate = hold.allocated_here and alone
             if not deallocate and not self._has_reserved(claim):
                 return True
             try:
-                self._note(
-                    await self._insist(self.writer.unreserve, claim, self.consumer, deallocate=deallocate)
+                self._observe(
+                    await self._retry(self.writer.unreserve, claim, self.consumer, deallocate=deallocate)
                 )
                 return True
             except InputError as error:
-                if _is_missing(error) and not self._unsure:
+                if _is_missing(error) and not self._uncertain:
                     return True
-                if not self._is_doubtful(error):
+                if not self._is_uncertain(error):
                     return False
             fresh = await self._settle_claim(claim)
             if fresh is None:
@@ -383,51 +399,51 @@ class Binding:
             claim = fresh
         return False
 
-    # -- asking until there is an answer
+    # -- retries
 
-    async def _insist(self, call: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
-        """Repeat a call until it is answered, and a few times where the answer is that the server failed."""
+    async def _retry(self, call: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
+        """Repeat a call until it is answered, and a few times if the server fails."""
         attempt = 0
         while True:
             attempt += 1
             try:
                 return await call(*args, **named)
             except ApiError as error:
-                lost = isinstance(error, UnreachableError)
-                busy = error.code == 429 or error.code >= 500
-                if lost or error.code >= 500:
-                    self._unsure = True
-                if not lost and not (busy and attempt < TRIES):
+                unanswered = isinstance(error, UnreachableError)
+                overloaded = error.code == 429 or error.code >= 500
+                if unanswered or error.code >= 500:
+                    self._uncertain = True
+                if not unanswered and not (overloaded and attempt < MAX_ATTEMPTS):
                     raise
                 await self.writer.pause(attempt, error)
 
     async def _settle_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """The claim at a version at which no earlier write of ours can land any more; None if it is gone.
+        """Return the claim at a version at which no earlier write can land any more; None if it is gone.
 
-        However long it takes: until then the devices must not be given to others.
+        Waits as long as necessary: until then the devices must not be given to others.
         """
-        fresh = await ask_until_answered(self.writer, self.writer.read_claim, claim)
+        fresh = await retry_until_answered(self.writer, self.writer.read_claim, claim)
         version = claim.metadata.resource_version
-        if fresh is not None and self._unsure and fresh.metadata.resource_version == version:
-            fresh = await ask_until_answered(self.writer, self.writer.fence_claim, claim)
-        return None if fresh is None else self._note(fresh)
+        if fresh is not None and self._uncertain and fresh.metadata.resource_version == version:
+            fresh = await retry_until_answered(self.writer, self.writer.fence_claim, claim)
+        return None if fresh is None else self._observe(fresh)
 
     async def _settle_pod(self) -> Pod | None:
-        """The pod at a version at which no earlier write of ours can land any more; None if it is gone."""
-        fresh = await ask_until_answered(self.writer, self.writer.read_pod, self.pod)
+        """Return the pod at a version at which no earlier write can land any more; None if it is gone."""
+        fresh = await retry_until_answered(self.writer, self.writer.read_pod, self.pod)
         version = self.pod.metadata.resource_version
-        if fresh is not None and self._unsure and fresh.metadata.resource_version == version:
-            fresh = await ask_until_answered(self.writer, self.writer.fence_pod, self.pod)
+        if fresh is not None and self._uncertain and fresh.metadata.resource_version == version:
+            fresh = await retry_until_answered(self.writer, self.writer.fence_pod, self.pod)
         return fresh
 
-    def _is_doubtful(self, error: InputError) -> bool:
+    def _is_uncertain(self, error: InputError) -> bool:
         """Return whether the outcome of a write is known only by reading the object again."""
-        if self._unsure or not isinstance(error, ApiError):
+        if self._uncertain or not isinstance(error, ApiError):
             return True
         return error.code == 409 or error.code >= 500
 
-    def _note(self, claim: ResourceClaim) -> ResourceClaim:
-        self.heard(claim)
+    def _observe(self, claim: ResourceClaim) -> ResourceClaim:
+        self.on_claim(claim)
         return claim
 
     def _has_reserved(self, claim: ResourceClaim) -> bool:
@@ -438,7 +454,7 @@ class Binding:
 
 
 def consumer_of(pod: Pod) -> ResourceClaimConsumerReference:
-    """A pod as it stands among the consumers of a claim."""
+    """Return the `reservedFor` entry of a pod."""
     return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
@@ -454,20 +470,22 @@ def _is_missing(error: InputError) -> bool:
     return isinstance(error, ApiError) and error.code == 404
 
 
-def _fail(step: Step, mishap: Mishap, cause: InputError | None, **facts: object) -> Failed:
-    return Failed(step, explain_mishap(mishap, **facts), cause=cause)
+def _failure(
+    step: BindStep, error_kind: BindError, cause: InputError | None, **fields: object
+) -> BindFailure:
+    return BindFailure(step, format_bind_error(error_kind, **fields), cause=cause)
 
 
-def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str, str | None]]:
+def _device_ids(allocation: AllocationResult) -> list[tuple[str, str, str, str, str | None]]:
     results = allocation.devices.results
     return [(each.request, each.driver, each.pool, each.device, each.share_id) for each in results]
 
 
-def _is_settled(claim: ResourceClaim) -> bool:
-    """Whether waiting for a claim's devices is over: ready, failed, or taken away."""
-    return claim.status.allocation is None or judge_devices(claim) is not False
+def _is_decided(claim: ResourceClaim) -> bool:
+    """Return whether waiting for a claim's devices is over: ready, failed, or deallocated."""
+    return claim.status.allocation is None or check_binding_conditions(claim) is not False
 
 
-async def release_claim(claim: ResourceClaim, pod: Pod, writer: Writer, heard: Hear) -> bool:
-    """Take the devices of a claim away that is reserved for nobody, or for this pod alone; whether it was."""
-    return await Binding(pod, writer, heard).give_back(Hold(claim, ours=True))
+async def release_claim(claim: ResourceClaim, pod: Pod, writer: BindingWriter, on_claim: OnClaim) -> bool:
+    """Deallocate a claim that is reserved for no other pod; return whether it was."""
+    return await BindTransaction(pod, writer, on_claim).release(ClaimHold(claim, allocated_here=True))

@@ -1,7 +1,7 @@
-"""Whether devices that name binding conditions are ready for their pod.
+"""Binding conditions of devices: readiness for binding the pod.
 
-Owns the judgement over `status.devices[].conditions` of a claim: a failure condition that is true means no,
-binding conditions that are all true mean yes, everything else means not yet.
+Evaluates `status.devices[].conditions` of a claim: a true failure condition fails the binding, all binding
+conditions true make it ready, anything else is pending.
 
 DIFF: the status of a share of a device is that of the share (test_each_share_has_its_own_conditions);
 upstream takes the first status of the device for all of its shares.
@@ -20,20 +20,20 @@ from plimsoll.api.resource import (
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A device cannot be made ready: what its driver says."""
+class DeviceBindingFailure:
+    """Failure condition reported by a driver."""
 
     reason: str
     message: str
 
 
-def waits_for_devices(allocation: AllocationResult | None) -> bool:
-    """Whether any device of an allocation has to be made ready first."""
+def has_binding_conditions(allocation: AllocationResult | None) -> bool:
+    """Return whether any device of an allocation has binding conditions."""
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
 
 
-def judge_devices(claim: ResourceClaim) -> bool | Failure:
-    """Whether all devices of a claim are ready; why not, if they never will be."""
+def check_binding_conditions(claim: ResourceClaim) -> bool | DeviceBindingFailure:
+    """Return whether all devices of a claim are ready, or the failure of one of them."""
     allocation = claim.status.allocation
     if allocation is None:
         return False
@@ -45,7 +45,7 @@ def judge_devices(claim: ResourceClaim) -> bool | Failure:
         for name in result.binding_failure_conditions:
             failed = conditions.get(name)
             if failed is not None and failed.status == "True":
-                return Failure(failed.reason, failed.message)
+                return DeviceBindingFailure(failed.reason, failed.message)
         ready = ready and all(
             name in conditions and conditions[name].status == "True" for name in result.binding_conditions
         )

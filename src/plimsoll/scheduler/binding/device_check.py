@@ -1,7 +1,7 @@
-"""Check of a pod's devices against their current holders, the last one before the pod is bound.
+"""Last check of a pod's devices against their current holders, before it is bound.
 
-The snapshot gives no device twice. This check is for allocations that somebody else wrote meanwhile: another
-scheduler, an administrator, a write that was delayed by the network.
+The snapshot never allocates a device twice. This check is for allocations that were written meanwhile by
+another scheduler, an administrator, or a delayed request.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def find_device_conflict(snapshot: Snapshot, node: str, claims: Sequence[ResourceClaim]) -> str:
-    """Return the device of these claims that is held beyond what it has, or "" if there is none.
+    """Return the device of these claims that is overallocated, or "" if there is none.
 
-    A device is in conflict if two claims hold the whole of it, if one holds the whole and others shares, or
-    if its shares or the counters of its pool add up to more than there is. `node` is where the pod goes.
+    A device is in conflict if two claims hold it exclusively, if one holds it exclusively and others hold
+    shares, or if its shares or the counters of its pool exceed the capacity. `node` is the node of the pod.
     """
     results = [
         result

@@ -1,10 +1,10 @@
 """Objects that a previous leader may still be writing to.
 
-A scheduler that was killed, or that lost its lease, may have writes under way that land later. All of them
-are conditional on the resourceVersion of their object (`bind.py`), so that giving these objects a new one
-ends them. `find_fence_targets` tells which objects that are: an allocation is only written to a claim that
-has the finalizer, a release harms only claims that are reserved for pods without a node (whoever uses any
-other claim writes its reservation first), and a binding only concerns pods without a node.
+A scheduler that was killed, or that lost its lease, may have writes in flight that land later. All of them
+are conditional on the resourceVersion of their object (`bind.py`), so that a new version ends them. An
+allocation is only written to a claim that has the finalizer; a release affects only claims that are reserved
+for unscheduled pods (users of any other claim write their reservation first); and a binding only concerns
+unscheduled pods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.scheduler.binding.writes import FINALIZER
+from plimsoll.scheduler.binding.writer import FINALIZER
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class FenceTargets:
 
 
 def find_fence_targets(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> FenceTargets:
-    """Return what a previous leader may still be writing to; `pods` are all that have not ended.
+    """Return what a previous leader may still be writing to; `pods` are all that have not terminated.
 
     Pods that are being deleted or have scheduling gates cannot be bound by the API, but their claims can
     still be written.

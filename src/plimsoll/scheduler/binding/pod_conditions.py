@@ -1,8 +1,7 @@
-"""What a pod is told about its placement: the condition PodScheduled, its reason and its message.
+"""PodScheduled condition of a pod: reason, message and patch.
 
-Owns the sentence that users of Kubernetes know ("0/5 nodes are available: ..."), made from an `Unplaced`;
-what can go wrong while a placement is written down (`Mishap`); and the patch of a pod's status, which is only
-written where it would change something. Promises: kube-scheduler's wording and order, to the letter.
+Renders a `FitError` as kube-scheduler's message ("0/5 nodes are available: ..."), with its wording and order
+to the letter, and the errors of a binding (`BindError`). Patches are only built if something changes.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 SCHEDULING_GATED = "SchedulingGated"
 
-#: Events have room for so many characters; conditions for any number.
+#: Longest note of an event; conditions have no limit.
 _NOTE_MAX = 1024
 _NO_NODES = "no nodes available to schedule pods"
 _NODES = "0/{nodes} nodes are available:"
 
 
-class Mishap(Enum):
-    """What can go wrong while a placement is written down; facts go into the braces."""
+class BindError(Enum):
+    """Errors of a binding; format fields are filled in by `format_bind_error`."""
 
     ADD_FINALIZER = "add finalizer to claim {claim}: {error}"
     ADD_ALLOCATION = "add allocation and reservation to claim {claim}: {error}"
@@ -45,32 +44,32 @@ class Mishap(Enum):
     BINDING = "{error}"
 
 
-#: Which part of kube-scheduler says so.
-_PLUGINS = {Mishap.BINDING: 'running Bind plugin "DefaultBinder": '}
+#: Plugin prefixes of kube-scheduler.
+_PLUGINS = {BindError.BINDING: 'running Bind plugin "DefaultBinder": '}
 _PRE_BIND = 'running PreBind plugin "DynamicResources": '
 
 
 class Deallocation(Enum):
-    """What became of the claims of a pod without a place: whether one could be given up for others."""
+    """Result of looking for a claim to deallocate for an unschedulable pod."""
 
     NONE = "no new claims to deallocate"
     KEPT = "still not schedulable"
     DONE = "deallocation of ResourceClaim completed"
 
 
-def explain_mishap(mishap: Mishap, **facts: object) -> str:
-    """The sentence for a mishap, with the name of the step users of kube-scheduler know."""
-    return _PLUGINS.get(mishap, _PRE_BIND) + mishap.value.format_map(facts)
+def format_bind_error(error_kind: BindError, **fields: object) -> str:
+    """Format the message of a binding error, with kube-scheduler's plugin prefix."""
+    return _PLUGINS.get(error_kind, _PRE_BIND) + error_kind.value.format_map(fields)
 
 
-def render_unplaced(
+def render_fit_error(
     fit_error: FitError, preemption_text: str = "", deallocation: Deallocation | None = None
 ) -> str:
-    """Why a pod has no place, in one line.
+    """Render why a pod is unschedulable, in one line.
 
-    `preemption_text` is what preemption has to say ("preemption: 0/5 nodes are available: ..."); it is empty
-    where pods are being preempted, and then nothing more is said. `deallocation` is worked out where it is
-    not given: kube-scheduler looks for a claim to give up before it looks for pods.
+    `preemption_text` is the result of preemption ("preemption: 0/5 nodes are available: ..."), empty where
+    pods are being preempted. `deallocation` is derived if it is not given: kube-scheduler looks for a claim
+    to deallocate before it preempts.
     """
     error = _first_error(fit_error)
     if error is not None:
@@ -84,7 +83,7 @@ def render_unplaced(
 
 
 def failure_reason(outcome: FitError | NodeReason | None) -> str:
-    """The reason of PodScheduled=False: None is a placement that could not be written down."""
+    """Return the reason of PodScheduled=False; None is a binding that failed."""
     if outcome is None:
         return SCHEDULER_ERROR
     reasons = [outcome] if isinstance(outcome, NodeReason) else [reason for reason, _ in outcome.reasons]
@@ -96,7 +95,7 @@ def failure_reason(outcome: FitError | NodeReason | None) -> str:
 
 
 def shorten(text: str) -> str:
-    """A text that fits into an event."""
+    """Truncate a text to the limit of an event."""
     return text if len(text) <= _NOTE_MAX else text[: _NOTE_MAX - 4] + " ..."
 
 
@@ -106,10 +105,10 @@ def shorten(text: str) -> str:
 def plan_condition(
     pod: Pod, reason: str, message: str, now: str, nominated: str | None = None
 ) -> dict[str, Any] | None:
-    """The patch (strategic merge) that tells a pod it is not scheduled; None if it says so already.
+    """Build the strategic merge patch for PodScheduled=False; None if nothing changes.
 
-    `nominated` is the node that is being cleared for it, "" takes that back, None leaves it. `now` is a time
-    as the API writes it; the time of a condition changes only when its status does.
+    `nominated` is the nominated node, "" clears it, None leaves it. `now` is the time in API format; the
+    transition time changes only with the status.
     """
     known = next((each for each in pod.status.conditions if each.type == POD_SCHEDULED), None)
     status: dict[str, Any] = {}
@@ -135,11 +134,11 @@ def _condition(pod: Pod, known: Condition | None, reason: str, message: str, now
     return condition
 
 
-# -- sentences
+# -- texts
 
 
 def _first_error(fit_error: FitError) -> str | None:
-    """An error ends an attempt where it occurs; nothing else is said then."""
+    """Return the first error: it ends an attempt, and is reported alone."""
     for reason, count in fit_error.reasons:
         if reason.code is VerdictCode.ERROR:
             rule = reason.rule.value
@@ -149,7 +148,7 @@ def _first_error(fit_error: FitError) -> str | None:
 
 
 def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]]) -> str:
-    """Reasons about the pod itself stand alone; those about nodes are counted and sorted as texts."""
+    """Render reasons about the pod alone; those about nodes are counted and sorted by text."""
     reasons = list(reasons)
     head = _NODES.format(nodes=nodes)
     own = [render(reason) for reason, count in reasons if not count]
@@ -163,6 +162,6 @@ def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]]) -> st
 
 
 def _deallocation_of(fit_error: FitError) -> Deallocation:
-    """Without claims, or where claims were not even looked at, there is nothing to give up."""
+    """Return NONE if there are no claims, or if the attempt ended before they were considered."""
     early = any(not count for _, count in fit_error.reasons)
     return Deallocation.NONE if early or not fit_error.pod_info.claims else Deallocation.KEPT

@@ -1,9 +1,8 @@
-"""What a restart finds half done, and what becomes of it.
+"""Recovery of interrupted bindings, from pods and claims alone.
 
-Owns `recover`, which looks at pods and claims alone. A binding that broke off has left, at most, a finalizer
-(nothing to do: the next attempt wants it), claims that are allocated and reserved for a pod without a node
-(kept: the pod is tried again and goes where its devices are), and charges in the status of such a pod.
-Promises: nothing is released that a pod which is still there may count on.
+An interrupted binding leaves at most a finalizer (the next attempt needs it), claims that are allocated and
+reserved for an unscheduled pod (kept: the pod is attempted again on the node of its devices), and charges in
+the status of such a pod. Nothing is released that an existing pod may rely on.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
-    """A claim with consumers that no longer exist; `deallocate` if it has no others."""
+class StaleReservation:
+    """Claim with consumers that no longer exist; `deallocate` if it has no others."""
 
     claim: ResourceClaim
     consumers: tuple[ResourceClaimConsumerReference, ...]
@@ -30,32 +29,32 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """What is kept for pods that wait, what is to be released, and charges that stand for nothing."""
+class RecoveryPlan:
+    """Allocations to keep for pending pods, reservations to release, and charges to clear."""
 
     kept: tuple[tuple[ResourceClaim, Pod], ...] = ()
-    released: tuple[Leftover, ...] = ()
+    released: tuple[StaleReservation, ...] = ()
     uncharged: tuple[Pod, ...] = ()
 
 
-def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
-    """What the objects say about bindings that broke off.
+def plan_recovery(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> RecoveryPlan:
+    """Plan the recovery of interrupted bindings.
 
-    Reservations of deleted pods are found here, too, although the claim controller of any cluster releases
-    them: until it has, their devices count as taken. Whoever carries this out does so under the claim's
-    resourceVersion, and only after asking the API whether those pods are really gone.
+    Reservations of deleted pods are included, although the resource claim controller releases them: until it
+    has, their devices count as allocated. Executed under the claim's resourceVersion, and only after the API
+    confirmed that those pods are gone.
     """
     by_uid = {pod.metadata.uid: pod for pod in pods}
     kept: list[tuple[ResourceClaim, Pod]] = []
-    released: list[Leftover] = []
-    waiting: dict[str, set[str]] = {}  # UID of a pod without a node -> its claims that have devices
+    released: list[StaleReservation] = []
+    waiting: dict[str, set[str]] = {}  # UID of an unscheduled pod -> its allocated claims
     for claim in claims:
         if claim.status.allocation is None:
             continue
         gone = []
         for consumer in claim.status.reserved_for:
             if consumer.resource != "pods" or consumer.api_group:
-                continue  # not a pod: not ours to judge
+                continue  # not a pod
             pod = by_uid.get(consumer.uid)
             if pod is None or pod.status.phase in TERMINAL_PHASES:
                 gone.append(consumer)
@@ -63,7 +62,7 @@ def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
                 kept.append((claim, pod))
                 waiting.setdefault(consumer.uid, set()).add(claim.metadata.name)
         if gone:
-            released.append(Leftover(claim, tuple(gone), len(gone) == len(claim.status.reserved_for)))
+            released.append(StaleReservation(claim, tuple(gone), len(gone) == len(claim.status.reserved_for)))
     uncharged = tuple(
         pod
         for pod in by_uid.values()
@@ -71,13 +70,13 @@ def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
         and pod.status.phase not in TERMINAL_PHASES
         and not {each.claim for each in read_pod(pod)} <= waiting.get(pod.metadata.uid, set())
     )
-    return Recovery(tuple(kept), tuple(released), uncharged)
+    return RecoveryPlan(tuple(kept), tuple(released), uncharged)
 
 
-def find_abandoned(fit_error: FitError) -> ResourceClaim | None:
-    """Return a claim that an unschedulable pod holds for nothing, and that nobody else uses.
+def find_releasable_claim(fit_error: FitError) -> ResourceClaim | None:
+    """Return a claim that an unschedulable pod holds for nothing, and that no other pod uses.
 
-    Either its devices are where the pod cannot go: giving them up lets the next attempt choose others, as
+    Either its devices are where the pod cannot run: giving them up lets the next attempt choose others, as
     kube-scheduler does before it preempts. Or it is reserved for the pod by a binding that was interrupted,
     and the pod does not fit for other reasons.
 

@@ -1,16 +1,16 @@
-"""The scheduler's writes over the API: small patches, and nothing read that need not be.
+"""API writes of the scheduler, as small patches.
 
-`ApiWriter` implements the `Writer` of `scheduler/binding/bind.py` for a real API, and the status patches that
-tell a pod why it is pending. Only what is to change is sent, so that unknown fields survive. Each write names
-the UID it is meant for and, unless it only adds something harmless, the resourceVersion. A call is made once:
-whether it may be repeated is for `bind_pod` to decide.
+`ApiWriter` implements the `BindingWriter` interface of `scheduler/binding/writer.py` and the status patches
+of pending pods. Only changed fields are sent, so that unknown fields survive. Each write has the UID and,
+unless it only adds something harmless, the resourceVersion as preconditions. A call is made once: `bind_pod`
+decides whether to repeat it.
 
 Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
 sent before is refused, however late it arrives.
 
-Where charges go: into the pod's status, in the form of the cluster; or, where a server drops those fields,
-into an annotation that the binding itself carries, so that it costs no write of its own. `Charging.AUTO`
-finds out with the first pod.
+Charges are written to the pod's status in the form of the cluster; or, if a server drops those fields, to an
+annotation of the Binding, so that they cost no extra write. `ChargeForm.AUTO` detects this with the first
+pod.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from plimsoll.api.forms import (
 )
 from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.api.timestamps import format_time
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS, Endpoint
 from plimsoll.client.retries import Backoff
 from plimsoll.client.transport import Reply
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.binding.binding_conditions import waits_for_devices
-from plimsoll.scheduler.binding.writes import FINALIZER
-from plimsoll.scheduler.process.claim_waiters import ClaimWaits
+from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
+from plimsoll.scheduler.binding.writer import FINALIZER
+from plimsoll.scheduler.process.claim_waiters import ClaimWaiters
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
 T = TypeVar("T")
 _MERGE = "application/merge-patch+json"
-#: What kube-apiserver applies at two thirds of the cost of a merge patch.
+#: kube-apiserver applies it at two thirds of the cost of a merge patch.
 _STRATEGIC = "application/strategic-merge-patch+json"
 _BACKOFF = Backoff(first=0.05, most=5.0)
-#: Which field of a pod's status charges are in, form by form.
+#: Field of the pod's status that holds charges, by form.
 _FIELDS = {
     Form.V1_36: "nodeAllocatableResourceClaimStatuses",
     Form.V1_37: "nodeAllocatableResourceClaimStatuses",
@@ -66,13 +67,13 @@ FENCE_KEY = "plimsoll.dev/write-fence"
 
 
 class _Versioned(Wire, frozen=True):
-    """Any object, as far as its metadata."""
+    """Any object, decoded as far as its metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class Charging(Enum):
-    """Where charges are written: a form of the pod's status, its annotation, or what the server keeps."""
+class ChargeForm(Enum):
+    """Form in which charges are written: a version of the status field, an annotation, or auto-detection."""
 
     AUTO = "auto"
     V1_36 = "1.36"
@@ -82,22 +83,22 @@ class Charging(Enum):
 
 
 class ApiWriter:
-    """Writes with one client; `charging` may change once, from AUTO to what the server turned out to keep."""
+    """Writer with one client; `charge_form` changes once, from AUTO to the form that the server keeps."""
 
     def __init__(
         self,
         client: Client,
-        charging: Charging = Charging.AUTO,
+        charge_form: ChargeForm = ChargeForm.AUTO,
         *,
         claims: Endpoint = RESOURCE_CLAIMS,
-        waits: ClaimWaits | None = None,
+        claim_waiters: ClaimWaiters | None = None,
         dice: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        self.charging = charging
-        self.requests = 0  #: calls made so far
+        self.charge_form = charge_form
+        self.requests = 0  #: number of calls made
         self._client = client
         self._claims = claims.root + "/namespaces/"
         self._plural = claims.plural
@@ -105,7 +106,7 @@ class ApiWriter:
         self._sleep = sleep
         self._now = now
         self._new_id = new_id
-        self.waits = waits or ClaimWaits(self.read_claim, now=now)
+        self.claim_waiters = claim_waiters or ClaimWaiters(self.read_claim, now=now)
 
     # -- claims
 
@@ -116,18 +117,19 @@ class ApiWriter:
     async def write_allocation(
         self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
     ) -> ResourceClaim:
-        """DIFF: the time of the allocation is noted only for devices with binding conditions, which are the
-        only ones it is asked of (test_the_time_of_allocation_is_noted_where_it_counts); upstream always
-        notes it.
+        """Write allocation and reservation in one patch.
+
+        DIFF: the time of the allocation is noted only for devices with binding conditions, which are the only
+        ones it is asked of (test_the_time_of_allocation_is_noted_where_it_counts); upstream always notes it.
         """
         tree: Any = allocation
-        if waits_for_devices(allocation) and allocation.allocation_timestamp is None:
-            tree = {**codec.to_tree(allocation), "allocationTimestamp": write_time(self._now())}
+        if has_binding_conditions(allocation) and allocation.allocation_timestamp is None:
+            tree = {**codec.to_tree(allocation), "allocationTimestamp": format_time(self._now().timestamp())}
         body = {"metadata": _version(claim), "status": {"allocation": tree, "reservedFor": [consumer]}}
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
-        """Without a version: pods that join the same claim at once do not get in each other's way."""
+        """Add a consumer, without a resourceVersion: pods that join a claim concurrently do not conflict."""
         body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [consumer]}}
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
@@ -158,37 +160,37 @@ class ApiWriter:
     async def wait_for(
         self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
     ) -> ResourceClaim | None:
-        return await self.waits.wait_for(claim, predicate, timeout_ms)
+        return await self.claim_waiters.wait_for(claim, predicate, timeout_ms)
 
     # -- pods
 
     async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        if self.charging is Charging.ANNOTATION:
-            return pod  # the binding carries them
-        if self.charging is not Charging.AUTO:
-            return _at_version(pod, await self._write_status(pod, entries, Form(self.charging.value)))
-        for form, charging in ((Form.V1_36, Charging.V1_36), (Form.V1_37, Charging.V1_37)):
+        if self.charge_form is ChargeForm.ANNOTATION:
+            return pod  # written with the binding
+        if self.charge_form is not ChargeForm.AUTO:
+            return _at_version(pod, await self._write_status(pod, entries, Form(self.charge_form.value)))
+        for form, charge_form in ((Form.V1_36, ChargeForm.V1_36), (Form.V1_37, ChargeForm.V1_37)):
             try:
                 reply = await self._write_status(pod, entries, form)
             except ApiError as error:
                 if error.code != 422:
                     raise
-                LOG.info("the server refuses claim charges in the %s form: %s", form.value, error)
+                LOG.info("the server rejects claim charges in the %s form: %s", form.value, error)
                 continue
-            # Not by the field's name alone: that is among the managedFields even where the field is dropped.
+            # Decoded, because the field's name is in managedFields even if the server drops the field.
             pod = codec.decode(reply.body, Pod)
             kept = bool(read_status(pod.status))
-            if kept and self.charging is Charging.AUTO:
-                self.charging = charging
+            if kept and self.charge_form is ChargeForm.AUTO:
+                self.charge_form = charge_form
             if kept:
                 return pod
-        if self.charging is Charging.AUTO:
-            LOG.info("the server drops claim charges from pod statuses: they go into an annotation")
-            self.charging = Charging.ANNOTATION
+        if self.charge_form is ChargeForm.AUTO:
+            LOG.info("the server drops claim charges from pod statuses; writing them to an annotation")
+            self.charge_form = ChargeForm.ANNOTATION
         return pod
 
     async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> Reply:
-        """Write charges in a form, or in the one that loses nothing."""
+        """Write charges in a form; falls back to 1.37 if the form cannot represent them."""
         written = write_status(_NO_STATUS, entries, form)
         if written.losses:
             form = Form.V1_37
@@ -197,7 +199,7 @@ class ApiWriter:
         return await self._patch_pod(pod, body, _STRATEGIC, "/status")
 
     async def clear_charges(self, pod: Pod) -> Pod:
-        if self.charging is not Charging.ANNOTATION or read_status(pod.status):
+        if self.charge_form is not ChargeForm.ANNOTATION or read_status(pod.status):
             fields = dict.fromkeys(self._fields())
             body: Any = {"metadata": _version(pod), "status": fields}
             pod = _at_version(pod, await self._patch_pod(pod, body, _STRATEGIC, "/status"))
@@ -207,7 +209,7 @@ class ApiWriter:
         return pod
 
     async def fence_pod(self, pod: Pod) -> Pod | None:
-        """By way of the status: schedulers have no right to patch pods."""
+        """Fence through the status subresource: schedulers may not patch pods."""
         meta = {"uid": pod.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
         try:
             reply = await self._patch_pod(pod, {"metadata": meta}, _STRATEGIC, "/status")
@@ -218,13 +220,13 @@ class ApiWriter:
         return codec.decode(reply.body, Pod)
 
     def _fields(self) -> set[str]:
-        """The fields charges may be in; a form with no room for something falls back on 1.37."""
-        return set(_FIELDS.values()) if self.charging is Charging.DRAFT else {_FIELDS[Form.V1_37]}
+        """Return the status fields that may hold charges."""
+        return set(_FIELDS.values()) if self.charge_form is ChargeForm.DRAFT else {_FIELDS[Form.V1_37]}
 
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
         meta = pod.metadata
         head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **_version(pod)}
-        if entries and self.charging is Charging.ANNOTATION:
+        if entries and self.charge_form is ChargeForm.ANNOTATION:
             head["annotations"] = {POD_KEY: format_charges_annotation(entries)}
         body = codec.encode(
             {
@@ -241,10 +243,10 @@ class ApiWriter:
         return fresh if fresh is not None and fresh.metadata.uid == pod.metadata.uid else None
 
     async def patch_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Write what `plan_condition` made, if the pod is still as `pod` shows it."""
+        """Apply a patch of `plan_condition`, if the pod is unchanged."""
         await self._patch_pod(pod, {**patch, "metadata": _version(pod)}, _STRATEGIC, "/status")
 
-    # -- how
+    # -- calls
 
     async def gather(self, jobs: Sequence[Awaitable[T]]) -> list[T]:
         done = await asyncio.gather(*jobs, return_exceptions=True)
@@ -257,7 +259,7 @@ class ApiWriter:
 
     async def pause(self, attempt: int, error: ApiError) -> None:
         if attempt in (1, 5) or attempt % 20 == 0:
-            LOG.warning("a write is made again (attempt %d): %s", attempt + 1, error)
+            LOG.warning("retrying a write (attempt %d): %s", attempt + 1, error)
         await self._sleep(_BACKOFF.delay(attempt, self._dice))
 
     def _claim_path(self, claim: ResourceClaim) -> str:
@@ -290,16 +292,11 @@ class ApiWriter:
 
 
 def _is_of_another(error: ApiError) -> bool:
-    """Whether a patch was meant for an object that was here before: servers call that an invalid UID."""
+    """Return whether a patch was meant for an earlier object of the name: servers report an invalid UID."""
     causes = error.details.get("causes")
     return isinstance(causes, list) and any(
         isinstance(each, dict) and each.get("field") == "metadata.uid" for each in causes
     )
-
-
-def write_time(when: datetime) -> str:
-    """A moment as the API writes it, to the second."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _claim(reply: Reply) -> ResourceClaim:
@@ -307,12 +304,12 @@ def _claim(reply: Reply) -> ResourceClaim:
 
 
 def _version(thing: ResourceClaim | Pod) -> dict[str, str]:
-    """Preconditions: this object, and only as it was read."""
+    """Return the preconditions UID and resourceVersion."""
     return {"uid": thing.metadata.uid, "resourceVersion": thing.metadata.resource_version}
 
 
 def _at_version(pod: Pod, reply: Reply) -> Pod:
-    """The pod with the resourceVersion that a write has given it."""
+    """Return the pod with the resourceVersion of a response."""
     version = codec.decode(reply.body, _Versioned).metadata.resource_version
     return replace(pod, metadata=replace(pod.metadata, resource_version=version))
 

@@ -1,9 +1,8 @@
-"""Bindings in the background: many at a time, none lost.
+"""Concurrent bindings in the background.
 
-`Bindings` runs `bind_pod` for placements that are assumed already. Every placement that is started ends with
-exactly one call of `done`, also if our own code fails, unless it is cancelled or the lease is lost; at most
-`limit` are under way, the rest wait in order; `drain` waits for all of them and cancels what is still under
-way then (the next leader resumes it).
+Every started placement ends with exactly one call of `done`, even after an internal error, unless it is
+cancelled or the lease is lost. At most `limit` are in progress; the rest wait in order. `drain` waits for all
+of them and cancels the remainder, which the next leader resumes.
 """
 
 from __future__ import annotations
@@ -17,99 +16,108 @@ from functools import partial
 
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import LeaseLostError
-from plimsoll.scheduler.binding.bind import CONDITIONS_MS, Bound, Failed, Hear, Step, bind_pod
-from plimsoll.scheduler.binding.writes import Writer, ask_until_answered
+from plimsoll.scheduler.binding.bind import (
+    BINDING_TIMEOUT_MS,
+    BindFailure,
+    BindStep,
+    BindSuccess,
+    OnClaim,
+    bind_pod,
+)
+from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
 from plimsoll.scheduler.result import Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
-Done = Callable[[Placement, Bound | Failed], None]
+OnFinished = Callable[[Placement, BindSuccess | BindFailure], None]
 
 
-class Bindings:
-    """Runs bindings; to be used on one loop."""
+class PodBinder:
+    """Runner of bindings on one event loop."""
 
     def __init__(
         self,
-        writer: Writer,
-        heard: Hear,
-        done: Done,
+        writer: BindingWriter,
+        on_claim: OnClaim,
+        done: OnFinished,
         *,
         find_conflict: Callable[[str, Sequence[ResourceClaim]], str] = lambda node, claims: "",
         limit: int = 128,
-        timeout_ms: int = CONDITIONS_MS,
+        timeout_ms: int = BINDING_TIMEOUT_MS,
     ) -> None:
-        """`find_conflict` returns the device of some claims, on a node, that others hold as well, or ""."""
+        """Create a binder; `find_conflict` returns a device on the node that other claims also hold, or
+        "".
+        """
         self._writer = writer
-        self._heard = heard
+        self._on_claim = on_claim
         self._done = done
         self._find_conflict = find_conflict
         self._limit = max(1, limit)
         self._timeout_ms = timeout_ms
-        self._waiting: deque[Placement] = deque()
+        self._queued: deque[Placement] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """How many are under way or wait."""
-        return len(self._tasks) + len(self._waiting)
+        """Return the number of bindings in progress or queued."""
+        return len(self._tasks) + len(self._queued)
 
     @property
-    def full(self) -> bool:
-        """Whether one more would have to wait."""
+    def is_full(self) -> bool:
+        """True if one more binding would be queued."""
         return len(self._tasks) >= self._limit
 
     def start(self, placement: Placement) -> None:
-        """Bind a placement as soon as there is room."""
-        if self.full:
-            self._waiting.append(placement)
+        """Bind a placement as soon as the limit allows."""
+        if self.is_full:
+            self._queued.append(placement)
             return
-        task = asyncio.get_running_loop().create_task(self._work(placement))
+        task = asyncio.get_running_loop().create_task(self._run(placement))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> int:
-        """Wait for all to end, but not longer than this; how many were broken off."""
+        """Wait for all bindings, at most `seconds`; return how many were cancelled."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
-        broken = list(self._tasks)
-        left = len(broken) + len(self._waiting)
-        self._waiting.clear()
-        for task in broken:
+        cancelled = list(self._tasks)
+        unfinished = len(cancelled) + len(self._queued)
+        self._queued.clear()
+        for task in cancelled:
             task.cancel()
-        for task in broken:
+        for task in cancelled:
             with suppress(asyncio.CancelledError):
                 await task
-        return left
+        return unfinished
 
-    async def _work(self, placement: Placement) -> None:
-        """Bind one, and then whatever waits."""
+    async def _run(self, placement: Placement) -> None:
+        """Bind one placement, then queued ones."""
         while True:
-            outcome: Bound | Failed
+            result: BindSuccess | BindFailure
             try:
-                outcome = await bind_pod(
+                result = await bind_pod(
                     placement,
                     self._writer,
-                    self._heard,
+                    self._on_claim,
                     find_conflict=partial(self._find_conflict, placement.node),
                     timeout_ms=self._timeout_ms,
                 )
             except LeaseLostError:
-                return  # the next leader finds out how far it came
-            except Exception as error:  # whatever it is, the pod must not be lost
+                return  # the next leader resumes it
+            except Exception as error:  # the pod must not be lost
                 LOG.exception("binding %s failed", placement.pod_info.key)
-                outcome = await self._settle(placement, error)
-            self._done(placement, outcome)
-            if not self._waiting:
+                result = await self._fence_after_error(placement, error)
+            self._done(placement, result)
+            if not self._queued:
                 return
-            placement = self._waiting.popleft()
+            placement = self._queued.popleft()
 
-    async def _settle(self, placement: Placement, error: Exception) -> Bound | Failed:
-        """End whatever a binding that failed in an unexpected way may still be writing."""
+    async def _fence_after_error(self, placement: Placement, error: Exception) -> BindSuccess | BindFailure:
+        """Fence the objects of a binding that failed unexpectedly, so that no write of it can land later."""
         for claim in placement.pod_info.claims:
-            fresh = await ask_until_answered(self._writer, self._writer.fence_claim, claim)
+            fresh = await retry_until_answered(self._writer, self._writer.fence_claim, claim)
             if fresh is not None:
-                self._heard(fresh)
-        pod = await ask_until_answered(self._writer, self._writer.fence_pod, placement.pod_info.pod)
+                self._on_claim(fresh)
+        pod = await retry_until_answered(self._writer, self._writer.fence_pod, placement.pod_info.pod)
         if pod is not None and pod.spec.node_name == placement.node:
-            return Bound(placement.node)
-        return Failed(Step.BINDING, f"{type(error).__name__}: {error}", settled=False)
+            return BindSuccess(placement.node)
+        return BindFailure(BindStep.BINDING, f"{type(error).__name__}: {error}", settled=False)

@@ -1,8 +1,7 @@
-"""Waiting for a claim to become something.
+"""Waiters for changes of claims.
 
-Owns `ClaimWaits`. Whoever follows claims tells it what it hears (`tell`); where nobody does, or something is
-missed, the claim is read again every few seconds, as kube-scheduler does. The time a claim has is counted
-from its allocation, so that a restart gives it no more.
+Watch events are passed to `notify`; the claim is also read every few seconds, as kube-scheduler does, in case
+an event is missed. Timeouts count from the allocation, so that a restart does not extend them.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.timestamps import parse_time
 from plimsoll.client.cache import is_older
 
 _POLL_SECONDS = 5.0
 
 
-class ClaimWaits:
-    """Who waits for which claim."""
+class ClaimWaiters:
+    """Futures that wait for a claim, by UID."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ClaimWaits:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    def tell(self, claim: ResourceClaim) -> None:
-        """A claim has changed."""
+    def notify(self, claim: ResourceClaim) -> None:
+        """Wake the waiters of a claim that has changed."""
         for future in self._waiting.get(claim.metadata.uid, ()):
             if not future.done():
                 future.set_result(claim)
@@ -44,26 +44,26 @@ class ClaimWaits:
     async def wait_for(
         self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
     ) -> ResourceClaim | None:
-        """The claim once it is as wanted, or as it is when its time is over; None if it is gone."""
+        """Return the claim once it satisfies the predicate or its time is over; None if it is gone."""
         left = timeout_ms / 1000 - self._age(claim)
         deadline = asyncio.get_running_loop().time() + max(0.0, left)
         while not predicate(claim):
             wait = min(self._poll, deadline - asyncio.get_running_loop().time())
-            heard = await self._listen(claim.metadata.uid, wait) if wait > 0 else None
-            if heard is not None and is_older(
-                heard.metadata.resource_version, claim.metadata.resource_version
+            fresh = await self._wait_for_change(claim.metadata.uid, wait) if wait > 0 else None
+            if fresh is not None and is_older(
+                fresh.metadata.resource_version, claim.metadata.resource_version
             ):
-                continue  # the watch tells of what was before our own write
-            if heard is None:
-                heard = await self._read(claim)
-            if heard is None:
+                continue  # older than our own write
+            if fresh is None:
+                fresh = await self._read(claim)
+            if fresh is None:
                 return None
-            claim = heard
+            claim = fresh
             if wait <= 0:
                 break
         return claim
 
-    async def _listen(self, uid: str, seconds: float) -> ResourceClaim | None:
+    async def _wait_for_change(self, uid: str, seconds: float) -> ResourceClaim | None:
         future: asyncio.Future[ResourceClaim] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(uid, set())
         waiting.add(future)
@@ -79,12 +79,5 @@ class ClaimWaits:
 
     def _age(self, claim: ResourceClaim) -> float:
         allocation = claim.status.allocation
-        if allocation is None or allocation.allocation_timestamp is None:
-            return 0.0
-        try:
-            since = datetime.fromisoformat(allocation.allocation_timestamp)
-        except ValueError:
-            return 0.0
-        if since.tzinfo is None:
-            since = since.replace(tzinfo=UTC)
-        return max(0.0, (self._now() - since).total_seconds())
+        since = None if allocation is None else parse_time(allocation.allocation_timestamp)
+        return 0.0 if since is None else max(0.0, self._now().timestamp() - since)

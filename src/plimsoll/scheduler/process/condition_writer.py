@@ -1,10 +1,8 @@
-"""Conditions of pending pods, written a few at a time, so that they never delay bindings.
+"""Writer of the PodScheduled condition of pending pods, with a few workers so that bindings are not delayed.
 
-Owns `Notices`. What is told last about a pod counts: a pod that is tried ten times while its turn comes is
-written once. A condition that says the same already is not written; a pod that is not pending any more, or
-bound by the time the write arrives, gets none; a write that fails for want of an answer is made again after a
-moment, because a pod that sleeps may not be tried again for long; one that is refused is logged and
-forgotten.
+The latest update of a pod wins: a pod that is attempted ten times before its turn is written once. Unchanged
+conditions are not written; a pod that has been bound gets none. A write without a response is retried,
+because the pod may not be attempted again for long; one that is refused is logged and dropped.
 """
 
 from __future__ import annotations
@@ -17,23 +15,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from plimsoll.api.core import Pod
+from plimsoll.api.timestamps import format_time
 from plimsoll.errors import ApiError, LeaseLostError, UnreachableError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import plan_condition
-from plimsoll.scheduler.process.api_writer import ApiWriter, write_time
+from plimsoll.scheduler.process.api_writer import ApiWriter
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
 _WORKERS = 8
-#: How long a server that gave no answer is left alone (seconds).
-_PAUSE = 1.0
+#: Delay before a write without a response is retried (seconds).
+_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """What a pod is told: the reason and message of PodScheduled=False, and the node it was promised.
+class ConditionUpdate:
+    """Reason and message of PodScheduled=False, and the nominated node.
 
-    `nominated` is the node, "" takes a promise back, None leaves it as it is.
+    `nominated` is the node, "" clears the nomination, None leaves it unchanged.
     """
 
     pod: Pod
@@ -42,73 +41,73 @@ class Notice:
     nominated: str | None = None
 
 
-class Notices:
-    """Conditions on their way to pods; to be used on one loop."""
+class ConditionWriter:
+    """Queue and workers for condition updates, on one event loop."""
 
     def __init__(
         self,
         writer: ApiWriter,
         *,
         workers: int = _WORKERS,
-        pause: float = _PAUSE,
+        pause: float = _RETRY_SECONDS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._writer = writer
         self._limit = workers
         self._pause = pause
         self._now = now
-        self._waiting: dict[str, Notice] = {}
+        self._pending: dict[str, ConditionUpdate] = {}
         self._writing: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.written = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
-    def tell(self, notice: Notice) -> None:
-        """Have a pod told, soon; whatever else it was about to be told is out of date."""
-        key = pod_key(notice.pod)
-        before = self._waiting.get(key)
-        if before is not None and notice.nominated is None and before.nominated is not None:
-            notice = Notice(notice.pod, notice.reason, notice.message, before.nominated)
-        self._waiting[key] = notice
+    def enqueue(self, update: ConditionUpdate) -> None:
+        """Queue an update; it replaces a pending one of the same pod."""
+        key = pod_key(update.pod)
+        before = self._pending.get(key)
+        if before is not None and update.nominated is None and before.nominated is not None:
+            update = ConditionUpdate(update.pod, update.reason, update.message, before.nominated)
+        self._pending[key] = update
         if len(self._tasks) < self._limit:
-            task = asyncio.get_running_loop().create_task(self._work())
+            task = asyncio.get_running_loop().create_task(self._run())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     def drop(self, key: str) -> None:
-        """A pod waits no longer."""
-        self._waiting.pop(key, None)
+        """Drop the pending update of a pod."""
+        self._pending.pop(key, None)
         self._writing.discard(key)
 
     async def stop(self, seconds: float = 0.0) -> None:
-        """Write what waits for so long, then leave it."""
+        """Write pending updates for at most `seconds`, then drop them."""
         if self._tasks and seconds > 0:
             await asyncio.wait(self._tasks, timeout=seconds)
-        self._waiting.clear()
+        self._pending.clear()
         for task in list(self._tasks):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def _work(self) -> None:
-        while self._waiting:
-            key = next(iter(self._waiting))
-            notice = self._waiting.pop(key)
+    async def _run(self) -> None:
+        while self._pending:
+            key = next(iter(self._pending))
+            update = self._pending.pop(key)
             self._writing.add(key)
-            answered = await _carefully(self._write(notice), notice.pod)
-            wanted = key in self._writing
+            is_answered = await _is_answered(self._write(update), update.pod)
+            is_current = key in self._writing
             self._writing.discard(key)
-            if wanted and not answered:
-                self._waiting.setdefault(key, notice)
+            if is_current and not is_answered:
+                self._pending.setdefault(key, update)
                 await asyncio.sleep(self._pause)
 
-    async def _write(self, notice: Notice) -> None:
-        """Write the condition, but never to a pod that is bound meanwhile."""
-        now, pod = write_time(self._now()), notice.pod
+    async def _write(self, update: ConditionUpdate) -> None:
+        """Write the condition, but never to a pod that was bound meanwhile."""
+        now, pod = format_time(self._now().timestamp()), update.pod
         while True:
-            patch = plan_condition(pod, notice.reason, notice.message, now, notice.nominated)
+            patch = plan_condition(pod, update.reason, update.message, now, update.nominated)
             if patch is None:
                 return
             self.written += 1
@@ -124,8 +123,8 @@ class Notices:
             pod = fresh
 
 
-async def _carefully(work: Awaitable[None], pod: Pod) -> bool:
-    """Whether there was an answer, whatever it was."""
+async def _is_answered(work: Awaitable[None], pod: Pod) -> bool:
+    """Await a write; return whether there was a response."""
     try:
         await work
     except LeaseLostError:
@@ -133,6 +132,6 @@ async def _carefully(work: Awaitable[None], pod: Pod) -> bool:
     except ApiError as error:
         if error.code not in (404, 409):  # gone, or another pod of its name
             meta = pod.metadata
-            LOG.warning("pod %s/%s could not be told why it waits: %s", meta.namespace, meta.name, error)
+            LOG.warning("writing the condition of pod %s/%s failed: %s", meta.namespace, meta.name, error)
         return not (isinstance(error, UnreachableError) or error.code == 429 or error.code >= 500)
     return True

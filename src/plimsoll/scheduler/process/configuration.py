@@ -1,8 +1,7 @@
-"""How the scheduler is run: a configuration file, and flags that go before it.
+"""Configuration of the scheduler process: file and flags.
 
-Owns `SchedulerSettings` and the reading of the file (docs/scheduler.md lists its fields). Promises: every
-field has a default that works; anything wrong with a file is a ConfigError that names the file, the field
-and the fix.
+docs/scheduler.md lists the fields. Every field has a default; errors are ConfigErrors that name the file, the
+field and the fix.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue import QueueSettings
 
 KIND = "SchedulerConfiguration"
-#: In which form charges are written: what the server keeps (auto), or one that is known beforehand.
+#: Form in which charges are written: detected (auto), or fixed.
 WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 NAME = "plimsoll"
 DEFAULT_NAME = "default-scheduler"
@@ -30,7 +29,7 @@ LISTEN = "127.0.0.1:10259"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElection:
-    """Whether several of us stand by for each other, and by which Lease."""
+    """Leader election settings."""
 
     elect: bool = False
     namespace: str = "kube-system"
@@ -40,20 +39,20 @@ class LeaderElection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """Everything that can be set."""
+    """Settings of the scheduler process."""
 
     profiles: tuple[SchedulerProfile, ...] = (replace(SchedulerProfile.default(), name=NAME),)
     queue: QueueSettings = field(default_factory=QueueSettings)
     gates: Gates = field(default_factory=Gates.all_on)
     wire_form: str = "auto"
-    #: Bindings under way at once, and how long they may take to end once we are asked to stop.
+    #: Concurrent bindings, and how long they may take after a stop request.
     binds: int = 128
     stop_seconds: float = 10.0
-    #: How long a pod may wait in silence for a claim that is made for it, and for one that it names.
+    #: Delay before a pod that waits for a generated claim, or for a named one, is reported.
     generated_seconds: float = 10.0
     named_seconds: float = 2.0
     election: LeaderElection = field(default_factory=LeaderElection)
-    listen: str = ""  #: HOST:PORT of the health pages; "" for none
+    listen: str = ""  #: HOST:PORT of the health endpoints; "" for none
     debug: bool = False
     log_format: str = "text"
     verbose: bool = False
@@ -61,11 +60,11 @@ class SchedulerSettings:
 
     @property
     def by_name(self) -> Mapping[str, SchedulerProfile]:
-        """The profiles by the scheduler name that pods ask for."""
+        """Profiles by scheduler name."""
         return {profile.name: profile for profile in self.profiles}
 
     def named(self, names: Sequence[str]) -> SchedulerSettings:
-        """The same, for the pods of these scheduler names; a profile of that name is kept as it is."""
+        """Return the settings with profiles for these scheduler names; existing profiles are kept."""
         if not names:
             return self
         known, first = self.by_name, self.profiles[0]
@@ -87,7 +86,7 @@ def override(
     gates: str | None = None,
     **given: object,
 ) -> SchedulerSettings:
-    """The same with the flags that were given; None: not given."""
+    """Return the settings with flags applied; None means not given."""
     election = settings.election
     if leader_elect is not None:
         election = replace(election, elect=leader_elect)
@@ -106,14 +105,14 @@ def override(
 
 
 def read_settings(path: Path | None) -> SchedulerSettings:
-    """The settings in a file, defaults where it says nothing."""
+    """Read settings from a file; defaults where fields are missing."""
     if path is None:
         return parse_settings({})
     return parse_settings(read_document(path, "configuration"), str(path))
 
 
 def parse_settings(tree: object, where: str = "configuration") -> SchedulerSettings:
-    """The settings in a tree, as `read_settings` has it from a file."""
+    """Parse settings from a tree."""
     top = Section(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")

@@ -1,7 +1,4 @@
-"""What the scheduler thinks, as JSON for people: `/debug/queue` and `/debug/ledger`.
-
-Owns the two pages; they are for looking into a running scheduler, not an interface.
-"""
+"""Debug pages `/debug/queue` and `/debug/ledger`, as JSON; for people, not a stable interface."""
 
 from __future__ import annotations
 
@@ -9,15 +6,15 @@ from itertools import islice
 from typing import Any
 
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.process.context import World
+from plimsoll.scheduler.process.context import SchedulerContext
 
-#: Pods shown one by one.
+#: Number of pods listed.
 _MOST = 1000
 
 
-def show_queue(world: World) -> dict[str, Any]:
-    """How many pods are where, and the first of them by name."""
-    queue = world.queue
+def show_queue(context: SchedulerContext) -> dict[str, Any]:
+    """Return queue lengths and the first pods."""
+    queue = context.queue
     pods = []
     for pod in islice(queue, _MOST):
         where = queue.state_of(pod_key(pod))
@@ -31,9 +28,9 @@ def show_queue(world: World) -> dict[str, Any]:
     }
 
 
-def show_ledger(world: World) -> dict[str, Any]:
-    """The books of every node: line, charge, headroom, and how many pods."""
-    snapshot = world.snapshot
+def show_ledger(context: SchedulerContext) -> dict[str, Any]:
+    """Return allocatable, requested and headroom of every node, and its number of pods."""
+    snapshot = context.snapshot
     nodes = {}
     for row in snapshot.rows():
         ledger = snapshot.ledger(row)

@@ -1,7 +1,6 @@
-"""What the scheduler would do, and nothing else: one line for each pod that waits, no writes.
+"""Dry run: one line for each pending pod, no writes.
 
-Owns `report_all`. Everything is read as by the real thing; each decision is assumed on our own snapshot, so
-that the lines belong together: the second pod is told about a node on which the first has its place already.
+Each placement is assumed in the local snapshot, so that later pods take earlier ones into account.
 """
 
 from __future__ import annotations
@@ -13,74 +12,76 @@ from msgspec.structs import replace
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.client import Client, ClientConfig
 from plimsoll.common.structured_log import format_line, set_up_logging
-from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.events import classify_change
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
-from plimsoll.scheduler.process.context import World, new_id
-from plimsoll.scheduler.process.loop import decide, devices_of, full_name
+from plimsoll.scheduler.process.context import SchedulerContext, new_id
+from plimsoll.scheduler.process.loop import devices_of, full_name, schedule_pod
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 
 
-async def report_all(config: ClientConfig, settings: SchedulerSettings, say: Callable[[str], None]) -> bool:
-    """Say where each pod that waits would go; whether all of them would go somewhere."""
+async def run_dry(
+    config: ClientConfig, settings: SchedulerSettings, write_line: Callable[[str], None]
+) -> bool:
+    """Report where each pending pod would be scheduled; return whether all of them would be."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
-    world = World.make(settings)
+    context = SchedulerContext.create(settings)
     async with Client.connect(config.interactive()) as client:
-        await world.feed.read(client)
-    return report(world, say)
+        await context.informers.list_once(client)
+    return report_pending(context, write_line)
 
 
-def report(world: World, say: Callable[[str], None]) -> bool:
-    """The same for what is known already."""
+def report_pending(context: SchedulerContext, write_line: Callable[[str], None]) -> bool:
+    """Report the pending pods of a context."""
     placed = True
     outcomes: dict[str, str] = {}
-    while (attempt := world.queue.pop(world.now())) is not None:
-        line, fine = _judge(world, attempt)
+    while (attempt := context.queue.pop(context.now())) is not None:
+        line, fine = _dry_run_pod(context, attempt)
         outcomes[attempt.key] = line
         if fine:
-            say(line)
-    for pod in world.queue:
+            write_line(line)
+    for pod in context.queue:
         placed = False
         key = pod.metadata.uid or full_name(pod)
         gates = ",".join(gate.name for gate in pod.spec.scheduling_gates)
-        say(outcomes.get(key) or _line(world, "gated", pod=full_name(pod), gates=gates))
+        write_line(outcomes.get(key) or _format(context, "gated", pod=full_name(pod), gates=gates))
     return placed
 
 
-def _judge(world: World, attempt: QueuedPodInfo) -> tuple[str, bool]:
-    """Decide about a pod; the line for it, and whether it has a place."""
-    pod, now = attempt.pod, world.now()
-    outcome = decide(world, pod)
+def _dry_run_pod(context: SchedulerContext, attempt: QueuedPodInfo) -> tuple[str, bool]:
+    """Schedule a pod; return its line, and whether it was placed."""
+    pod, now = attempt.pod, context.now()
+    outcome = schedule_pod(context, pod)
     if isinstance(outcome, Placement):
-        world.snapshot.assume(outcome)
-        world.queue.done(attempt.key)
+        context.snapshot.assume(outcome)
+        context.queue.done(attempt.key)
         bound = replace(pod, spec=replace(pod.spec, node_name=outcome.node))
-        happening = classify_change(pod, bound)
-        if happening is not None:
-            world.queue.on_event(happening, now)
-        facts = {"pod": full_name(pod), "node": outcome.node, "devices": devices_of(outcome) or None}
-        return _line(world, "would-bind", **facts, feasible=outcome.feasible_nodes), True
+        event = classify_change(pod, bound)
+        if event is not None:
+            context.queue.on_event(event, now)
+        fields = {"pod": full_name(pod), "node": outcome.node, "devices": devices_of(outcome) or None}
+        return _format(context, "would-bind", **fields, feasible=outcome.feasible_nodes), True
     if isinstance(outcome, NodeReason):
-        world.queue.hold(pod, outcome, now)
-        return _line(world, "would-hold", pod=full_name(pod), why=render(outcome)), False
-    world.queue.mark_unschedulable(attempt.key, outcome.rules, now)
-    return _refusal(world, attempt, outcome), False
+        context.queue.hold(pod, outcome, now)
+        return _format(context, "would-hold", pod=full_name(pod), why=render(outcome)), False
+    context.queue.mark_unschedulable(attempt.key, outcome.rules, now)
+    return _format_unschedulable(context, attempt, outcome), False
 
 
-def _refusal(world: World, attempt: QueuedPodInfo, fit_error: FitError) -> str:
-    budgets = world.snapshot.all(PodDisruptionBudget)
-    profile = world.profile(attempt.pod)
-    plan = plan_preemption(fit_error, world.snapshot, profile, budgets, new_id, world.nominations)
+def _format_unschedulable(context: SchedulerContext, attempt: QueuedPodInfo, fit_error: FitError) -> str:
+    budgets = context.snapshot.all(PodDisruptionBudget)
+    profile = context.profile(attempt.pod)
+    plan = plan_preemption(fit_error, context.snapshot, profile, budgets, new_id, context.nominations)
     name = full_name(attempt.pod)
     if isinstance(plan, Preemption):
         victims = [full_name(victim) for victim in plan.victims]
-        why = render_unplaced(fit_error)
-        return _line(world, "would-preempt", pod=name, node=plan.node, victims=victims, why=why)
-    return _line(world, "would-refuse", pod=name, why=render_unplaced(fit_error, plan.text))
+        why = render_fit_error(fit_error)
+        return _format(context, "would-preempt", pod=name, node=plan.node, victims=victims, why=why)
+    return _format(context, "would-refuse", pod=name, why=render_fit_error(fit_error, plan.text))
 
 
-def _line(world: World, what: str, **facts: object) -> str:
-    return format_line(what, facts, world.settings.log_format)
+def _format(context: SchedulerContext, what: str, **fields: object) -> str:
+    return format_line(what, fields, context.settings.log_format)

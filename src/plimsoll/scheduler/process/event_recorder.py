@@ -1,9 +1,8 @@
-"""Events about pods: what `kubectl describe pod` shows of the scheduler's work.
+"""Event recorder of the scheduler (`events.k8s.io/v1`).
 
-Owns `Recorder`. Events are news, not state: `record` never waits; a bounded queue forgets the oldest when it
-is full and counts them; nothing else stops because an event cannot be written. Promises: what is said of a
-pod again is one Event whose series counts (`events.k8s.io/v1`), written at most once a minute; while bindings
-are under way (`is_busy`), events are written slowly and leave the server to them.
+`record` never waits: a bounded queue drops the oldest event when it is full and counts it, and nothing
+depends on events. Repeated events are one Event whose series counts, written at most once a minute. While
+bindings are in progress (`is_busy`), events are written slowly.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.timestamps import format_micro_time
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import EVENTS_V1
 from plimsoll.errors import ApiError, InputError
@@ -30,30 +30,30 @@ LOG = logging.getLogger("plimsoll.scheduler")
 NORMAL, WARNING = "Normal", "Warning"
 _ROOT = EVENTS_V1.root + "/namespaces/"
 _MERGE = "application/merge-patch+json"
-#: Seconds between two writes of one series; between two events while bindings are under way.
+#: Seconds between two writes of one series; between two events while bindings are in progress.
 _SERIES_SECONDS = 60.0
 _PACE_SECONDS = 0.02
-#: A series that was silent for so long begins anew, as kube-scheduler has it.
+#: A series without events for so long starts again, as in kube-scheduler.
 _FINISHED_SECONDS = 360.0
 _SERIES_MAX = 4096
 
 
 @dataclass(slots=True)
 class _Series:
-    """Something that was said of a pod, and how often."""
+    """Event and its series."""
 
     path: str
     name: str
     body: dict[str, Any]
     count: int = 1
-    told: int = 0  #: the count that the API has
-    heard_at: float = 0.0
-    told_at: float = 0.0
+    written_count: int = 0  #: count that the API has
+    observed_at: float = 0.0
+    written_at: float = 0.0
     queued: bool = False
 
 
-class Recorder:
-    """Writes events one after the other, in `run`."""
+class SchedulerEventRecorder:
+    """Recorder that writes events one after the other, in `run`."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Recorder:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.dropped = 0  #: events nobody will see: too many at a time
-        self.failed = 0  #: events the API did not take
+        self.dropped = 0  #: events dropped because the queue was full
+        self.failed = 0  #: events that the API refused
         self.written = 0
         self._client = client
         self._controller = controller
@@ -81,12 +81,12 @@ class Recorder:
         self._queue: deque[_Series] = deque()
         self._series: OrderedDict[tuple[str, str, str], _Series] = OrderedDict()
         self._last_name = 0
-        self._news = asyncio.Event()
+        self._pending = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    # -- what is said
+    # -- events
 
     def scheduled(self, pod: Pod, node: str) -> None:
         text = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
@@ -113,35 +113,35 @@ class Recorder:
         type: str = NORMAL,
         related: Pod | None = None,
     ) -> None:
-        """Say something about a pod; it is written when there is time."""
+        """Record an event about a pod; it is written later."""
         note, now = shorten(note), self._clock()
         key = (pod.metadata.uid, reason, note)
         series = self._series.get(key)
-        if series is not None and now - series.heard_at < _FINISHED_SECONDS:
+        if series is not None and now - series.observed_at < _FINISHED_SECONDS:
             series.count += 1
-            series.heard_at = now
+            series.observed_at = now
             self._series.move_to_end(key)
         else:
-            series = self._begin(pod, reason, action, note, type, related, now)
+            series = self._new_series(pod, reason, action, note, type, related, now)
             self._series[key] = series
             while len(self._series) > _SERIES_MAX:
                 self._series.popitem(last=False)
-        if not series.queued and (not series.told or now - series.told_at >= _SERIES_SECONDS):
+        if not series.queued and (not series.written_count or now - series.written_at >= _SERIES_SECONDS):
             self._enqueue(series)
 
-    def _begin(
+    def _new_series(
         self, pod: Pod, reason: str, action: str, note: str, type: str, related: Pod | None, now: float
     ) -> _Series:
         meta = pod.metadata
-        moment = self._now()
-        self._last_name = max(self._last_name + 1, int(moment.timestamp() * 1e9))
+        event_time = self._now()
+        self._last_name = max(self._last_name + 1, int(event_time.timestamp() * 1e9))
         namespace = meta.namespace or "default"
         name = f"{meta.name[:236]}.{self._last_name:x}"
         body = {
             "apiVersion": EVENTS_V1.api_version,
             "kind": EVENTS_V1.kind,
             "metadata": {"name": name, "namespace": namespace},
-            "eventTime": _write_micro(moment),
+            "eventTime": format_micro_time(event_time.timestamp()),
             "reportingController": self._controller,
             "reportingInstance": self._instance[:128],
             "action": action,
@@ -152,7 +152,7 @@ class Recorder:
         }
         if related is not None:
             body["related"] = _reference(related)
-        return _Series(f"{_ROOT}{namespace}/events", name, body, heard_at=now)
+        return _Series(f"{_ROOT}{namespace}/events", name, body, observed_at=now)
 
     def _enqueue(self, series: _Series) -> None:
         if len(self._queue) >= self._limit:
@@ -161,23 +161,23 @@ class Recorder:
             self.dropped += 1
         series.queued = True
         self._queue.append(series)
-        self._news.set()
+        self._pending.set()
 
     # -- writing
 
     async def run(self) -> None:
-        """Write what is said, until cancelled."""
+        """Write queued events until cancelled."""
         while True:
             if not self._queue:
-                self._news.clear()
-                await self._news.wait()
+                self._pending.clear()
+                await self._pending.wait()
             if self._is_busy():
                 await self._sleep(_PACE_SECONDS)
             if self._queue:
                 await self._write(self._queue.popleft())
 
     async def flush(self, seconds: float) -> None:
-        """Write what is left, as far as this time allows."""
+        """Write the remaining events within the given time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._queue:
@@ -185,35 +185,35 @@ class Recorder:
 
     async def _write(self, series: _Series) -> None:
         series.queued = False
-        count, first = series.count, not series.told
-        series.told_at = self._clock()
+        count, first = series.count, not series.written_count
+        series.written_at = self._clock()
         try:
             if first:
                 await self._create(series)
             if count > 1:
-                await self._count(series, count)
+                await self._update_count(series, count)
             self.written += 1
-            series.told = count
+            series.written_count = count
         except InputError as error:
             self.failed += 1
             missing = isinstance(error, ApiError) and error.code == 404
             if missing and not first:
-                series.told = 0  # the API has forgotten it: should it be said again, it is new
+                series.written_count = 0  # expired in the API: created again on the next occurrence
             LOG.debug("event %s was not written: %s", series.name, error)
 
     async def _create(self, series: _Series) -> None:
         try:
             await self._client.call("POST", series.path, body=codec.encode(series.body), harmless=False)
         except ApiError as error:
-            if error.code != 409:  # an answer was lost, and it is there
+            if error.code != 409:  # exists: an earlier response was lost
                 raise
 
-    async def _count(self, series: _Series, count: int) -> None:
-        news = {"series": {"count": count, "lastObservedTime": _write_micro(self._now())}}
+    async def _update_count(self, series: _Series, count: int) -> None:
+        patch = {"series": {"count": count, "lastObservedTime": format_micro_time(self._now().timestamp())}}
         await self._client.call(
             "PATCH",
             f"{series.path}/{series.name}",
-            body=codec.encode(news),
+            body=codec.encode(patch),
             content_type=_MERGE,
             harmless=True,
         )
@@ -223,7 +223,3 @@ def _reference(pod: Pod) -> dict[str, str]:
     meta = pod.metadata
     reference = {"apiVersion": "v1", "kind": "Pod", "namespace": meta.namespace, "name": meta.name}
     return {**reference, "uid": meta.uid, "resourceVersion": meta.resource_version}
-
-
-def _write_micro(when: datetime) -> str:
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,15 +1,13 @@
-"""Carrying a preemption out: promises withdrawn, victims told and deleted.
+"""Execution of a preemption: clears nominations of lower-priority pods, then deletes the victims.
 
-Owns `carry_out`, the writes that follow from a `Preemption`. Promises: every write names the UID it is meant
-for, so that a new pod of the same name is never hit; whoever is gone or on the way out already is left alone;
-it may be called again with the same preemption and goes on where it broke off; one write that fails does not
-keep the others from being made, and what failed is told. Victims learn why they go (the condition
-DisruptionTarget, reason PreemptionByScheduler) before they are deleted, with the grace period they ask for.
+Every write has the UID as precondition, so that a new pod of the same name is never affected. Pods that are
+gone or being deleted are skipped. It can be called again with the same preemption and resumes. A failed write
+does not block the others. Victims get the condition DisruptionTarget (reason PreemptionByScheduler) before
+they are deleted with their grace period.
 
-Around it, in this order: `Nominations.nominate(pod, node, victims)` when the plan is made, so that nobody
-takes the room and the pod does not preempt again while they are there; `carry_out`; if it is not `complete`,
-`Nominations.drop(key)`, and the pod is tried again. The pod's own `nominatedNodeName` is written with its
-condition.
+Around it, in this order: `Nominations.nominate(pod, node, victims)` when the plan is made, which reserves the
+capacity and prevents further preemption; `evict_victims`; if it is not `complete`, `Nominations.drop(key)`,
+and the pod is retried. The pod's own `nominatedNodeName` is written with its condition.
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.preemption.plan import BY_SCHEDULER, DISRUPTION_TARGET
 from plimsoll.scheduler.preemption.result import Preemption
 
-#: How many victims are dealt with at once.
-_AT_ONCE = 16
-#: How often a status is patched that others are changing at the same time.
-_TRIES = 3
+#: Victims evicted concurrently.
+_CONCURRENCY = 16
+#: Attempts to patch a status on conflicts.
+_ATTEMPTS = 3
 _NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """An event to be recorded about a pod."""
+class PreemptedEvent:
+    """Event to record about a victim."""
 
     regarding: Pod
     related: Pod
@@ -46,64 +44,64 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedOut:
-    """Who was asked to go, and which writes failed."""
+class EvictionResult:
+    """Pods that were evicted, and failed writes."""
 
     evicted: tuple[Pod, ...]
-    errors: tuple[ApiError, ...] = ()  #: of victims: they have not been deleted
-    warnings: tuple[ApiError, ...] = ()  #: of promises that could not be withdrawn; nothing depends on them
+    errors: tuple[ApiError, ...] = ()  #: victims that were not deleted
+    warnings: tuple[ApiError, ...] = ()  #: nominations that were not cleared; nothing depends on them
 
     @property
     def complete(self) -> bool:
-        """Whether all victims are gone or on their way."""
+        """True if all victims are gone or being deleted."""
         return not self.errors
 
 
-async def carry_out(
+async def evict_victims(
     preemption: Preemption,
     client: Client,
-    record: Callable[[Notice], None],
+    record: Callable[[PreemptedEvent], None],
     *,
     now: Callable[[], str],
-) -> CarriedOut:
-    """Make room on the node: withdraw promises to lesser pods, tell victims, delete them.
+) -> EvictionResult:
+    """Clear nominations of lower-priority pods and delete the victims.
 
-    `now` gives the time as the API writes it.
+    `now` returns the time in API format.
     """
-    gate = asyncio.Semaphore(_AT_ONCE)
+    limit = asyncio.Semaphore(_CONCURRENCY)
 
     async def evict(victim: Pod) -> Pod | ApiError | None:
         if victim.metadata.deletion_timestamp is not None:
             return None
-        async with gate:
+        async with limit:
             try:
-                if not await _delete(victim, preemption, client, now()):
+                if not await _evict(victim, preemption, client, now()):
                     return None
             except ApiError as error:
                 return error
-        record(_notice(victim, preemption))
+        record(_preempted_event(victim, preemption))
         return victim
 
-    async def withdraw(pod: Pod) -> ApiError | None:
-        async with gate:
+    async def clear_nomination(pod: Pod) -> ApiError | None:
+        async with limit:
             try:
                 await _patch_status(pod, {"nominatedNodeName": None}, client)
             except ApiError as error:
                 return error
         return None
 
-    withdrawn = await asyncio.gather(*map(withdraw, preemption.outbid))
-    answers = await asyncio.gather(*map(evict, preemption.victims))
-    return CarriedOut(
-        tuple(answer for answer in answers if isinstance(answer, Pod)),
-        tuple(answer for answer in answers if isinstance(answer, ApiError)),
-        tuple(answer for answer in withdrawn if answer is not None),
+    cleared = await asyncio.gather(*map(clear_nomination, preemption.outbid))
+    results = await asyncio.gather(*map(evict, preemption.victims))
+    return EvictionResult(
+        tuple(result for result in results if isinstance(result, Pod)),
+        tuple(result for result in results if isinstance(result, ApiError)),
+        tuple(result for result in cleared if result is not None),
     )
 
 
-async def _delete(victim: Pod, preemption: Preemption, client: Client, now: str) -> bool:
-    """Tell a victim why it goes, and delete it; False if it was gone."""
-    condition = plan_disruption(victim, preemption, now)
+async def _evict(victim: Pod, preemption: Preemption, client: Client, now: str) -> bool:
+    """Set the condition of a victim and delete it; return False if it was gone."""
+    condition = plan_disruption_condition(victim, preemption, now)
     if condition is not None and not await _patch_status(victim, {"conditions": [condition]}, client):
         return False
     meta = victim.metadata
@@ -117,10 +115,10 @@ async def _delete(victim: Pod, preemption: Preemption, client: Client, now: str)
 
 
 async def _patch_status(pod: Pod, status: dict[str, Any], client: Client) -> bool:
-    """Patch the status of this very pod; False if it is gone."""
+    """Patch the status of a pod; return False if it is gone."""
     meta = pod.metadata
     patch = {"metadata": {"uid": meta.uid}, "status": status}
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             await client.patch(PODS, meta.name, patch, meta.namespace, subresource="status", type="strategic")
             return True
@@ -129,14 +127,14 @@ async def _patch_status(pod: Pod, status: dict[str, Any], client: Client) -> boo
                 return False
             if error.code not in (_CONFLICT, _INVALID):
                 raise
-            if not await _is_there(pod, client):
+            if not await _exists(pod, client):
                 return False  # another pod has its name
-            if error.code == _INVALID or attempt == _TRIES:
+            if error.code == _INVALID or attempt == _ATTEMPTS:
                 raise
     return True
 
 
-async def _is_there(pod: Pod, client: Client) -> bool:
+async def _exists(pod: Pod, client: Client) -> bool:
     try:
         tree = await client.get(PODS, pod.metadata.name, pod.metadata.namespace)
     except ApiError as error:
@@ -147,8 +145,8 @@ async def _is_there(pod: Pod, client: Client) -> bool:
     return isinstance(metadata, dict) and metadata.get("uid") == pod.metadata.uid
 
 
-def plan_disruption(victim: Pod, preemption: Preemption, now: str) -> dict[str, Any] | None:
-    """The condition that tells a victim why it goes; None if it says so already."""
+def plan_disruption_condition(victim: Pod, preemption: Preemption, now: str) -> dict[str, Any] | None:
+    """Build the condition DisruptionTarget of a victim; None if it is set already."""
     message = f"{preemption.pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
     known = next((each for each in victim.status.conditions if each.type == DISRUPTION_TARGET), None)
     if known is not None and (known.status, known.reason, known.message) == ("True", BY_SCHEDULER, message):
@@ -167,6 +165,6 @@ def plan_disruption(victim: Pod, preemption: Preemption, now: str) -> dict[str, 
     return condition
 
 
-def _notice(victim: Pod, preemption: Preemption) -> Notice:
+def _preempted_event(victim: Pod, preemption: Preemption) -> PreemptedEvent:
     note = f"Preempted by pod {preemption.pod.metadata.uid} on node {preemption.node}"
-    return Notice(victim, preemption.pod, "Normal", "Preempted", "Preempting", note)
+    return PreemptedEvent(victim, preemption.pod, "Normal", "Preempted", "Preempting", note)

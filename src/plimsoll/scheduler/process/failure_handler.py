@@ -1,10 +1,9 @@
-"""What follows from a decision, apart from the binding: pods are told, others are asked to go, claims let go.
+"""Failure handler: conditions, events, preemption and release of claims for pods that were not scheduled.
 
-Owns `Aftermath`. A pod that fits nowhere: a claim of its own with devices where the pod cannot go is released
-(so that the next attempt may choose others), or else pods of lower priority are preempted; the pod is told
-why it waits, by a condition and an event, and the log has a line. A pod that waits for a claim is held in
-silence at first, and told when that takes long. Promises: nothing here keeps the loop waiting; whatever
-fails is logged, and made again by the next attempt.
+For an unschedulable pod, an allocated claim of its own on nodes where it cannot run is released, so that the
+next attempt can choose other devices; otherwise preemption is tried. The pod gets a condition and an event. A
+pod that waits for a claim is reported only after a delay. Nothing here blocks the scheduling loop; errors are
+logged, and the next attempt repeats the work.
 
 DIFF: a pod whose claim is missing is told so after a moment; upstream holds it without any condition or event
 (test_a_pod_is_told_that_its_claim_is_missing).
@@ -14,184 +13,198 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.timestamps import format_time
 from plimsoll.client.client import Client
 from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError, LeaseLostError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.bind import release_claim
-from plimsoll.scheduler.binding.binding_conditions import waits_for_devices
+from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
 from plimsoll.scheduler.binding.pod_conditions import (
     SCHEDULER_ERROR,
     Deallocation,
     failure_reason,
-    render_unplaced,
+    render_fit_error,
 )
-from plimsoll.scheduler.binding.recovery import find_abandoned
+from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process import evictor as evict
-from plimsoll.scheduler.process.api_writer import ApiWriter, write_time
-from plimsoll.scheduler.process.condition_writer import Notice, Notices
-from plimsoll.scheduler.process.context import World, new_id
-from plimsoll.scheduler.process.event_recorder import Recorder
+from plimsoll.scheduler.process.api_writer import ApiWriter
+from plimsoll.scheduler.process.condition_writer import ConditionUpdate, ConditionWriter
+from plimsoll.scheduler.process.context import SchedulerContext, new_id
+from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.scheduler.result import FitError, Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
+#: Period of the check for overdue reports (seconds).
+_REPORT_PERIOD = 0.5
+
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A pod that waits for a claim, and when it is told."""
+class DelayedReport:
+    """Report about a pod that waits for a claim, and when it is due."""
 
     pod: Pod
     reason: NodeReason
     due: int
 
 
-class Aftermath:
-    """Tells pods, events and the log; to be used on one loop."""
+class FailureHandler:
+    """Handler of scheduling failures, on one event loop."""
 
     def __init__(
         self,
-        world: World,
+        context: SchedulerContext,
         client: Client,
         writer: ApiWriter,
-        recorder: Recorder,
-        heard: Callable[[ResourceClaim], None],
+        recorder: SchedulerEventRecorder,
+        on_claim: Callable[[ResourceClaim], None],
     ) -> None:
-        self._world = world
+        self._context = context
         self._client = client
         self._writer = writer
         self._recorder = recorder
-        self._heard = heard
-        self.notices = Notices(writer)
-        self._held: dict[str, Held] = {}
+        self._on_claim = on_claim
+        self.condition_writer = ConditionWriter(writer)
+        self._delayed: dict[str, DelayedReport] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._releasing: set[str] = set()  # UIDs of claims
         self._offset = 0
 
     # -- pods
 
-    def placed(self, placement: Placement) -> None:
-        """A pod is about to be bound; it is told if its devices have to be made ready first."""
-        if any(map(waits_for_devices, placement.allocations.values())):
+    def on_assumed(self, placement: Placement) -> None:
+        """Record an event if devices of an assumed pod must meet binding conditions first."""
+        if any(map(has_binding_conditions, placement.allocations.values())):
             self._recorder.awaiting_devices(placement.pod_info.pod, placement.node)
 
-    def scheduled(self, placement: Placement) -> None:
+    def on_bound(self, placement: Placement) -> None:
         self._recorder.scheduled(placement.pod_info.pod, placement.node)
 
-    def release_abandoned(
-        self, attempt: QueuedPodInfo, fit_error: FitError, then: Callable[[], None]
+    def release_unused_claim(
+        self, attempt: QueuedPodInfo, fit_error: FitError, on_released: Callable[[], None]
     ) -> None:
-        """Release a claim whose devices are where the pod cannot go, if there is one, and call `then`.
+        """Release a claim whose devices are on nodes where the pod cannot run, then call `on_released`.
 
-        `then` puts the pod back into the queue: not before the release is done, so that the pod is not tried
-        with a claim that is about to change. A claim is released once at a time.
+        `on_released` requeues the pod: only after the release, so that the pod is not attempted with a claim
+        that is about to change. Without such a claim it is called at once. A claim is released once at a
+        time.
         """
-        claim = find_abandoned(fit_error)
+        claim = find_releasable_claim(fit_error)
         if claim is None or claim.metadata.uid in self._releasing:
-            then()
+            on_released()
             return
         self._releasing.add(claim.metadata.uid)
-        self._start(self._release(claim, attempt.pod, then), "releasing a claim")
+        self._spawn(self._release(claim, attempt.pod, on_released), "releasing a claim")
 
-    def refuse(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
-        """A pod fits nowhere: say so, and look for pods to preempt unless a claim of it is released."""
+    def handle_unschedulable(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
+        """Report an unschedulable pod, and try preemption unless one of its claims is released."""
         pod = attempt.pod
-        if find_abandoned(fit_error) is not None:
-            message = f"{render_unplaced(fit_error)} {Deallocation.DONE.value}"
-            self._tell(pod, failure_reason(fit_error), message)
+        if find_releasable_claim(fit_error) is not None:
+            message = f"{render_fit_error(fit_error)} {Deallocation.DONE.value}"
+            self._report(pod, failure_reason(fit_error), message)
             return
         message, nominated = self._preempt(pod, fit_error)
-        self._tell(pod, failure_reason(fit_error), message, nominated)
+        self._report(pod, failure_reason(fit_error), message, nominated)
 
-    def fail(self, attempt: QueuedPodInfo, error: str) -> None:
-        """Something went wrong with a pod that is no refusal."""
-        self._tell(attempt.pod, SCHEDULER_ERROR, error, level=logging.WARNING)
+    def handle_error(self, attempt: QueuedPodInfo, error: str) -> None:
+        """Report an error that is not a scheduling failure."""
+        self._report(attempt.pod, SCHEDULER_ERROR, error, level=logging.WARNING)
 
-    def hold(self, pod: Pod, reason: NodeReason) -> None:
-        """A pod waits for a claim; it is told so if that takes long."""
-        key, settings = pod_key(pod), self._world.settings
+    def report_later(self, pod: Pod, reason: NodeReason) -> None:
+        """Report a pod that waits for a claim, unless the claim appears in time."""
+        key, settings = pod_key(pod), self._context.settings
         generated = reason.message is ReasonMessage.CLAIM_NOT_MADE
-        seconds = settings.generated_seconds if generated else settings.named_seconds
-        known = self._held.get(key)
-        due = known.due if known is not None else self._world.now() + round(seconds * 1000)
-        self._held[key] = Held(pod, reason, due)
+        timeout = settings.generated_seconds if generated else settings.named_seconds
+        known = self._delayed.get(key)
+        due = known.due if known is not None else self._context.now() + round(timeout * 1000)
+        self._delayed[key] = DelayedReport(pod, reason, due)
 
-    def leave(self, key: str) -> None:
-        """A pod waits no longer."""
-        self._held.pop(key, None)
-        self.notices.drop(key)
-        self._world.metrics.cleared(key)
+    def forget(self, key: str) -> None:
+        """Drop pending reports about a pod."""
+        self._delayed.pop(key, None)
+        self.condition_writer.drop(key)
+        self._context.metrics.cleared(key)
 
-    def tell_held(self) -> None:
-        """Tell the pods that have waited for a claim too long; to be called every now and then."""
-        now, world = self._world.now(), self._world
-        for key in [key for key, held in self._held.items() if held.due <= now]:
-            held = self._held.pop(key)
-            task = PodInfo(held.pod, (), world.snapshot.options)
-            fit_error = FitError(task, len(world.snapshot), ((held.reason, 0),))
-            self._tell(held.pod, failure_reason(fit_error), render_unplaced(fit_error))
+    def report_due(self) -> None:
+        """Report the pods that have waited for a claim for too long."""
+        now, context = self._context.now(), self._context
+        for key in [key for key, report in self._delayed.items() if report.due <= now]:
+            report = self._delayed.pop(key)
+            pod_info = PodInfo(report.pod, (), context.snapshot.options)
+            fit_error = FitError(pod_info, len(context.snapshot), ((report.reason, 0),))
+            self._report(report.pod, failure_reason(fit_error), render_fit_error(fit_error))
 
-    async def stop(self, seconds: float) -> int:
-        """Give what is under way so much time, then cancel it; returns how many writes that were."""
-        if self._tasks and seconds > 0:
-            await asyncio.wait(self._tasks, timeout=seconds)
+    async def run(self) -> None:
+        """Report pods that have waited for a claim for too long, until cancelled."""
+        while True:
+            await asyncio.sleep(_REPORT_PERIOD)
+            try:
+                self.report_due()
+            except Exception:
+                LOG.exception("reporting pods that wait for claims")
+
+    async def stop(self, timeout: float) -> int:
+        """Wait at most `timeout` seconds for writes in progress, then cancel them; return how many were."""
+        if self._tasks and timeout > 0:
+            await asyncio.wait(self._tasks, timeout=timeout)
         cancelled = list(self._tasks)
-        for task in cancelled:
-            task.cancel()
+        for pod_info in cancelled:
+            pod_info.cancel()
             with suppress(asyncio.CancelledError):
-                await task
-        await self.notices.stop(seconds)
+                await pod_info
+        await self.condition_writer.stop(timeout)
         return len(cancelled)
 
-    # -- inside
+    # -- internals
 
-    def _tell(
+    def _report(
         self, pod: Pod, reason: str, message: str, nominated: str | None = None, level: int = logging.INFO
     ) -> None:
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         log_event(LOG, "refused", level, pod=name, reason=reason, nominated=nominated, why=message)
-        self.notices.tell(Notice(pod, reason, message, nominated))
+        self.condition_writer.enqueue(ConditionUpdate(pod, reason, message, nominated))
         self._recorder.failed_scheduling(pod, message)
 
     def _preempt(self, pod: Pod, fit_error: FitError) -> tuple[str, str | None]:
-        """Look for pods to remove; the message for the pod, and the node it is promised."""
-        world, key = self._world, pod_key(pod)
-        world.metrics.preemptions.add()
+        """Plan a preemption; return the message for the pod and its nominated node."""
+        context, key = self._context, pod_key(pod)
+        context.metrics.preemptions.add()
         plan = plan_preemption(
             fit_error,
-            world.snapshot,
-            world.profile(pod),
-            world.snapshot.all(PodDisruptionBudget),
+            context.snapshot,
+            context.profile(pod),
+            context.snapshot.all(PodDisruptionBudget),
             new_id,
-            world.nominations,
+            context.nominations,
             offset=self._offset,
         )
         if isinstance(plan, Preemption):
             self._offset = plan.row + 1
-            world.metrics.victims.at().observe(len(plan.victims))
-            world.nominations.nominate(pod, plan.node, plan.victims)
-            self._start(self._evict(plan, key), "preempting")
-            return render_unplaced(fit_error), plan.node
+            context.metrics.victims.at().observe(len(plan.victims))
+            context.nominations.nominate(pod, plan.node, plan.victims)
+            self._spawn(self._evict_victims(plan, key), "preempting")
+            return render_fit_error(fit_error), plan.node
         nominated = None
         if plan.clears:
             nominated = "" if pod.status.nominated_node_name else None
-            world.nominations.drop(key)
-        return render_unplaced(fit_error, plan.text), nominated
+            context.nominations.drop(key)
+        return render_fit_error(fit_error, plan.text), nominated
 
-    async def _evict(self, plan: Preemption, key: str) -> None:
+    async def _evict_victims(self, plan: Preemption, key: str) -> None:
         pod = plan.pod
         log_event(
             LOG,
@@ -201,41 +214,41 @@ class Aftermath:
             victims=[f"{each.metadata.namespace}/{each.metadata.name}" for each in plan.victims],
             broken_budgets=plan.broken_budgets or None,
         )
-        done = await evict.carry_out(
+        done = await evict.evict_victims(
             plan,
             self._client,
             lambda notice: self._recorder.preempted(notice.regarding, notice.related, plan.node),
-            now=lambda: write_time(datetime.now(UTC)),
+            now=lambda: format_time(time.time()),
         )
         if not done.complete:
-            self._world.nominations.drop(key)
-            LOG.warning("preemption on %s is not complete: %s", plan.node, done.errors[0])
+            self._context.nominations.drop(key)
+            LOG.warning("preemption on %s failed: %s", plan.node, done.errors[0])
         if not done.complete or not done.evicted:
-            self._world.queue.activate([key], self._world.now())
-            self._world.stir.set()
+            self._context.queue.activate([key], self._context.now())
+            self._context.wake_event.set()
 
-    async def _release(self, claim: ResourceClaim, pod: Pod, then: Callable[[], None]) -> None:
+    async def _release(self, claim: ResourceClaim, pod: Pod, on_released: Callable[[], None]) -> None:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         log_event(LOG, "released", claim=name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
         try:
-            await release_claim(claim, pod, self._writer, self._heard)
+            await release_claim(claim, pod, self._writer, self._on_claim)
         finally:
             self._releasing.discard(claim.metadata.uid)
-            then()
+            on_released()
 
-    def _start(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        task = asyncio.get_running_loop().create_task(_carefully(work, what))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        pod_info = asyncio.get_running_loop().create_task(_log_errors(work, what))
+        self._tasks.add(pod_info)
+        pod_info.add_done_callback(self._tasks.discard)
 
 
-async def _carefully(work: Coroutine[Any, Any, None], what: str) -> None:
+async def _log_errors(work: Coroutine[Any, Any, None], what: str) -> None:
     try:
         await work
     except LeaseLostError:
-        pass  # the next leader decides anew
+        pass  # the next leader repeats the work
     except ApiError as error:
-        if error.code not in (404, 409):  # gone or changed meanwhile: the next attempt sees what there is
+        if error.code not in (404, 409):  # gone or changed: the next attempt sees the current state
             LOG.warning("%s: %s", what, error)
     except Exception:
         LOG.exception("%s", what)

@@ -1,10 +1,10 @@
-"""When Python's cyclic garbage collector may run: while nobody waits, and never over everything.
+"""Garbage-collector control: collect young generations while idle; never run a full collection under load.
 
-Owns `Memory`. The snapshot of a large cluster is millions of objects that live long; a full collection over
-them stops everything for seconds. So after the first listing all that is there is set aside (frozen), the
-automatic collector is off, and young garbage is collected in idle moments, or when there is much of it, and
-what has survived is set aside in turn. Reference counts free what is dropped, frozen or not; only cycles that
-died of age stay, and they are looked for when nothing has happened for long.
+The snapshot of a large cluster is millions of long-lived objects; a full collection over them blocks for
+seconds. After the first lists all objects are frozen, the automatic collector is disabled, and young
+generations are collected when idle or when they are large, and the survivors are frozen in turn. Reference
+counting frees dropped objects, frozen or not; a full collection for old cycles runs only after a long quiet
+time.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import gc
 import time
 from collections.abc import Callable
 
-#: New objects before the young are collected in an idle moment, and before that cannot wait.
-_SOME = 5_000
-_MANY = 30_000
-#: How long nothing must have happened, and how long ago the last one, for a look at everything (seconds).
-_QUIET = 60.0
-_RARE = 6 * 3600.0
+#: Size of the young generation that is collected when idle, and between batches.
+_IDLE_THRESHOLD = 5_000
+_BUSY_THRESHOLD = 30_000
+#: Quiet time required for a full collection, and the shortest interval between two (seconds).
+_QUIET_SECONDS = 60.0
+_FULL_INTERVAL_SECONDS = 6 * 3600.0
 
 
-class Memory:
-    """The collector, on a leash; `begin` takes over, `end` gives it back as it was."""
+class GCControl:
+    """Control of the cyclic garbage collector; `start` takes over, `stop` restores it."""
 
     def __init__(
         self,
@@ -31,57 +31,57 @@ class Memory:
     ) -> None:
         self._observe = observe
         self._clock = clock
-        self._was_on = True
-        self._began = 0.0
+        self._was_enabled = True
+        self._started = 0.0
         self._busy_at = self._full_at = 0.0
         self._active = False
 
-    def begin(self) -> None:
-        """Everything that is there now is there to stay."""
+    def start(self) -> None:
+        """Freeze all current objects and disable the automatic collector."""
         if self._active:
             return
         self._active = True
-        self._was_on = gc.isenabled()
-        gc.callbacks.append(self._hear)
+        self._was_enabled = gc.isenabled()
+        gc.callbacks.append(self._on_gc)
         gc.disable()
         gc.collect()
         gc.freeze()
         self._busy_at = self._full_at = self._clock()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if not self._active:
             return
         self._active = False
-        gc.callbacks.remove(self._hear)
+        gc.callbacks.remove(self._on_gc)
         gc.unfreeze()
-        if self._was_on:
+        if self._was_enabled:
             gc.enable()
 
-    def busy(self) -> None:
-        """Between two pieces of work: collect only if there is really much."""
-        if self._active and gc.get_count()[0] >= _MANY:
-            self._young()
+    def on_busy(self) -> None:
+        """Collect between two batches if the young generation is large."""
+        if self._active and gc.get_count()[0] >= _BUSY_THRESHOLD:
+            self._collect_young()
 
-    def idle(self) -> None:
-        """There is nothing to do just now."""
+    def on_idle(self) -> None:
+        """Collect while there is no work."""
         if not self._active:
             return
         now = self._clock()
-        if gc.get_count()[0] >= _SOME:
+        if gc.get_count()[0] >= _IDLE_THRESHOLD:
             self._busy_at = now
-            self._young()
-        elif now - self._busy_at >= _QUIET and now - self._full_at >= _RARE:
+            self._collect_young()
+        elif now - self._busy_at >= _QUIET_SECONDS and now - self._full_at >= _FULL_INTERVAL_SECONDS:
             self._full_at = now
             gc.unfreeze()
             gc.collect()
             gc.freeze()
 
-    def _young(self) -> None:
+    def _collect_young(self) -> None:
         gc.collect(0)
         gc.freeze()
 
-    def _hear(self, phase: str, facts: dict[str, int]) -> None:
+    def _on_gc(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            self._began = self._clock()
+            self._started = self._clock()
         else:
-            self._observe(facts.get("generation", 0), self._clock() - self._began)
+            self._observe(info.get("generation", 0), self._clock() - self._started)

@@ -1,9 +1,7 @@
-"""From the API to the snapshot and the queue: who hears of what.
+"""Informers of the scheduler: watch events to snapshot and queue.
 
-Owns `Feed`: one informer for each kind the scheduler reads, and what each change means. Promises: the
-snapshot knows of a change before the queue wakes anyone because of it; pods without a node that ask for us
-are in the queue, all others are not. Kinds that a server does not serve are looked for from time to time and
-empty until then.
+The snapshot is updated before the queue moves any pod because of an event. Exactly the unscheduled pods of
+our scheduler names are in the queue. Kinds that a server does not serve are retried and empty until then.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from plimsoll.client.endpoints import (
     VOLUME_ATTACHMENTS,
     Endpoint,
 )
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import CallbackHandler, Informer
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import NodeCapacity, classify_change, node_capacity
@@ -53,17 +51,17 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
-#: How long to wait before a server that did not answer is asked again (seconds).
-_AGAIN = 1.0
-#: Pods that have ended charge nothing and are never scheduled.
+#: Delay before discovery is retried (seconds).
+_DISCOVERY_RETRY_SECONDS = 1.0
+#: Terminated pods charge nothing and are never scheduled.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-#: The kinds that tell who holds what.
+#: Kinds that determine which devices and resources are allocated.
 _ALLOCATIONS = frozenset({PODS.plural, RESOURCE_CLAIMS.plural})
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """A kind that is followed, and how it is read."""
+class WatchedKind:
+    """Kind that is watched, and how it is decoded."""
 
     endpoint: Endpoint
     view: type[Any]
@@ -71,25 +69,25 @@ class Followed:
     fields: str = ""
 
 
-FOLLOWED: tuple[Followed, ...] = (
-    Followed(NODES, Node, optional=False),
-    Followed(DEVICE_CLASSES, DeviceClass),
-    Followed(RESOURCE_SLICES, ResourceSlice),
-    Followed(DEVICE_TAINT_RULES, DeviceTaintRule),
-    Followed(RESOURCE_CLAIMS, ResourceClaim),
-    Followed(NAMESPACES, Namespace),
-    Followed(PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
-    Followed(PERSISTENT_VOLUMES, PersistentVolume),
-    Followed(STORAGE_CLASSES, StorageClass),
-    Followed(CSI_NODES, CSINode),
-    Followed(VOLUME_ATTACHMENTS, VolumeAttachment),
-    Followed(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
-    Followed(PODS, Pod, optional=False, fields=LIVE_PODS),
+WATCHED_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind(NODES, Node, optional=False),
+    WatchedKind(DEVICE_CLASSES, DeviceClass),
+    WatchedKind(RESOURCE_SLICES, ResourceSlice),
+    WatchedKind(DEVICE_TAINT_RULES, DeviceTaintRule),
+    WatchedKind(RESOURCE_CLAIMS, ResourceClaim),
+    WatchedKind(NAMESPACES, Namespace),
+    WatchedKind(PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
+    WatchedKind(PERSISTENT_VOLUMES, PersistentVolume),
+    WatchedKind(STORAGE_CLASSES, StorageClass),
+    WatchedKind(CSI_NODES, CSINode),
+    WatchedKind(VOLUME_ATTACHMENTS, VolumeAttachment),
+    WatchedKind(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+    WatchedKind(PODS, Pod, optional=False, fields=LIVE_PODS),
 )
 
 
-class Feed:
-    """Keeps a snapshot and a queue up to date; `run` follows until it is cancelled."""
+class SchedulerInformers:
+    """Informers that keep a snapshot and a queue up to date."""
 
     def __init__(
         self,
@@ -101,42 +99,42 @@ class Feed:
         clock: Callable[[], int],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`clock` gives milliseconds; `changed` is called after every change."""
+        """Create informers; `clock` returns milliseconds, `changed` is called after every change."""
         self._snapshot = snapshot
         self._queue = queue
         self._nominations = nominations
         self._names = frozenset(names)
         self._clock = clock
         self._changed = changed
-        #: Called with the key of a pod that waits for us no longer, and with every claim.
-        self.left: Callable[[str], None] = lambda key: None
+        #: Called with the key of a pod that leaves the queue, and with every changed claim.
+        self.on_pod_left: Callable[[str], None] = lambda key: None
         self.claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
-        #: Called when a pod joined the queue, by which event; and when an event woke pods: how many, and how
-        #: many of them have to back off first.
-        self.joined: Callable[[str, str], None] = lambda key, event: None
-        self.woken: Callable[[str, int, int], None] = lambda event, count, backoff: None
+        #: Called when a pod is queued, with the event; and when an event moves pods, with their number and
+        #: how many of them are in backoff.
+        self.on_pod_queued: Callable[[str, str], None] = lambda key, event: None
+        self.on_pods_woken: Callable[[str, int, int], None] = lambda event, count, backoff: None
         self.informers: list[Informer[Any]] = []
-        self._unreachable = ""  #: why nobody could be asked yet what is served
+        self._discovery_error = ""  #: why API discovery failed
         self.synced = False
 
-    # -- following
+    # -- watching
 
     async def run(self, client: Client) -> None:
-        """Follow every kind; ends only by cancellation or a configuration that cannot work."""
-        served = await self._await_served(client)
+        """Watch every kind until cancelled or until the configuration proves unusable."""
+        served = await self._discover_with_retry(client)
         self.informers = [self._informer(client, kind, endpoint) for kind, endpoint in served]
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in self.informers:
                     group.create_task(informer.run())
                 group.create_task(self._await_sync())
-        except ExceptionGroup as several:
-            raise several.exceptions[0] from None  # they have one cause, and one is enough to tell it
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None  # they have one cause
 
-    async def read(self, client: Client) -> None:
-        """Read everything once, without following it."""
-        for kind, endpoint in await _served(client):
-            hear = self.hear_pod if kind.view is Pod else self.hear
+    async def list_once(self, client: Client) -> None:
+        """List every kind once, without watching."""
+        for kind, endpoint in await _watched_endpoints(client):
+            on_event = self.on_pod_event if kind.view is Pod else self.on_event
             try:
                 listing = await client.list(endpoint, fields=kind.fields)
             except ApiError as error:
@@ -145,20 +143,20 @@ class Feed:
                 raise
             for raw in listing.items:
                 try:
-                    hear(None, codec.decode(raw, kind.view))
+                    on_event(None, codec.decode(raw, kind.view))
                 except DecodeError as error:
-                    LOG.error("one of %s cannot be read and was passed over: %s", endpoint.plural, error)
+                    LOG.error("skipping an object of %s that cannot be decoded: %s", endpoint.plural, error)
         self.synced = True
 
-    async def _await_served(self, client: Client) -> list[tuple[Followed, Endpoint]]:
-        """What to follow, as soon as there is a server to ask."""
+    async def _discover_with_retry(self, client: Client) -> list[tuple[WatchedKind, Endpoint]]:
+        """Return the endpoints to watch, once a server answers."""
         while True:
             try:
-                return await _served(client)
+                return await _watched_endpoints(client)
             except UnreachableError as error:
-                self._unreachable = str(error)
-                LOG.warning("waiting for the API: %s", error)
-                await asyncio.sleep(_AGAIN)
+                self._discovery_error = str(error)
+                LOG.warning("waiting for the API server: %s", error)
+                await asyncio.sleep(_DISCOVERY_RETRY_SECONDS)
 
     async def _await_sync(self) -> None:
         for informer in self.informers:
@@ -166,7 +164,7 @@ class Feed:
         self.synced = True
         self._changed()
 
-    def _informer(self, client: Client, kind: Followed, endpoint: Endpoint) -> Informer[Any]:
+    def _informer(self, client: Client, kind: WatchedKind, endpoint: Endpoint) -> Informer[Any]:
         view = kind.view
         informer: Informer[Any] = Informer(
             client,
@@ -175,33 +173,31 @@ class Feed:
             fields=kind.fields,
             optional=kind.optional,
         )
-        informer.add_handler(_Ear(self.hear_pod if view is Pod else self.hear))
+        informer.add_handler(CallbackHandler(self.on_pod_event if view is Pod else self.on_event))
         return informer
 
     async def refresh_allocations(self) -> None:
-        """List pods and claims anew: who holds what is known as of this call, not as of the last event."""
+        """List pods and claims again: allocations are known as of this call, not as of the last event."""
         informers = [each for each in self.informers if each.endpoint.plural in _ALLOCATIONS]
         await asyncio.gather(*(each.refresh() for each in informers))
 
     def pods(self) -> list[Pod]:
-        """All pods that have not ended, bound or not, as last heard of."""
+        """Return all cached pods that have not terminated, scheduled or not."""
         return next((each.items() for each in self.informers if each.endpoint.plural == PODS.plural), [])
 
-    def missing(self) -> str:
-        """Which kinds are not listed yet, and why; empty when all are."""
+    def sync_problem(self) -> str:
+        """Return the kinds that have not synced and why; "" if all have."""
         if self.synced:
             return ""
-        waiting: list[tuple[str, object]] = [("what the API serves", self._unreachable)]
+        waiting: list[tuple[str, object]] = [("API discovery", self._discovery_error)]
         if self.informers:
             waiting = [(each.endpoint.plural, each.error) for each in self.informers if not each.listings]
-        return "not listed yet: " + ", ".join(
-            f"{what} ({error})" if error else what for what, error in waiting
-        )
+        return "not synced: " + ", ".join(f"{what} ({error})" if error else what for what, error in waiting)
 
-    # -- hearing
+    # -- event handlers
 
-    def hear(self, old: Any, new: Any) -> None:
-        """Anything but a pod is new, has changed or is gone."""
+    def on_event(self, old: Any, new: Any) -> None:
+        """Handle the addition, change or removal of any object but a pod."""
         if new is None:
             self._snapshot.remove(old)
         else:
@@ -210,74 +206,58 @@ class Feed:
                 self.claim_changed(new)
         self._wake(old, new)
 
-    def hear_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod is new, has changed or is gone."""
+    def on_pod_event(self, old: Pod | None, new: Pod | None) -> None:
+        """Handle the addition, change or removal of a pod."""
         pod = new if new is not None else old
         assert pod is not None
         key = pod_key(pod)
         if new is None:
-            self._leave(key)
+            self._dequeue(key)
             self._nominations.drop(key)
             self._snapshot.remove(pod)
         else:
             self._nominations.hear(new)
             if new.spec.node_name:
-                self._leave(key)
+                self._dequeue(key)
                 self._snapshot.set(new)
             else:
-                self._hear_waiting(key, old, new)
-        room = None
+                self._on_unscheduled_pod(key, old, new)
+        capacity = None
         if old is not None and new is None and self.synced:
-            room = node_capacity(self._snapshot, old.spec.node_name)
-        self._wake(old, new, room)
+            capacity = node_capacity(self._snapshot, old.spec.node_name)
+        self._wake(old, new, capacity)
 
-    def _hear_waiting(self, key: str, old: Pod | None, new: Pod) -> None:
-        """A pod that nobody has bound: ours, if it asks for us and is not on its way out."""
+    def _on_unscheduled_pod(self, key: str, old: Pod | None, new: Pod) -> None:
+        """Queue an unscheduled pod that has our scheduler name and is not being deleted."""
         if new.spec.scheduler_name not in self._names or new.metadata.deletion_timestamp is not None:
-            self._leave(key)
+            self._dequeue(key)
         elif self._snapshot.find_pod(key) is not None and key not in self._queue:
-            return  # we have bound it, and this is what was written before that: the news is on its way
+            return  # already bound by us: this event is older than the binding
         elif old is None:
             self._queue.add(new, self._clock())
-            self.joined(key, "PodAdd")
+            self.on_pod_queued(key, "PodAdd")
         else:
             self._queue.update(new, self._clock())
 
-    def _leave(self, key: str) -> None:
-        """A pod waits for us no longer."""
+    def _dequeue(self, key: str) -> None:
+        """Remove a pod from the queue."""
         self._queue.remove(key)
-        self.left(key)
+        self.on_pod_left(key)
 
-    def _wake(self, old: Any, new: Any, room: NodeCapacity | None = None) -> None:
+    def _wake(self, old: Any, new: Any, capacity: NodeCapacity | None = None) -> None:
         if not self.synced:
-            return  # nobody has been tried yet, so nobody sleeps
-        happening = classify_change(old, new, room)
-        if happening is not None:
+            return  # no pod has been attempted yet
+        event = classify_change(old, new, capacity)
+        if event is not None:
             before = self._queue.lengths()["backoff"]
-            woken = self._queue.on_event(happening, self._clock())
-            if woken:
-                self.woken(happening.kind.value, woken, self._queue.lengths()["backoff"] - before)
+            on_pods_woken = self._queue.on_event(event, self._clock())
+            if on_pods_woken:
+                self.on_pods_woken(event.kind.value, on_pods_woken, self._queue.lengths()["backoff"] - before)
         self._changed()
 
 
-class _Ear(Handler[Any]):
-    """Tells what an informer tells, as old and new."""
-
-    def __init__(self, hear: Callable[[Any, Any], None]) -> None:
-        self._hear = hear
-
-    def on_added(self, new: Any) -> None:
-        self._hear(None, new)
-
-    def on_changed(self, old: Any, new: Any) -> None:
-        self._hear(old, new)
-
-    def on_removed(self, old: Any) -> None:
-        self._hear(old, None)
-
-
-async def _served(client: Client) -> list[tuple[Followed, Endpoint]]:
-    """What to follow, each kind at a version that the server has; UnreachableError if nobody answers."""
+async def _watched_endpoints(client: Client) -> list[tuple[WatchedKind, Endpoint]]:
+    """Return each kind at a version that the server has; raises UnreachableError without a server."""
     versions: dict[tuple[str, str], tuple[str, ...]] = {}
     try:
         for served in await discover(client):
@@ -285,9 +265,9 @@ async def _served(client: Client) -> list[tuple[Followed, Endpoint]]:
     except UnreachableError:
         raise
     except ApiError as error:
-        LOG.warning("what the API serves cannot be read, the usual is tried: %s", error)
+        LOG.warning("API discovery failed, falling back to the default API versions: %s", error)
     found = []
-    for kind in FOLLOWED:
+    for kind in WATCHED_KINDS:
         endpoint = kind.endpoint
         offered = versions.get((endpoint.group, endpoint.plural), ())
         if offered and endpoint.version not in offered:

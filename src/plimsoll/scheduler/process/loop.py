@@ -1,11 +1,10 @@
-"""The scheduling loop: pods from the queue, decisions, and what follows from them.
+"""Scheduling loop of the leader: pods from the queue through the cycle to their binding.
 
-`Loop` is the work of the leader: take a pod, read its claims, decide (`schedule_one`), assume the placement
-at once and bind it in the background; or report why the pod is unschedulable, and look for pods to preempt.
-Deciding never keeps the event loop for more than a few milliseconds at a time; the number of bindings under
-way is bounded; whatever goes wrong with one pod concerns that pod alone. A loop that has ended is not started
-again: bindings that were cancelled may still land, so their pods and devices stay assumed, and a new process
-takes over (`takeover.py`).
+For each pod: read its claims, run the scheduling cycle (`schedule_one`), assume the placement and bind it in
+the background; or hand it to the failure handler. The event loop is never blocked for more than a few
+milliseconds, and the number of concurrent bindings is bounded. An error concerns only its pod. A loop that
+has ended is not restarted: cancelled bindings may still land, so their pods and devices stay assumed, and a
+new process takes over (`takeover.py`).
 """
 
 from __future__ import annotations
@@ -19,194 +18,194 @@ from functools import partial
 
 from plimsoll.api.core import Pod
 from plimsoll.common.structured_log import log_event
-from plimsoll.scheduler.binding.bind import Bound, Failed
+from plimsoll.scheduler.binding.bind import BindFailure, BindSuccess
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
 from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.process.binder import Bindings
-from plimsoll.scheduler.process.context import World, new_id
-from plimsoll.scheduler.process.failure_handler import Aftermath
-from plimsoll.scheduler.process.filter_timing import SUCCESS, Probe
+from plimsoll.scheduler.process.binder import PodBinder
+from plimsoll.scheduler.process.context import SchedulerContext, new_id
+from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.metrics import ERROR, UNSCHEDULABLE
+from plimsoll.scheduler.process.plugin_timer import SUCCESS, PluginTimer
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
-#: How long decisions are made before others get their turn (seconds).
-_TURN = 0.004
-#: The longest rest, if nothing happens meanwhile (seconds).
-_REST = 1.0
+#: Time slice of scheduling before the event loop continues (seconds).
+_BATCH_SECONDS = 0.004
+#: Longest wait without an event (seconds).
+_MAX_WAIT_SECONDS = 1.0
 UNRESOLVED, FAILURE = "Unschedulable", "ScheduleAttemptFailure"
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    """A pod whose binding is under way."""
+class InFlightBinding:
+    """Pod whose binding is in progress."""
 
     attempt: QueuedPodInfo
     placement: Placement
     began: float
 
 
-class Loop:
-    """Schedules until it is asked to stop, or cancelled."""
+class SchedulingLoop:
+    """Loop that schedules until it is stopped or cancelled."""
 
     def __init__(
         self,
-        world: World,
-        aftermath: Aftermath,
-        bindings: Callable[[Callable[[Placement, Bound | Failed], None]], Bindings],
+        context: SchedulerContext,
+        failure_handler: FailureHandler,
+        make_binder: Callable[[Callable[[Placement, BindSuccess | BindFailure], None]], PodBinder],
         *,
         may_decide: Callable[[], bool] = lambda: True,
-        turn: float = _TURN,
+        batch_seconds: float = _BATCH_SECONDS,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`may_decide` tells, at any moment, whether we still lead."""
-        self._world = world
-        self._aftermath = aftermath
-        self._bindings = bindings(self._bound)
-        self._turn = turn
+        """Create a loop; `may_decide` returns whether this process still leads."""
+        self._context = context
+        self._failure_handler = failure_handler
+        self._binder = make_binder(self._on_binding_finished)
+        self._batch_seconds = batch_seconds
         self._clock = clock
-        self._flights: dict[str, Flight] = {}
-        self._probe = Probe(world.metrics)
+        self._in_flight: dict[str, InFlightBinding] = {}
+        self._timer = PluginTimer(context.metrics)
         self._stopping = False
         self._may_decide = may_decide
-        #: How many bindings were cancelled before they had ended.
+        #: Number of bindings cancelled before they had ended.
         self.cancelled = 0
 
     @property
     def in_flight(self) -> int:
-        return len(self._flights)
+        return len(self._in_flight)
 
     def stop(self) -> None:
-        """Take no more pods; `run` ends when the bindings under way have."""
+        """Take no more pods; `run` ends when the bindings in progress have."""
         self._stopping = True
-        self._world.stir.set()
+        self._context.wake_event.set()
 
-    async def run(self, patience: float = 0.0) -> None:
-        """Schedule; after `stop`, give the bindings under way so many seconds to end."""
+    async def run(self, timeout: float = 0.0) -> None:
+        """Schedule; after `stop`, wait at most `timeout` seconds for the bindings in progress."""
         try:
             while not self._stopping:
-                if self._work():
-                    self._world.memory.busy()
+                if self._schedule_batch():
+                    self._context.gc_control.on_busy()
                     await asyncio.sleep(0)
                 else:
-                    await self._rest()
-            self.cancelled += await self._bindings.drain(patience)
+                    await self._wait_for_work()
+            self.cancelled += await self._binder.drain(timeout)
         finally:
-            self.cancelled += await self._bindings.drain(0)
+            self.cancelled += await self._binder.drain(0)
             if self.cancelled:
                 LOG.warning("%d bindings cancelled; the next leader resumes them", self.cancelled)
-            self.cancelled += await self._aftermath.stop(patience if self._stopping else 0)
+            self.cancelled += await self._failure_handler.stop(timeout if self._stopping else 0)
 
-    async def _rest(self) -> None:
-        """Wait until something happens, or until a pod's back-off is over."""
-        world = self._world
-        world.memory.idle()
-        due = None if self._bindings.full else world.queue.next_due(world.now())
-        seconds = _REST if due is None else min(_REST, max(0.0, due / 1000))
-        world.stir.clear()
+    async def _wait_for_work(self) -> None:
+        """Wait for an event, or until a pod's backoff has expired."""
+        context = self._context
+        context.gc_control.on_idle()
+        due = None if self._binder.is_full else context.queue.next_due(context.now())
+        seconds = _MAX_WAIT_SECONDS if due is None else min(_MAX_WAIT_SECONDS, max(0.0, due / 1000))
+        context.wake_event.clear()
         try:
             async with asyncio.timeout(seconds):
-                await world.stir.wait()
+                await context.wake_event.wait()
         except TimeoutError:
             pass
 
-    # -- deciding
+    # -- scheduling
 
-    def _work(self) -> bool:
-        """Decide about pods for a while; whether there was one."""
-        queue, now = self._world.queue, self._world.now
-        until, worked = self._clock() + self._turn, False
-        while not self._bindings.full and self._clock() < until and self._may_decide():
+    def _schedule_batch(self) -> bool:
+        """Schedule pods for one time slice; return whether there was one."""
+        queue, now = self._context.queue, self._context.now
+        until, worked = self._clock() + self._batch_seconds, False
+        while not self._binder.is_full and self._clock() < until and self._may_decide():
             attempt = queue.pop(now())
             if attempt is None:
                 break
             worked = True
             began = self._clock()
             try:
-                self._attempt(attempt, began)
+                self._schedule_one(attempt, began)
             except Exception as error:  # one pod must not stop all others
-                LOG.exception("pod %s: no decision", full_name(attempt.pod))
-                self._world.snapshot.forget(attempt.key)
-                self._fail(attempt, began, f"{type(error).__name__}: {error}")
+                LOG.exception("scheduling pod %s failed", full_name(attempt.pod))
+                self._context.snapshot.forget(attempt.key)
+                self._on_error(attempt, began, f"{type(error).__name__}: {error}")
         return worked
 
-    def _attempt(self, attempt: QueuedPodInfo, began: float) -> None:
-        world = self._world
-        if world.snapshot.find_pod(attempt.key) is not None:
-            world.queue.done(attempt.key, world.now())  # it has its place already
+    def _schedule_one(self, attempt: QueuedPodInfo, began: float) -> None:
+        context = self._context
+        if context.snapshot.find_pod(attempt.key) is not None:
+            context.queue.done(attempt.key, context.now())  # already assumed or bound
             return
-        outcome = decide(world, attempt.pod, self._probe)
+        outcome = schedule_pod(context, attempt.pod, self._timer)
         if isinstance(outcome, NodeReason):
-            world.queue.hold(attempt.pod, outcome, world.now())
-            self._aftermath.hold(attempt.pod, outcome)
+            context.queue.hold(attempt.pod, outcome, context.now())
+            self._failure_handler.report_later(attempt.pod, outcome)
             return
-        world.metrics.decided(self._clock() - began)
+        context.metrics.decided(self._clock() - began)
         if isinstance(outcome, Placement):
-            self._place(attempt, outcome, began)
+            self._assume_and_bind(attempt, outcome, began)
         else:
             profile = attempt.pod.spec.scheduler_name
-            self._aftermath.release_abandoned(
-                attempt, outcome, partial(self._unschedulable, attempt, outcome)
+            self._failure_handler.release_unused_claim(
+                attempt, outcome, partial(self._mark_unschedulable, attempt, outcome)
             )
-            world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
-            world.metrics.refused(attempt.key, outcome.rules, profile)
+            context.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
+            context.metrics.refused(attempt.key, outcome.rules, profile)
             start = self._clock()
-            self._aftermath.refuse(attempt, outcome)
-            point = world.metrics.extension_point.at("PostFilter", UNRESOLVED, profile)
+            self._failure_handler.handle_unschedulable(attempt, outcome)
+            point = context.metrics.extension_point.at("PostFilter", UNRESOLVED, profile)
             point.observe(self._clock() - start)
 
-    def _unschedulable(self, attempt: QueuedPodInfo, outcome: FitError) -> None:
-        """Have a pod wait for an event that can help it."""
-        world = self._world
-        world.queue.mark_unschedulable(
-            attempt.key, outcome.rules, world.now(), needs_capacity=needs_capacity(outcome)
+    def _mark_unschedulable(self, attempt: QueuedPodInfo, outcome: FitError) -> None:
+        """Move a pod to the unschedulable pods, until an event can help it."""
+        context = self._context
+        context.queue.mark_unschedulable(
+            attempt.key, outcome.rules, context.now(), needs_capacity=needs_capacity(outcome)
         )
-        world.joined(attempt.key, FAILURE)
-        world.stir.set()
+        context.count_queued(attempt.key, FAILURE)
+        context.wake_event.set()
 
     # -- binding
 
-    def _place(self, attempt: QueuedPodInfo, placement: Placement, began: float) -> None:
-        world, key = self._world, attempt.key
-        world.snapshot.assume(placement)
-        world.nominations.drop(key)
-        world.metrics.cleared(key)
-        self._aftermath.leave(key)
-        self._flights[key] = Flight(attempt, placement, began)
-        self._aftermath.placed(placement)
-        self._bindings.start(placement)
+    def _assume_and_bind(self, attempt: QueuedPodInfo, placement: Placement, began: float) -> None:
+        context, key = self._context, attempt.key
+        context.snapshot.assume(placement)
+        context.nominations.drop(key)
+        context.metrics.cleared(key)
+        self._failure_handler.forget(key)
+        self._in_flight[key] = InFlightBinding(attempt, placement, began)
+        self._failure_handler.on_assumed(placement)
+        self._binder.start(placement)
 
-    def _bound(self, placement: Placement, outcome: Bound | Failed) -> None:
-        """A binding has come to an end."""
-        world = self._world
-        flight = self._flights.pop(placement.pod_info.key)
-        attempt = flight.attempt
-        if isinstance(outcome, Bound):
-            self._done(flight)
-        elif outcome.over:
-            self._release(flight)
-            world.queue.done(attempt.key, world.now())
+    def _on_binding_finished(self, placement: Placement, outcome: BindSuccess | BindFailure) -> None:
+        """Handle the end of a binding."""
+        context = self._context
+        binding = self._in_flight.pop(placement.pod_info.key)
+        attempt = binding.attempt
+        if isinstance(outcome, BindSuccess):
+            self._on_bound(binding)
+        elif outcome.final:
+            self._forget(binding)
+            context.queue.done(attempt.key, context.now())
         else:
-            self._release(flight)
-            world.metrics.steps.add(outcome.step.value)
-            self._fail(attempt, flight.began, outcome.error)
-        world.stir.set()
+            self._forget(binding)
+            context.metrics.steps.add(outcome.step.value)
+            self._on_error(attempt, binding.began, outcome.error)
+        context.wake_event.set()
 
-    def _done(self, flight: Flight) -> None:
-        world, attempt, placement = self._world, flight.attempt, flight.placement
-        world.queue.done(attempt.key)
-        world.snapshot.confirm(attempt.key)
-        now, seconds = world.now(), self._clock() - flight.began
+    def _on_bound(self, binding: InFlightBinding) -> None:
+        context, attempt, placement = self._context, binding.attempt, binding.placement
+        context.queue.done(attempt.key)
+        context.snapshot.confirm(attempt.key)
+        now, seconds = context.now(), self._clock() - binding.began
         waited = (now - attempt.queued_at) / 1000
-        world.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
-        world.metrics.extension_point.at("Bind", SUCCESS, attempt.pod.spec.scheduler_name).observe(seconds)
-        self._aftermath.scheduled(placement)
+        context.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
+        context.metrics.extension_point.at("Bind", SUCCESS, attempt.pod.spec.scheduler_name).observe(seconds)
+        self._failure_handler.on_bound(placement)
         log_event(
             LOG,
             "bound",
@@ -218,37 +217,39 @@ class Loop:
             bind_ms=round(seconds * 1000, 1),
         )
 
-    def _fail(self, attempt: QueuedPodInfo, began: float, error: str) -> None:
-        """Something went wrong that is nobody's refusal: try again, later."""
-        world = self._world
-        world.queue.retry(attempt.key, world.now())
-        world.joined(attempt.key, FAILURE)
-        world.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - began)
-        self._aftermath.fail(attempt, error)
+    def _on_error(self, attempt: QueuedPodInfo, began: float, error: str) -> None:
+        """Requeue a pod after an error that is not a scheduling failure."""
+        context = self._context
+        context.queue.retry(attempt.key, context.now())
+        context.count_queued(attempt.key, FAILURE)
+        context.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - began)
+        self._failure_handler.handle_error(attempt, error)
 
-    def _release(self, flight: Flight) -> None:
-        """A pod does not go where it was assumed: others may."""
-        world, placement = self._world, flight.placement
-        world.snapshot.forget(flight.attempt.key)
-        room = node_capacity(world.snapshot, placement.node)
-        world.queue.on_event(make_release_event(placement.pod_info.pod, room), world.now())
+    def _forget(self, binding: InFlightBinding) -> None:
+        """Forget the placement of a pod, and wake pods that fit into the freed capacity."""
+        context, placement = self._context, binding.placement
+        context.snapshot.forget(binding.attempt.key)
+        room = node_capacity(context.snapshot, placement.node)
+        context.queue.on_event(make_release_event(placement.pod_info.pod, room), context.now())
 
 
-def decide(world: World, pod: Pod, probe: Probe | None = None) -> Placement | FitError | NodeReason:
-    """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
-    pod_info = read_pod_info(pod, world.snapshot)
+def schedule_pod(
+    context: SchedulerContext, pod: Pod, timer: PluginTimer | None = None
+) -> Placement | FitError | NodeReason:
+    """Return a placement for a pod, why it does not fit, or why it is not attempted yet (PreEnqueue)."""
+    pod_info = read_pod_info(pod, context.snapshot)
     if isinstance(pod_info, NodeReason):
         if pod_info.message in PRE_ENQUEUE_REASONS:
             return pod_info
-        return FitError(PodInfo(pod, (), world.snapshot.options), len(world.snapshot), ((pod_info, 0),))
-    profile = world.profile(pod)
-    if probe is not None and probe.due:
-        probe.measure(pod_info, world.snapshot, profile)
-    return schedule_one(pod_info, world.snapshot, profile, new_id, world.nominations)
+        return FitError(PodInfo(pod, (), context.snapshot.options), len(context.snapshot), ((pod_info, 0),))
+    profile = context.profile(pod)
+    if timer is not None and timer.is_due:
+        timer.measure(pod_info, context.snapshot, profile)
+    return schedule_one(pod_info, context.snapshot, profile, new_id, context.nominations)
 
 
 def devices_of(placement: Placement) -> list[str]:
-    """The devices a placement gives out, as driver/pool/device."""
+    """Return the devices that a placement allocates, as driver/pool/device."""
     return [
         f"{result.driver}/{result.pool}/{result.device}"
         for allocation in placement.allocations.values()

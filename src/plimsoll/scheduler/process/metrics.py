@@ -1,9 +1,8 @@
-"""What the scheduler says about itself to Prometheus, under the names that kube-scheduler uses.
+"""Prometheus metrics of the scheduler, under kube-scheduler's names.
 
-Owns `Metrics`: attempts and how long they took, pods by queue, pods by the rule that stands in their way,
-preemptions; and, of our own, the ledger's line, charge and headroom of every node and resource, devices, and
-the collector's pauses. Observing a pod costs a few microseconds; a scrape of 5,000 nodes is written in pieces
-so that nobody waits for it.
+Attempts and their durations, pods by queue and by rejecting plugin, preemptions; and in addition line, charge
+and headroom of every node and resource, devices, and garbage collector pauses. An observation costs a few
+microseconds; a scrape of 5,000 nodes is written in chunks so that it does not block.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from plimsoll.ledger.units import CPU, PODS
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: Nodes written out before others get their turn.
+#: Nodes per chunk of the metrics page.
 _PIECE = 100
-#: Attempts are told apart up to this many.
+#: Highest attempt count with a label of its own.
 _MOST_ATTEMPTS = 15
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 _ATTEMPTS = (*map(str, range(_MOST_ATTEMPTS)), f"{_MOST_ATTEMPTS}+")
 
 
 class Metrics(Collector):
-    """Everything that is counted; `expose` writes it out."""
+    """Collector of all scheduler metrics; `expose` renders them."""
 
     def __init__(self, snapshot: Snapshot, lengths: Callable[[], Mapping[str, int]]) -> None:
         self._snapshot = snapshot
@@ -59,19 +58,19 @@ class Metrics(Collector):
         )
         self.extension_point = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
-            "Latency of one part of an attempt; of some attempts only.",
+            "Latency for running all plugins of an extension point, sampled.",
             fine,
             ("extension_point", "status", "profile"),
         )
         self.plugin = Histogram(
             "scheduler_plugin_execution_duration_seconds",
-            "Duration of one rule; of some attempts only.",
+            "Duration for running a plugin at an extension point, sampled.",
             exponential(0.00001, 1.5, 20),
             ("plugin", "extension_point", "status"),
         )
         self.lead_time = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "Time from the first try of a pod, or from its entry into the queue, until it is bound.",
+            "E2e latency for a pod being scheduled, from the time it enters the queue.",
             exponential(0.01, 2, 20),
             ("attempts",),
         )
@@ -85,14 +84,16 @@ class Metrics(Collector):
             "Number of selected preemption victims.",
             exponential(1, 2, 7),
         )
-        self.preemptions = Counter("scheduler_preemption_attempts_total", "Attempts to preempt.")
+        self.preemptions = Counter(
+            "scheduler_preemption_attempts_total", "Total preemption attempts in the cluster till now"
+        )
         self.incoming = Counter(
             "scheduler_queue_incoming_pods_total",
             "Number of pods added to scheduling queues by event and queue type.",
             ("queue", "event"),
         )
         self.steps = Counter(
-            "plimsoll_binding_failures_total", "Bindings that failed, by the step that did.", ("step",)
+            "plimsoll_binding_failures_total", "Number of failed bindings, by step.", ("step",)
         )
         self.pauses = Histogram(
             "plimsoll_gc_pause_seconds",
@@ -110,11 +111,11 @@ class Metrics(Collector):
     # -- observing
 
     def decided(self, seconds: float) -> None:
-        """The algorithm has come to a decision, whichever."""
+        """Observe the duration of the scheduling algorithm."""
         self.algorithm.at().observe(seconds)
 
     def scheduled(self, profile: str, seconds: float, lead_time: float, attempts: int) -> None:
-        """A pod is bound."""
+        """Observe a pod that was bound."""
         known = self._scheduled.get(profile)
         if known is None:
             labels = (SCHEDULED, profile)
@@ -126,23 +127,23 @@ class Metrics(Collector):
         self.tries.at().observe(attempts)
 
     def failed(self, result: str, profile: str, seconds: float) -> None:
-        """A pod was refused (`unschedulable`), or something went wrong (`error`)."""
+        """Observe a failed attempt: `unschedulable` or `error`."""
         self.attempts.add(result, profile)
         self.attempt.at(result, profile).observe(seconds)
 
     def refused(self, key: str, rules: frozenset[Rule], profile: str) -> None:
-        """A pod waits, and these rules are why."""
+        """Record the rules that reject a pending pod."""
         self._refused[key] = (rules, profile)
 
     def cleared(self, key: str) -> None:
-        """It does so no longer."""
+        """Remove a pod from the unschedulable ones."""
         self._refused.pop(key, None)
 
     def watch(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """Ask for a number at every scrape."""
+        """Add a gauge that is read at every scrape."""
         self._gauges.append((name, help, value))
 
-    # -- telling
+    # -- exposing
 
     def collect(self) -> Iterator[Metric]:
         for counter in (self.attempts, self.preemptions, self.incoming, self.steps):
@@ -168,7 +169,7 @@ class Metrics(Collector):
     def _unschedulable(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
             "scheduler_unschedulable_pods",
-            "Number of unschedulable pods by the rule in their way; a pod counts for each of its rules.",
+            "Number of unschedulable pods by the plugin that rejected them, each counted once.",
             labels=["plugin", "profile"],
         )
         counts: Bag[tuple[str, str]] = Bag()
@@ -179,7 +180,7 @@ class Metrics(Collector):
         return family
 
     async def expose(self) -> AsyncIterator[bytes]:
-        """The page for a scrape, in pieces."""
+        """Yield the metrics page in chunks."""
         yield generate_latest(self.registry)
         for piece in devices_page(self._snapshot):
             await asyncio.sleep(0)
@@ -190,14 +191,16 @@ class Metrics(Collector):
 
 
 _LEDGER: tuple[tuple[str, str, Callable[[NodeLedger], Mapping[str, int]]], ...] = (
-    ("allocatable", "What a node has of a resource.", lambda ledger: ledger.allocatable),
-    ("requested", "What is charged: pods and claims.", lambda ledger: _requested(ledger)),
-    ("headroom", "What is left below the line.", lambda ledger: ledger.headroom()),
+    ("allocatable", "Allocatable amount of a resource on a node.", lambda ledger: ledger.allocatable),
+    ("requested", "Amount charged by pods and claims.", lambda ledger: _requested(ledger)),
+    ("headroom", "Amount left below the node's line.", lambda ledger: ledger.headroom()),
 )
 
 
 def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
-    """Line, charge and headroom of every node and resource; cpu in cores, the rest in whole units."""
+    """Yield allocatable, requested and headroom of every node and resource; CPU in cores, the rest in
+    units.
+    """
     for name, help, amounts in _LEDGER:
         metric = f"plimsoll_ledger_{name}"
         yield f"# HELP {metric} {help}\n# TYPE {metric} gauge\n".encode()
@@ -206,7 +209,7 @@ def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
             lines: list[str] = []
             for row in rows[start : start + _PIECE]:
                 if snapshot.nodes[row] is None:
-                    continue  # gone since the page was begun
+                    continue  # removed since the scrape started
                 ledger = snapshot.ledger(row)
                 head = f'{metric}{{node="{ledger.name}",resource="'
                 lines += [f'{head}{r}"}} {_amount(r, v)}\n' for r, v in amounts(ledger).items()]
@@ -214,12 +217,12 @@ def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
 
 
 def devices_page(snapshot: Snapshot) -> Iterator[bytes]:
-    """How many devices drivers have published, and of how many something is held."""
+    """Yield the number of published and allocated devices by driver."""
     pools: dict[PoolId, int] = {}
     for slice in snapshot.all(ResourceSlice):
         key = PoolId(slice.spec.driver, slice.spec.pool.name)
         pools[key] = pools.get(key, 0) + len(slice.spec.devices or ())
-    yield b"# HELP plimsoll_devices Devices in slices, and those held wholly or in part.\n"
+    yield b"# HELP plimsoll_devices Devices in ResourceSlices, and those allocated in full or in part.\n"
     yield b"# TYPE plimsoll_devices gauge\n"
     published: Bag[str] = Bag()
     held: Bag[str] = Bag()

@@ -1,12 +1,11 @@
-"""START HERE: the scheduler, from the first listing to the last binding.
+"""START HERE: the scheduler process, from the first list to the last binding.
 
-`SchedulerProcess` puts all parts together on one event loop: the feed follows the API all the time; once
-everything is listed, and while we lead (if several replicas stand by for each other), the loop schedules.
-Nothing is decided before everything is known and nothing of a previous leader can land any more
-(`takeover.py`). A leader that loses its lease writes nothing more and `run` raises LeaseLostError: the
-process ends, as kube-scheduler's does, and whoever supervises it starts a new one. A scheduler that is asked
-to stop takes no more pods, waits for the bindings under way, and releases the lease if all of them were
-answered.
+`SchedulerProcess` runs all parts on one event loop: informers follow the API all the time; once they have
+synced, and while this process leads, the loop schedules. Nothing is scheduled before the caches are complete
+and no write of a previous leader can land any more (`takeover.py`). A leader that loses its lease stops
+writing and `run` raises LeaseLostError: the process exits, as kube-scheduler does, and its supervisor starts
+a new one. On a stop request it takes no more pods, waits for the bindings in progress, and releases the lease
+if all of them were answered.
 """
 
 from __future__ import annotations
@@ -33,123 +32,124 @@ from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
-from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
-from plimsoll.scheduler.process.binder import Bindings, Done
+from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
+from plimsoll.scheduler.process.binder import OnFinished, PodBinder
 from plimsoll.scheduler.process.configuration import NAME, SchedulerSettings
-from plimsoll.scheduler.process.context import World
+from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.debug_pages import show_ledger, show_queue
-from plimsoll.scheduler.process.event_recorder import Recorder
-from plimsoll.scheduler.process.failure_handler import Aftermath
-from plimsoll.scheduler.process.loop import Loop
-from plimsoll.scheduler.process.periodic import keep_up, mend
-from plimsoll.scheduler.process.takeover import take_over
+from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
+from plimsoll.scheduler.process.failure_handler import FailureHandler
+from plimsoll.scheduler.process.loop import SchedulingLoop
+from plimsoll.scheduler.process.takeover import recover_bindings, take_over
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
-#: Nodes whose devices are read before others get their turn.
-_READ_AT_ONCE = 20
-#: How long events may still be written when all else is done (seconds).
-_LAST_WORDS = 1.0
-#: How long the first pod waits at most for what another scheduler left half done (seconds).
-_MEND_SECONDS = 5.0
-#: Calls that must not wait for bindings: leases, conditions, events.
-_BESIDE_BINDINGS = 64
+#: Nodes per batch of the warm-up.
+_WARM_UP_BATCH = 20
+#: Time limit for writing the last events (seconds).
+_FLUSH_SECONDS = 1.0
+#: Time limit for the recovery of interrupted bindings (seconds).
+_RECOVERY_SECONDS = 5.0
+#: Concurrent calls reserved for leases, conditions and events.
+_RESERVED_CALLS = 64
 
 
 class SchedulerProcess:
-    """One scheduler; `run` it on the loop it is to live on."""
+    """Scheduler of one cluster."""
 
     def __init__(
-        self, client: Client, settings: SchedulerSettings, *, identity: str = "", alone: bool = False
+        self, client: Client, settings: SchedulerSettings, *, identity: str = "", dedicated: bool = False
     ) -> None:
-        """`alone`: this process does nothing else, and its garbage is collected when the loop has time."""
+        """Create a scheduler; `dedicated`: the process does nothing else, so garbage collection is
+        controlled.
+        """
         self.settings = settings
         self.identity = identity or f"{socket.gethostname()}_{uuid4()}"
-        self.world = World.make(settings)
+        self.context = SchedulerContext.create(settings)
         self._client = client
-        self._alone = alone
+        self._dedicated = dedicated
         guarded = client.guarded(self._check_lease)
-        self.writer = ApiWriter(guarded, Charging(settings.wire_form))
-        self.recorder = Recorder(
+        self.writer = ApiWriter(guarded, ChargeForm(settings.wire_form))
+        self.recorder = SchedulerEventRecorder(
             client,
             controller=settings.profiles[0].name,
             instance=f"{NAME}-{socket.gethostname()}",
             is_busy=lambda: self.loop is not None and self.loop.in_flight > 0,
         )
-        self.aftermath = Aftermath(self.world, guarded, self.writer, self.recorder, self._heard)
-        self.world.feed.left = self.aftermath.leave
-        self.world.feed.claim_changed = self.writer.waits.tell
-        self.loop: Loop | None = None
-        #: Whether a next leader need not fence: nothing is under way, of ours or of our predecessor.
-        self._settled = True
+        self.failure_handler = FailureHandler(self.context, guarded, self.writer, self.recorder, self._heard)
+        self.context.informers.on_pod_left = self.failure_handler.forget
+        self.context.informers.claim_changed = self.writer.claim_waiters.notify
+        self.loop: SchedulingLoop | None = None
+        #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
+        self._all_writes_ended = True
         self._election: Election | None = None
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
         self._scheduling = asyncio.Event()
         self.health: HealthServer | None = None
 
-    # -- from outside
+    # -- public
 
     def stop(self) -> None:
-        """Ask for an orderly end; `run` returns when it is reached."""
+        """Request a graceful stop; `run` returns when it is complete."""
         self._stop.set()
         if self.loop is not None:
             self.loop.stop()
 
     @property
     def leading(self) -> bool:
-        """Whether it is us who schedule."""
+        """True while this process schedules."""
         return self.loop is not None
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Wait until everything is listed and, unless others lead, scheduling has begun."""
+        """Wait until the caches have synced and, without leader election, scheduling has started."""
         async with asyncio.timeout(timeout):
             await (self._synced if self.settings.election.elect else self._scheduling).wait()
 
-    # -- the story
+    # -- lifecycle
 
     async def run(self) -> None:
-        """Follow, wait for the lease, schedule; until `stop`, or until cancelled."""
+        """Follow the API, wait for the lease and schedule, until `stop` or cancellation."""
         try:
-            await self._open_pages()
-            await self._accompanied(self._live())
+            await self._start_health_server()
+            await self._run_with_informers(self._run_until_stopped())
         finally:
-            self.world.memory.end()
+            self.context.gc_control.stop()
             if self.health is not None:
                 await self.health.stop()
 
-    async def _live(self) -> None:
-        """From the first listing to the end of the last binding."""
-        await self._or_stopped(self._await_sync())
+    async def _run_until_stopped(self) -> None:
+        """Wait for the caches, then lead, with an election if configured."""
+        await self._until_stopped(self._await_sync())
         if self._stop.is_set():
             return
         await self._warm_up()
-        if self._alone:
-            self.world.memory.begin()
-        log_event(LOG, "synced", nodes=len(self.world.snapshot), pending=len(self.world.queue))
+        if self._dedicated:
+            self.context.gc_control.start()
+        log_event(LOG, "synced", nodes=len(self.context.snapshot), pending=len(self.context.queue))
         self._synced.set()
         if not self.settings.election.elect:
             await self._lead()
             return
-        where = self.settings.election
+        election_settings = self.settings.election
         self._election = Election(
             self._client,
-            where.namespace,
-            where.name,
+            election_settings.namespace,
+            election_settings.name,
             self.identity,
-            timing=where.timing,
-            settled=lambda: self._settled,
+            timing=election_settings.timing,
+            settled=lambda: self._all_writes_ended,
         )
-        await self._or_stopped(self._election.run(self._lead), patience=self.settings.stop_seconds + 5)
+        await self._until_stopped(self._election.run(self._lead), timeout=self.settings.stop_seconds + 5)
 
     async def _warm_up(self) -> None:
         """Read the devices of all nodes, so that the first pods need not wait for that."""
-        snapshot = self.world.snapshot
+        snapshot = self.context.snapshot
         for count, row in enumerate(snapshot.rows(), 1):
             node = snapshot.nodes[row]
             if node is not None:
                 snapshot.inventory.devices_for(node)
-            if not count % _READ_AT_ONCE:
+            if not count % _WARM_UP_BATCH:
                 await asyncio.sleep(0)
 
     async def _lead(self) -> None:
@@ -157,34 +157,36 @@ class SchedulerProcess:
         log_event(LOG, "leading", identity=self.identity, names=list(self.settings.by_name))
         election = self._election
         may_decide = election.holds if election is not None else _always
-        loop = self.loop = Loop(self.world, self.aftermath, self._bindings, may_decide=may_decide)
+        loop = self.loop = SchedulingLoop(
+            self.context, self.failure_handler, self._make_binder, may_decide=may_decide
+        )
         if self._stop.is_set():
             loop.stop()
-        upkeep = asyncio.create_task(keep_up(self.aftermath))
-        self._settled = taken_over = False
+        reporting = asyncio.create_task(self.failure_handler.run())
+        self._all_writes_ended = taken_over = False
         try:
             await self._take_over()
             taken_over = True
-            await self._mend()
+            await self._recover_bindings()
             self._scheduling.set()
             await loop.run(self.settings.stop_seconds)
         finally:
             self.loop = None
-            self._settled = taken_over and not loop.cancelled
-            await _cancel([upkeep])
+            self._all_writes_ended = taken_over and not loop.cancelled
+            await _cancel([reporting])
             log_event(LOG, "stopped leading", identity=self.identity)
 
     async def _take_over(self) -> None:
-        """End what a previous leader may have left under way.
+        """Fence what a previous leader may have left in flight.
 
-        Without an election nobody schedules beside us: what was listed at the start is up to date.
+        Without an election no other process schedules: the initial lists are current.
         """
         election = self._election
         await take_over(
-            self.world.feed,
-            lambda: list(self.world.snapshot.all(ResourceClaim)),
+            self.context.informers,
+            lambda: list(self.context.snapshot.all(ResourceClaim)),
             self.writer,
-            self._is_ours,
+            self._is_responsible,
             self._heard,
             refresh=election is not None,
             fence=election is None or not election.was_released,
@@ -194,78 +196,80 @@ class SchedulerProcess:
         if self._election is not None:
             self._election.check()
 
-    async def _mend(self) -> None:
-        """Put right what somebody before us left half done; what that takes too long for is left, too."""
-        claims = list(self.world.snapshot.all(ResourceClaim))
+    async def _recover_bindings(self) -> None:
+        """Recover interrupted bindings, within a time limit."""
+        claims = list(self.context.snapshot.all(ResourceClaim))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_MEND_SECONDS):
-                await mend(claims, self.world.feed.pods(), self.writer, self._heard, self._is_ours)
+            async with asyncio.timeout(_RECOVERY_SECONDS):
+                await recover_bindings(
+                    claims, self.context.informers.pods(), self.writer, self._heard, self._is_responsible
+                )
 
-    def _is_ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self.world.profiles
+    def _is_responsible(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self.context.profiles
 
-    def _bindings(self, done: Done) -> Bindings:
-        return Bindings(
+    def _make_binder(self, on_finished: OnFinished) -> PodBinder:
+        return PodBinder(
             self.writer,
             self._heard,
-            done,
-            find_conflict=partial(find_device_conflict, self.world.snapshot),
+            on_finished,
+            find_conflict=partial(find_device_conflict, self.context.snapshot),
             limit=self.settings.binds,
         )
 
     def _heard(self, claim: ResourceClaim) -> None:
-        """An answer to a write tells of a claim before the watch does, unless it comes after its end."""
-        known = self.world.snapshot.claim(claim.metadata.namespace, claim.metadata.name)
+        """Update the snapshot from a response, which arrives before the watch event."""
+        known = self.context.snapshot.claim(claim.metadata.namespace, claim.metadata.name)
         if known is not None and known.metadata.uid == claim.metadata.uid:
-            self.world.snapshot.set(claim)
+            self.context.snapshot.set(claim)
 
-    # -- what runs beside
+    # -- supporting tasks
 
-    async def _accompanied(self, story: Coroutine[Any, Any, None]) -> None:
-        """Do something with feed and recorder beside it; the feed's end is the end of all."""
-        feed = asyncio.create_task(self.world.feed.run(self._client), name="feed")
+    async def _run_with_informers(self, main_task: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine along with the informers and the recorder; ends if the informers end."""
+        informers = asyncio.create_task(self.context.informers.run(self._client), name="feed")
         recorder = asyncio.create_task(self.recorder.run(), name="recorder")
-        main = asyncio.create_task(story, name="story")
+        main = asyncio.create_task(main_task, name="story")
         try:
-            await asyncio.wait((feed, main), return_when=asyncio.FIRST_COMPLETED)
-            if feed.done() and not main.done():
+            await asyncio.wait((informers, main), return_when=asyncio.FIRST_COMPLETED)
+            if informers.done() and not main.done():
                 await _cancel([main])
-                await feed  # raises what ended it
+                await informers  # raises the error that ended them
             await main
-            await self.recorder.flush(_LAST_WORDS)
+            await self.recorder.flush(_FLUSH_SECONDS)
         finally:
-            await _cancel([main, recorder, feed])
+            await _cancel([main, recorder, informers])
 
     async def _await_sync(self) -> None:
-        while not self.world.feed.synced:
-            self.world.stir.clear()
-            await self.world.stir.wait()
+        while not self.context.informers.synced:
+            self.context.wake_event.clear()
+            await self.context.wake_event.wait()
 
-    async def _or_stopped(self, work: Coroutine[Any, Any, None], patience: float = 0.0) -> None:
-        """Do something until it ends or we are asked to stop, and then for so long at most."""
+    async def _until_stopped(self, work: Coroutine[Any, Any, None], timeout: float = 0.0) -> None:
+        """Run a coroutine until it ends or a stop is requested, then at most `timeout` seconds more."""
         task = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and self.loop is not None and patience > 0:
-                await asyncio.wait((task,), timeout=patience)
+            if not task.done() and self.loop is not None and timeout > 0:
+                await asyncio.wait((task,), timeout=timeout)
             if task.done():
                 task.result()
         finally:
             await _cancel([task, stopped])
 
-    async def _open_pages(self) -> None:
+    async def _start_health_server(self) -> None:
         if not self.settings.listen:
             return
         host, port = read_address(self.settings.listen)
-        world = self.world
+        context = self.context
         debug: dict[str, Callable[[], Any]] = {}
         if self.settings.debug:
-            debug = {"queue": lambda: show_queue(world), "ledger": lambda: show_ledger(world)}
+            debug = {"queue": lambda: show_queue(context), "ledger": lambda: show_ledger(context)}
         self.health = HealthServer(
             live={"ping": lambda: ""},
-            ready={"informer-sync": world.feed.missing},
-            metrics=world.metrics.expose,
+            ready={"informer-sync": context.informers.sync_problem},
+            metrics=context.metrics.expose,
             debug=debug,
         )
         await self.health.start(host, port)
@@ -285,11 +289,11 @@ async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) ->
 
 
 async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
-    """The process behind `plimsoll scheduler`: runs until a signal asks it to stop, or the lease is lost."""
+    """Run `plimsoll scheduler` until a signal stops it or the lease is lost."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
-    config = replace(config, in_flight=settings.binds + _BESIDE_BINDINGS)
+    config = replace(config, in_flight=settings.binds + _RESERVED_CALLS)
     async with Client.connect(config) as client:
-        process = SchedulerProcess(client, settings, alone=True)
+        process = SchedulerProcess(client, settings, dedicated=True)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
@@ -297,6 +301,6 @@ async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> 
         try:
             await process.run()
         except LeaseLostError as error:
-            LOG.error("%s; a new process has to take over", error)
+            LOG.error("%s; exiting, a new process has to take over", error)
             sys.exit(1)  # as kube-scheduler does
     LOG.info("stopped")

@@ -1,11 +1,12 @@
-"""Takeover: what a new leader does before it decides anything.
+"""Takeover by a new leader, before it schedules anything.
 
-A scheduler that was killed, or that lost its lease, may have left writes under way that land at any later
-time, and our own caches may lag behind what it wrote. `take_over` first lists pods and claims anew, then
-gives every object that the previous leader may still be writing to a new resourceVersion
-(`scheduler/binding/fencing.py`): the answer shows whether the write has landed, and if not, it never will.
-Only then may a device or the capacity of a node be given to others. Where the previous leader released its
-lease, it had waited for all its writes, and fencing is not needed.
+A scheduler that was killed, or that lost its lease, may have left writes in flight that land at any later
+time, and the caches may lag behind what it wrote. `take_over` first lists pods and claims again, then gives
+every object that the previous leader may still be writing to a new resourceVersion
+(`scheduler/binding/fencing.py`): the response shows whether the write has landed, and if not, it never will.
+Only then may a device or the capacity of a node be given to others. If the previous leader released its
+lease, it had waited for all its writes, and fencing is not needed. `recover_bindings` then releases what
+interrupted bindings left behind.
 
 DIFF: kube-scheduler does neither, and can allocate a device twice when a write of its predecessor is delayed
 (test_a_delayed_write_of_the_previous_leader_is_refused).
@@ -15,56 +16,60 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from plimsoll.api.core import Pod
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.common.structured_log import log_event
+from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.fencing import find_fence_targets
-from plimsoll.scheduler.binding.writes import ask_until_answered
+from plimsoll.scheduler.binding.recovery import StaleReservation, plan_recovery
+from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process.api_writer import ApiWriter
-from plimsoll.scheduler.process.informers import Feed
+from plimsoll.scheduler.process.informers import SchedulerInformers
+from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
 T = TypeVar("T", Pod, ResourceClaim)
 
-#: How many objects are fenced at once.
-_AT_ONCE = 32
+#: Objects fenced concurrently.
+_CONCURRENCY = 32
 
 
 async def take_over(
-    feed: Feed,
+    informers: SchedulerInformers,
     claims: Callable[[], Sequence[ResourceClaim]],
     writer: ApiWriter,
-    is_ours: Callable[[Pod], bool],
+    is_responsible: Callable[[Pod], bool],
     on_claim: Callable[[ResourceClaim], None],
     *,
     refresh: bool = True,
     fence: bool = True,
 ) -> None:
-    """Bring the caches up to date and end the writes of the previous leader; takes as long as it takes.
+    """Refresh the caches and fence the writes of the previous leader; waits as long as necessary.
 
-    `refresh` is not needed where the caches were filled after the previous leader had ended.
+    `refresh` is not needed if the caches were filled after the previous leader had ended.
     """
     if refresh:
-        await feed.refresh_allocations()
+        await informers.refresh_allocations()
     if not fence:
         return
-    targets = find_fence_targets(claims(), [pod for pod in feed.pods() if is_ours(pod)])
+    targets = find_fence_targets(claims(), [pod for pod in informers.pods() if is_responsible(pod)])
     if not targets:
         return
 
     def on_pod(old: Pod, new: Pod | None) -> None:
         if new is not None and new.spec.node_name:
-            feed.hear_pod(old, new)
+            informers.on_pod_event(old, new)
 
     def on_fenced_claim(old: ResourceClaim, new: ResourceClaim | None) -> None:
         if new is not None:
             on_claim(new)
 
-    limit = asyncio.Semaphore(_AT_ONCE)
+    limit = asyncio.Semaphore(_CONCURRENCY)
     try:
         async with asyncio.TaskGroup() as group:
             for claim in targets.claims:
@@ -72,7 +77,7 @@ async def take_over(
             for pod in targets.pods:
                 group.create_task(_fence(writer, writer.fence_pod, pod, on_pod, limit))
     except ExceptionGroup as several:
-        raise several.exceptions[0] from None  # the lease was lost: once is enough to tell
+        raise several.exceptions[0] from None  # the lease was lost: one of them is enough
     log_event(LOG, "fenced", claims=len(targets.claims), pods=len(targets.pods))
 
 
@@ -83,7 +88,52 @@ async def _fence(
     on_answer: Callable[[T, T | None], None],
     limit: asyncio.Semaphore,
 ) -> None:
-    """Fence one object; nothing may be decided before there is an answer."""
+    """Fence one object; nothing may be scheduled before there is a response."""
     async with limit:
-        fresh: T | None = await ask_until_answered(writer, fence, target)
+        fresh: T | None = await retry_until_answered(writer, fence, target)
         on_answer(target, fresh)
+
+
+async def recover_bindings(
+    claims: Iterable[ResourceClaim],
+    pods: Iterable[Pod],
+    writer: ApiWriter,
+    on_claim: Callable[[ResourceClaim], None],
+    is_responsible: Callable[[Pod], bool],
+) -> None:
+    """Release stale reservations and clear stale charges, once after a start."""
+    plan = plan_recovery(claims, pods)
+    for stale in plan.released:
+        try:
+            await _release_reservation(stale, writer, on_claim)
+        except ApiError as error:
+            LOG.debug("claim %s was not released: %s", stale.claim.metadata.name, error)
+    for pod in plan.uncharged:
+        if not is_responsible(pod):
+            continue
+        try:
+            await writer.clear_charges(pod)
+        except ApiError as error:
+            LOG.debug("charges of pod %s were not cleared: %s", pod.metadata.name, error)
+
+
+async def _release_reservation(
+    stale: StaleReservation, writer: ApiWriter, on_claim: Callable[[ResourceClaim], None]
+) -> None:
+    """Remove the consumers of a claim that no longer exist."""
+    claim = stale.claim
+    gone = [each for each in stale.consumers if await _is_gone(each, claim.metadata.namespace, writer)]
+    deallocate = stale.deallocate and len(gone) == len(stale.consumers)
+    for consumer in gone[:1] if deallocate else gone:
+        claim = await writer.unreserve(claim, consumer, deallocate=deallocate)
+        on_claim(claim)
+    if gone:
+        log_event(
+            LOG, "released", claim=f"{claim.metadata.namespace}/{claim.metadata.name}", deallocated=deallocate
+        )
+
+
+async def _is_gone(consumer: ResourceClaimConsumerReference, namespace: str, writer: ApiWriter) -> bool:
+    meta = ObjectMeta(name=consumer.name, namespace=namespace, uid=consumer.uid)
+    pod = await writer.read_pod(Pod(metadata=meta))
+    return pod is None or pod.status.phase in TERMINAL_PHASES

@@ -18,7 +18,7 @@ from plimsoll.api import codec
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import Endpoint
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_error
 from plimsoll.tools.cluster_state import versions
@@ -226,7 +226,7 @@ async def _report_errors(informers: list[Informer[Any]], trouble: Callable[[str]
             trouble(now)
 
 
-class _StateUpdater(Handler[Any]):
+class _StateUpdater(EventHandler[Any]):
     def __init__(self, cluster_state: ClusterState, changed: Callable[[], None]) -> None:
         self._cluster_state = cluster_state
         self._changed = changed

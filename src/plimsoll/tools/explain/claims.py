@@ -12,7 +12,7 @@ from plimsoll.api.core import Pod, PodResourceClaim, PodSpec
 from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
@@ -155,7 +155,7 @@ def _explain_pending(
         summary,
         fixes=find_fixes(view, groups),
         groups=groups,
-        notes=(f"by itself: {render_unplaced(filter_run.outcome)}", *notes),
+        notes=(f"by itself: {render_fit_error(filter_run.outcome)}", *notes),
         unfolded=unfolded,
     )
 

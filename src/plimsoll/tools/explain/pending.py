@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -50,7 +50,7 @@ def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, kno
         if isinstance(outcome, Placement):
             known[alike] = "fits now; waits for its scheduler"
         else:
-            known[alike] = render_unplaced(outcome)
+            known[alike] = render_fit_error(outcome)
     return known[alike]
 
 

@@ -16,7 +16,7 @@ from plimsoll.allocator import Refusal
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
-from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.pod_claims import read_pod_info
@@ -91,7 +91,7 @@ def _explain_pending(
     return PodExplanation(
         name,
         ExplainVerdict.PENDING,
-        render_unplaced(unplaced),
+        render_fit_error(unplaced),
         fixes=find_fixes(view, groups),
         groups=groups,
         sections=_cluster_section(view, filter_run, groups),
@@ -128,7 +128,7 @@ def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) 
     """Something about the pod itself: no node was looked at."""
     found = [fix_missing(cluster_state, pod, reason) for reason, _ in unplaced.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
-    return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_unplaced(unplaced), fixes=fixes)
+    return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_fit_error(unplaced), fixes=fixes)
 
 
 # -- what else there is to say

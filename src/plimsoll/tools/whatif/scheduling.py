@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
@@ -108,7 +108,7 @@ class SchedulingRound:
             }
             self._placed[name] = ScheduledPod(name, outcome.node, devices_of(outcome), charges, outcome)
         elif isinstance(outcome, FitError):
-            self._pending[name] = (pod, PendingPod(name, render_unplaced(outcome), outcome))
+            self._pending[name] = (pod, PendingPod(name, render_fit_error(outcome), outcome))
         else:
             self._pending[name] = (pod, PendingPod(name, render(outcome), outcome))
 

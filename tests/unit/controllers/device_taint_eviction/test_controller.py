@@ -13,7 +13,7 @@ from plimsoll.api import codec
 from plimsoll.api.resource import DeviceRequestAllocationResult, DeviceTaintRule, ResourceSlice
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, DeleteAction, PatchAction
 from plimsoll.controllers.device_taint_eviction.plan import (
     PlannedEviction,
@@ -229,7 +229,7 @@ def test_when_pods_go_is_what_the_rules_say(taints: Any, tolerations: Any, ruled
 
 def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
     report, mark, delete = plan_eviction(pod("p", node="w", generation=2), AT).actions
-    assert isinstance(report, Report)
+    assert isinstance(report, EventRecord)
     assert (report.type, report.reason, report.message) == (
         "Normal",
         "DeviceTaintManagerEviction",
@@ -274,7 +274,7 @@ def test_a_marked_pod_is_not_marked_again() -> None:
         "lastTransitionTime": T0,
     }
     actions = plan_eviction(pod("p", node="w", status={"conditions": [condition]}), AT + 5).actions
-    assert [type(action) for action in actions] == [Report, DeleteAction]
+    assert [type(action) for action in actions] == [EventRecord, DeleteAction]
     assert plan_eviction(pod("p", node="w", deletionTimestamp=T0), AT) == EMPTY_PLAN
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS, Endpoint
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, DeleteAction, PatchAction
 from plimsoll.controllers.garbage_collector.dependency_graph import DependencyGraph, GraphNode
 from plimsoll.controllers.garbage_collector.plan import (
@@ -124,7 +124,7 @@ def test_an_owner_in_another_namespace_is_told() -> None:
     report, gone = decide(
         item("x", "o"), {"o": OwnerState.DANGLING}, item("o", namespace="elsewhere")
     ).actions
-    assert isinstance(report, Report)
+    assert isinstance(report, EventRecord)
     assert report.reason == "OwnerRefInvalidNamespace"
     assert report.message == (
         'ownerRef [v1/ConfigMap, namespace: n, name: o, uid: uid-o] does not exist in namespace "n"'

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
-from plimsoll.client.event_recorder import Report
+from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, CreateAction, PatchAction
 from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix, plan_pod
 from tests.unit.controllers.makers import BY_NAME, BY_TEMPLATE, claim, pod, template
@@ -142,7 +142,7 @@ def test_a_missing_template_is_told_and_tried_again() -> None:
         'PodResourceClaim a: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found'
     )
     (report,) = result.actions
-    assert isinstance(report, Report)
+    assert isinstance(report, EventRecord)
     assert (report.type, report.reason, report.component) == (
         "Warning",
         "FailedResourceClaimCreation",
@@ -155,7 +155,7 @@ def test_a_missing_template_is_told_and_tried_again() -> None:
 def test_claims_before_a_missing_template_are_made() -> None:
     of = pod(claims={"a": (BY_TEMPLATE, "t"), "b": (BY_TEMPLATE, "missing")})
     result = plan(of)
-    assert [type(action) for action in result.actions] == [CreateAction, Report]
+    assert [type(action) for action in result.actions] == [CreateAction, EventRecord]
     assert result.error
 
 

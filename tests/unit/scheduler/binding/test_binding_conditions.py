@@ -9,7 +9,11 @@ from msgspec.structs import replace
 
 from plimsoll.api.codec import convert
 from plimsoll.api.resource import AllocatedDeviceStatus, ResourceClaim
-from plimsoll.scheduler.binding.binding_conditions import Failure, judge_devices, waits_for_devices
+from plimsoll.scheduler.binding.binding_conditions import (
+    DeviceBindingFailure,
+    check_binding_conditions,
+    has_binding_conditions,
+)
 from tests.unit.scheduler.build import claim, exactly
 
 WAITS = {"bindingConditions": ["Attached", "Powered"], "bindingFailureConditions": ["Broken"]}
@@ -48,43 +52,48 @@ def with_conditions(made: ResourceClaim, *devices: tuple[str, str | None, dict[s
         ({"Attached": "True", "Powered": "Unknown"}, False),
         ({"Attached": "True", "Powered": "True"}, True),
         ({"Attached": "True", "Powered": "True", "Broken": "False"}, True),
-        ({"Attached": "True", "Powered": "True", "Broken": "True"}, Failure("R", "M")),
-        ({"Broken": "True"}, Failure("R", "M")),
+        ({"Attached": "True", "Powered": "True", "Broken": "True"}, DeviceBindingFailure("R", "M")),
+        ({"Broken": "True"}, DeviceBindingFailure("R", "M")),
     ],
 )
-def test_all_conditions_and_no_failure(told: dict[str, str], verdict: bool | Failure) -> None:
+def test_all_conditions_and_no_failure(told: dict[str, str], verdict: bool | DeviceBindingFailure) -> None:
     made = claim("c", exactly(), results=[result("one", **WAITS)])
-    assert waits_for_devices(made.status.allocation)
-    assert judge_devices(with_conditions(made, ("one", None, told))) == verdict
+    assert has_binding_conditions(made.status.allocation)
+    assert check_binding_conditions(with_conditions(made, ("one", None, told))) == verdict
 
 
 def test_nothing_is_known_of_a_device_without_status() -> None:
     made = claim("c", exactly(), results=[result("one", **WAITS)])
-    assert judge_devices(made) is False
+    assert check_binding_conditions(made) is False
     assert (
-        judge_devices(with_conditions(made, ("two", None, {"Attached": "True", "Powered": "True"}))) is False
+        check_binding_conditions(
+            with_conditions(made, ("two", None, {"Attached": "True", "Powered": "True"}))
+        )
+        is False
     )
 
 
 def test_devices_without_conditions_are_ready() -> None:
     made = claim("c", exactly(), results=[result("one")])
-    assert not waits_for_devices(made.status.allocation)
-    assert judge_devices(made) is True
-    assert judge_devices(claim("c", exactly())) is False
-    assert not waits_for_devices(None)
+    assert not has_binding_conditions(made.status.allocation)
+    assert check_binding_conditions(made) is True
+    assert check_binding_conditions(claim("c", exactly())) is False
+    assert not has_binding_conditions(None)
 
 
 def test_a_failure_counts_however_many_are_not_ready() -> None:
     made = claim("c", exactly(), results=[result("one", **WAITS), result("two", **WAITS)])
-    assert judge_devices(with_conditions(made, ("two", None, {"Broken": "True"}))) == Failure("R", "M")
+    assert check_binding_conditions(
+        with_conditions(made, ("two", None, {"Broken": "True"}))
+    ) == DeviceBindingFailure("R", "M")
 
 
 def test_each_share_has_its_own_conditions() -> None:
     shares = [result("one", shareID=share, **WAITS) for share in ("a", "b")]
     made = claim("c", exactly(), results=shares)
     good = {"Attached": "True", "Powered": "True"}
-    assert judge_devices(with_conditions(made, ("one", "a", good))) is False
-    assert judge_devices(with_conditions(made, ("one", "a", good), ("one", "b", good))) is True
-    assert judge_devices(
+    assert check_binding_conditions(with_conditions(made, ("one", "a", good))) is False
+    assert check_binding_conditions(with_conditions(made, ("one", "a", good), ("one", "b", good))) is True
+    assert check_binding_conditions(
         with_conditions(made, ("one", "a", good), ("one", "b", {"Broken": "True"}))
-    ) == Failure("R", "M")
+    ) == DeviceBindingFailure("R", "M")

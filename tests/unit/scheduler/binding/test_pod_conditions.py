@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.binding.pod_conditions import (
+    BindError,
     Deallocation,
-    Mishap,
-    explain_mishap,
     failure_reason,
+    format_bind_error,
     plan_condition,
-    render_unplaced,
+    render_fit_error,
     shorten,
 )
 from plimsoll.scheduler.pod_info import PodInfo
@@ -54,7 +54,7 @@ def fit_error(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True)
 def test_reasons_are_counted_and_sorted_as_texts() -> None:
     """The very text of a real cluster with three nodes."""
     made = fit_error(3, (short("cpu"), 2), (NO_DEVICES, 1))
-    assert render_unplaced(made, PREEMPTION) == (
+    assert render_fit_error(made, PREEMPTION) == (
         "0/3 nodes are available: 1 cannot allocate all claims, 2 Insufficient cpu. still not schedulable, "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
@@ -62,7 +62,7 @@ def test_reasons_are_counted_and_sorted_as_texts() -> None:
 
 def test_numbers_are_sorted_as_texts_too() -> None:
     made = fit_error(14, (short("cpu"), 2), (short("memory"), 12))
-    assert render_unplaced(made) == "0/14 nodes are available: 12 Insufficient memory, 2 Insufficient cpu."
+    assert render_fit_error(made) == "0/14 nodes are available: 12 Insufficient memory, 2 Insufficient cpu."
 
 
 def test_equal_texts_are_one_reason() -> None:
@@ -70,12 +70,12 @@ def test_equal_texts_are_one_reason() -> None:
         Rule.DEVICES, ReasonMessage.INSUFFICIENT, VerdictCode.UNRESOLVABLE, {"resource": "cpu"}
     )
     made = fit_error(3, (short("cpu"), 2), (other, 1))
-    assert render_unplaced(made) == "0/3 nodes are available: 3 Insufficient cpu."
+    assert render_fit_error(made) == "0/3 nodes are available: 3 Insufficient cpu."
 
 
 def test_a_reason_about_the_pod_itself_stands_alone() -> None:
     made = fit_error(1, (NO_CLASS, 0), (short("cpu"), 1))
-    assert render_unplaced(made, "preemption: not helpful") == (
+    assert render_fit_error(made, "preemption: not helpful") == (
         "0/1 nodes are available: request r: device class no-such-class does not exist. "
         "no new claims to deallocate, preemption: not helpful"
     )
@@ -83,25 +83,25 @@ def test_a_reason_about_the_pod_itself_stands_alone() -> None:
 
 def test_a_pod_without_claims_has_none_to_give_up() -> None:
     made = fit_error(1, (short("cpu"), 1), claims=False)
-    assert render_unplaced(made, "preemption: x") == (
+    assert render_fit_error(made, "preemption: x") == (
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: x"
     )
 
 
 def test_a_claim_that_was_given_up_is_said() -> None:
     made = fit_error(1, (NO_DEVICES, 1))
-    text = render_unplaced(made, "preemption: x", Deallocation.DONE)
+    text = render_fit_error(made, "preemption: x", Deallocation.DONE)
     assert text.endswith(
         "1 cannot allocate all claims. deallocation of ResourceClaim completed, preemption: x"
     )
 
 
 def test_pods_that_are_being_preempted_are_not_mentioned() -> None:
-    assert render_unplaced(fit_error(1, (short("cpu"), 1))) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert render_fit_error(fit_error(1, (short("cpu"), 1))) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_no_nodes() -> None:
-    assert render_unplaced(fit_error(0), "preemption: x") == "no nodes available to schedule pods"
+    assert render_fit_error(fit_error(0), "preemption: x") == "no nodes available to schedule pods"
     assert failure_reason(fit_error(0)) == "Unschedulable"
 
 
@@ -112,7 +112,7 @@ def test_no_nodes() -> None:
 def test_an_error_is_all_that_is_said(count: int, where: str) -> None:
     error = NodeReason(Rule.DEVICES, ReasonMessage.TOLD, VerdictCode.ERROR, {"text": "device d not found"})
     made = fit_error(3, (short("cpu"), 1), (error, count))
-    assert render_unplaced(made, PREEMPTION) == f"{where}: device d not found"
+    assert render_fit_error(made, PREEMPTION) == f"{where}: device d not found"
     assert failure_reason(made) == "SchedulerError"
 
 
@@ -128,21 +128,21 @@ def test_reasons_of_the_condition() -> None:
 def test_every_node_is_counted(found: list[tuple[str, int]]) -> None:
     total = sum(count for _, count in found)
     made = fit_error(total, *((short(name), count) for name, count in found))
-    head, _, rest = render_unplaced(made).partition(": ")
+    head, _, rest = render_fit_error(made).partition(": ")
     assert head == f"0/{total} nodes are available"
     assert sum(int(part.split(" ", 1)[0]) for part in rest.rstrip(".").split(", ")) == total
 
 
 def test_mishaps_name_the_step() -> None:
-    text = explain_mishap(Mishap.ADD_ALLOCATION, claim="ns/c", error="no")
+    text = format_bind_error(BindError.ADD_ALLOCATION, claim="ns/c", error="no")
     assert text == (
         'running PreBind plugin "DynamicResources": add allocation and reservation to claim ns/c: no'
     )
-    assert explain_mishap(Mishap.BINDING, error="no") == 'running Bind plugin "DefaultBinder": no'
+    assert format_bind_error(BindError.BINDING, error="no") == 'running Bind plugin "DefaultBinder": no'
 
 
 def test_a_text_with_braces_does_no_harm() -> None:
-    assert explain_mishap(Mishap.BINDING, error="{x}").endswith("{x}")
+    assert format_bind_error(BindError.BINDING, error="{x}").endswith("{x}")
 
 
 def test_events_have_room_for_so_much() -> None:

@@ -10,7 +10,7 @@ from plimsoll.api.codec import convert
 from plimsoll.api.resource import ResourceClaimConsumerReference
 from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.ledger.verdict import VerdictCode
-from plimsoll.scheduler.binding.recovery import find_abandoned, recover
+from plimsoll.scheduler.binding.recovery import find_releasable_claim, plan_recovery
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.result import FitError
@@ -27,7 +27,7 @@ CHARGES = {
 def test_devices_of_a_waiting_pod_are_kept_for_it() -> None:
     waiting = pod("p", claims=["c"], status=CHARGES)
     held = claim("c", exactly(), results=[RESULT], reserved=["p"])
-    found = recover([held], [waiting])
+    found = plan_recovery([held], [waiting])
     assert found.kept == ((held, waiting),)
     assert (found.released, found.uncharged) == ((), ())
 
@@ -36,14 +36,14 @@ def test_devices_of_a_pod_that_is_gone_are_released() -> None:
     held = claim("c", exactly(), results=[RESULT], reserved=["p"])
     again = pod("p", claims=["c"], uid="another")
     for pods in ([], [again], [pod("p", claims=["c"], status={"phase": "Failed"})]):
-        (leftover,) = recover([held], pods).released
+        (leftover,) = plan_recovery([held], pods).released
         assert leftover.deallocate
         assert [each.uid for each in leftover.consumers] == ["uid-p"]
 
 
 def test_others_keep_a_claim_that_one_has_left() -> None:
     held = claim("c", exactly(), results=[RESULT], reserved=["p", "q"])
-    (leftover,) = recover([held], [pod("q", node="n")]).released
+    (leftover,) = plan_recovery([held], [pod("q", node="n")]).released
     assert not leftover.deallocate
     assert [each.uid for each in leftover.consumers] == ["uid-p"]
 
@@ -54,15 +54,15 @@ def test_what_is_no_pod_is_not_judged() -> None:
         {"apiGroup": "x.io", "resource": "pods", "name": "p", "uid": "u"}, ResourceClaimConsumerReference
     )
     held = replace(held, status=replace(held.status, reserved_for=(group,)))
-    assert recover([held], []).released == ()
+    assert plan_recovery([held], []).released == ()
 
 
 def test_charges_without_devices_are_cleared() -> None:
     waiting = pod("p", claims=["c"], status=CHARGES)
     for held in (claim("c", exactly()), claim("c", exactly(), results=[RESULT], reserved=["q"])):
-        assert recover([held], [waiting, pod("q")]).uncharged == (waiting,)
+        assert plan_recovery([held], [waiting, pod("q")]).uncharged == (waiting,)
     bound = pod("p", node="n", claims=["c"], status=CHARGES)
-    assert recover([claim("c", exactly())], [bound]).uncharged == ()
+    assert plan_recovery([claim("c", exactly())], [bound]).uncharged == ()
 
 
 @given(
@@ -77,7 +77,7 @@ def test_nothing_is_released_that_a_pod_counts_on(
         claim(f"c{row}", exactly(), results=[RESULT] if allocated else [], reserved=sorted(users))
         for row, (allocated, users) in enumerate(told)
     ]
-    found = recover(claims, pods)
+    found = plan_recovery(claims, pods)
     for leftover in found.released:
         assert all(each.name not in there for each in leftover.consumers)
         assert leftover.deallocate == all(
@@ -105,7 +105,7 @@ def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:
     for users, wanted in (([], True), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
         pod_info = PodInfo(mine, (held,), PodResourcesOptions())
-        assert (find_abandoned(FitError(pod_info, 2, ((ELSEWHERE, 2),))) is held) is wanted
+        assert (find_releasable_claim(FitError(pod_info, 2, ((ELSEWHERE, 2),))) is held) is wanted
 
 
 def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
@@ -114,4 +114,4 @@ def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
     for users, wanted in (([], False), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
         pod_info = PodInfo(mine, (held,), PodResourcesOptions())
-        assert (find_abandoned(FitError(pod_info, 2, ((OTHER, 2),))) is held) is wanted
+        assert (find_releasable_claim(FitError(pod_info, 2, ((OTHER, 2),))) is held) is wanted

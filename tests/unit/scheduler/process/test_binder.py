@@ -18,13 +18,13 @@ from plimsoll.api.forms import POD_KEY, read_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.scheduler.binding.bind import Bound, Failed, Step, bind_pod, release_claim
-from plimsoll.scheduler.binding.recovery import recover
-from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
-from plimsoll.scheduler.process.binder import Bindings
+from plimsoll.scheduler.binding.bind import BindFailure, BindStep, BindSuccess, bind_pod, release_claim
+from plimsoll.scheduler.binding.recovery import plan_recovery
+from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
+from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.result import Placement
 from tests.unit.apiserver.build import Bench, run
-from tests.unit.scheduler.process.world import (
+from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
     KEEP,
     NEW,
@@ -43,11 +43,11 @@ from tests.unit.scheduler.process.world import (
 
 T = TypeVar("T")
 STEPS = {
-    "add_finalizer": Step.FINALIZER,
-    "write_allocation": Step.ALLOCATION,
-    "reserve": Step.RESERVATION,
-    "write_charges": Step.CHARGES,
-    "bind": Step.BINDING,
+    "add_finalizer": BindStep.FINALIZER,
+    "write_allocation": BindStep.ALLOCATION,
+    "reserve": BindStep.RESERVATION,
+    "write_charges": BindStep.CHARGES,
+    "bind": BindStep.BINDING,
 }
 
 
@@ -58,13 +58,13 @@ def play(story: Callable[[World], Awaitable[T]]) -> T:
     return run(on)
 
 
-def bind_with(*faults: Fault, **options: Any) -> tuple[Bound | Failed, FaultyWriter]:
+def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
     """Bind the pod with faults; whatever comes out is checked against the API."""
 
-    async def story(world: World) -> tuple[Bound | Failed, FaultyWriter]:
+    async def story(world: World) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
         writer = FaultyWriter(world, list(faults), **options)
         outcome = await bind_pod(await world.placement(), writer, world.hear)
-        if isinstance(outcome, Bound):
+        if isinstance(outcome, BindSuccess):
             await world.check_bound()
         elif outcome.settled:
             pod = await world.pod()
@@ -80,7 +80,7 @@ def bind_with(*faults: Fault, **options: Any) -> tuple[Bound | Failed, FaultyWri
 
 def test_a_binding_is_made_of_as_few_requests_as_can_be() -> None:
     outcome, writer = bind_with()
-    assert isinstance(outcome, Bound)
+    assert isinstance(outcome, BindSuccess)
     assert outcome.node == NODE
     assert sorted(writer.calls) == sorted([*WRITES, "write_allocation"])
     assert writer.inner.requests == 6
@@ -97,10 +97,10 @@ def test_the_order_is_claims_then_charges_then_the_binding() -> None:
 def test_binding_again_what_is_bound_changes_nothing() -> None:
     async def story(world: World) -> None:
         placement = await world.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         revisions = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
         again = FaultyWriter(world)
-        assert isinstance(await bind_pod(placement, again, world.hear), Bound)
+        assert isinstance(await bind_pod(placement, again, world.hear), BindSuccess)
         await world.check_bound()
         after = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
         assert after == revisions
@@ -115,7 +115,7 @@ def test_binding_again_what_is_bound_changes_nothing() -> None:
 @pytest.mark.parametrize("code", [403, 404, 422])
 def test_a_refused_step_undoes_those_before_it(method: str, code: int) -> None:
     outcome, _ = bind_with(Fault(method, error=refusal(code)))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, BindFailure)
     assert outcome.settled
     assert outcome.step is STEPS[method]
     assert f"refused with {code}" in outcome.error
@@ -126,7 +126,7 @@ def test_a_refused_step_undoes_those_before_it(method: str, code: int) -> None:
 @pytest.mark.parametrize("times", [1, 12])
 def test_a_lost_answer_is_asked_for_until_it_is_there(method: str, after: bool, times: int) -> None:
     outcome, writer = bind_with(Fault(method, error=lost, after=after, times=times))
-    assert isinstance(outcome, Bound)
+    assert isinstance(outcome, BindSuccess)
     assert 1 <= writer.pauses <= times
 
 
@@ -135,7 +135,7 @@ def test_a_lost_answer_is_asked_for_until_it_is_there(method: str, after: bool, 
 @pytest.mark.parametrize("code", [429, 500])
 def test_a_server_that_fails_now_and_then_is_asked_again(method: str, after: bool, code: int) -> None:
     outcome, _ = bind_with(Fault(method, error=refusal(code), after=after, times=3))
-    assert isinstance(outcome, Bound)
+    assert isinstance(outcome, BindSuccess)
 
 
 @pytest.mark.parametrize("method", WRITES)
@@ -144,8 +144,8 @@ def test_a_server_that_goes_on_failing_is_given_up(method: str, after: bool) -> 
     """What it did all the same is found by looking: then it counts; otherwise everything is taken back."""
     outcome, _ = bind_with(Fault(method, error=refusal(500), after=after, times=99))
     done = after and method in ("write_allocation", "reserve", "bind")
-    assert isinstance(outcome, Bound if done else Failed)
-    assert done or (isinstance(outcome, Failed) and outcome.settled)
+    assert isinstance(outcome, BindSuccess if done else BindFailure)
+    assert done or (isinstance(outcome, BindFailure) and outcome.settled)
 
 
 @pytest.mark.parametrize("method", WRITES)
@@ -154,7 +154,7 @@ def test_a_lost_answer_then_a_refusal_leaves_nothing_behind(method: str) -> None
         Fault(method, error=lost, after=True), Fault(method, nth=2, error=refusal(403), times=99)
     )
     done = method in ("reserve", "bind")
-    assert isinstance(outcome, Bound if done else Failed)
+    assert isinstance(outcome, BindSuccess if done else BindFailure)
 
 
 UNDO = ("clear_charges", "unreserve", "read_claim", "read_pod")
@@ -170,7 +170,7 @@ def test_undoing_survives_failures_too(method: str, undo: str, after: bool, erro
     outcome, _ = bind_with(
         Fault(method, error=refusal(409), times=99), Fault(undo, error=error, after=after, times=2)
     )
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, BindFailure)
     assert outcome.settled
 
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_taken_back_is_said() -> None:
     outcome, writer = bind_with(
         Fault("bind", error=refusal(403)), Fault("unreserve", error=refusal(403), times=9)
     )
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, BindFailure)
     assert not outcome.settled
     assert writer.world.heard[NEW].status.allocation is not None, "the snapshot still holds the devices"
 
@@ -203,21 +203,21 @@ async def bind_elsewhere(world: World) -> None:
 @pytest.mark.parametrize("method", WRITES)
 def test_a_claim_that_others_touch_is_no_obstacle(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=touch))
-    assert isinstance(outcome, Bound)
+    assert isinstance(outcome, BindSuccess)
 
 
 @pytest.mark.parametrize("method", WRITES)
 def test_a_pod_that_goes_away_leaves_nothing_behind(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=delete_pod))
-    assert isinstance(outcome, Failed)
-    assert (outcome.settled, outcome.over) == (True, True)
+    assert isinstance(outcome, BindFailure)
+    assert (outcome.settled, outcome.final) == (True, True)
 
 
 @pytest.mark.parametrize("method", WRITES)
 def test_a_pod_that_others_bind_elsewhere_is_theirs(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=bind_elsewhere))
-    assert isinstance(outcome, Failed)
-    assert (outcome.step, outcome.settled, outcome.over) == (Step.BINDING, True, True)
+    assert isinstance(outcome, BindFailure)
+    assert (outcome.step, outcome.settled, outcome.final) == (BindStep.BINDING, True, True)
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
@@ -229,8 +229,8 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
     for method in WRITES:
         outcome, _ = bind_with(Fault(method, act=replace))
-        assert isinstance(outcome, Failed)
-        assert (outcome.settled, outcome.over) == (True, True)
+        assert isinstance(outcome, BindFailure)
+        assert (outcome.settled, outcome.final) == (True, True)
         assert "with UID" in outcome.error
 
 
@@ -246,7 +246,7 @@ def test_devices_somebody_else_gave_are_left_alone(method: str) -> None:
     async def story(world: World) -> None:
         writer = FaultyWriter(world, [Fault(method, act=allocate)])
         outcome = await bind_pod(await world.placement(), writer, world.hear)
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         assert outcome.settled
         assert "got allocated elsewhere in the meantime" in outcome.error
         for name in (NEW, BEGUN):
@@ -269,8 +269,8 @@ def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
     async def story(world: World) -> None:
         writer = FaultyWriter(world, [Fault("reserve", act=reallocate)])
         outcome = await bind_pod(await world.placement(), writer, world.hear)
-        assert isinstance(outcome, Failed)
-        assert (outcome.step, outcome.settled) == (Step.RESERVATION, True)
+        assert isinstance(outcome, BindFailure)
+        assert (outcome.step, outcome.settled) == (BindStep.RESERVATION, True)
         claim = await world.claim(SHARED)
         assert claim.status.reserved_for == ()
         assert claim.status.allocation is not None, "its devices were not ours to take away"
@@ -284,17 +284,17 @@ def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
 
     for method in ("add_finalizer", "write_allocation"):
         outcome, _ = bind_with(Fault(method, act=delete, nth=1))
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         assert outcome.settled
 
 
 def test_devices_go_back_when_binding_fails() -> None:
     async def story(world: World) -> None:
         writer = FaultyWriter(world, [Fault("bind", error=refusal(403))])
-        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), Failed)
+        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), BindFailure)
         await world.check_undone()
         again = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
-        assert isinstance(again, Bound)
+        assert isinstance(again, BindSuccess)
         await world.check_bound()
 
     play(story)
@@ -311,7 +311,7 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
     async def story(world: World) -> None:
         writer = FaultyWriter(world, [Fault("bind", act=join, error=refusal(403))])
         outcome = await bind_pod(await world.placement(), writer, world.hear)
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         assert outcome.settled
         claim = await world.claim(NEW)
         assert claim.status.allocation is not None
@@ -336,12 +336,12 @@ def test_after_any_crashes_a_repeat_binds_exactly_once(crashes: list[tuple[str, 
             pod = await world.pod()
             assert pod is not None
             claims = [await world.claim(name) for name in (NEW, BEGUN, SHARED)]
-            found = recover(claims, [pod, other_pod(pod)])
+            found = plan_recovery(claims, [pod, other_pod(pod)])
             assert found.released == ()
             if pod.spec.node_name:
                 break
         outcome = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
-        assert isinstance(outcome, Bound)
+        assert isinstance(outcome, BindSuccess)
         await world.check_bound()
         events = await bound_times(world)
         assert events == 1
@@ -373,8 +373,8 @@ def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
         world = await World(bench).build()
         writer = ApiWriter(world.client)
         placement = await world.placement()
-        assert isinstance(await bind_pod(placement, writer, world.hear), Bound)
-        assert writer.charging is Charging.ANNOTATION
+        assert isinstance(await bind_pod(placement, writer, world.hear), BindSuccess)
+        assert writer.charge_form is ChargeForm.ANNOTATION
         pod = await world.pod()
         assert pod is not None
         assert not pod.status.node_allocatable_resource_claim_statuses
@@ -387,8 +387,8 @@ def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
 def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
     async def story(world: World) -> None:
         writer = ApiWriter(world.client)
-        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), Bound)
-        assert writer.charging is Charging.V1_36
+        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), BindSuccess)
+        assert writer.charge_form is ChargeForm.V1_36
         pod = await world.pod()
         assert pod is not None
         assert POD_KEY not in pod.metadata.annotations
@@ -397,12 +397,12 @@ def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("charging", list(Charging))
-def test_every_form_is_written_and_taken_back(charging: Charging) -> None:
-    outcome, _ = bind_with(charging=charging)
-    assert isinstance(outcome, Bound)
-    outcome, _ = bind_with(Fault("bind", error=refusal(403)), charging=charging)
-    assert isinstance(outcome, Failed)
+@pytest.mark.parametrize("charge_form", list(ChargeForm))
+def test_every_form_is_written_and_taken_back(charge_form: ChargeForm) -> None:
+    outcome, _ = bind_with(charge_form=charge_form)
+    assert isinstance(outcome, BindSuccess)
+    outcome, _ = bind_with(Fault("bind", error=refusal(403)), charge_form=charge_form)
+    assert isinstance(outcome, BindFailure)
 
 
 def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
@@ -411,7 +411,7 @@ def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
         patch = {"metadata": {"annotations": {POD_KEY: forged}}}
         await world.client.patch(PODS, "p", patch, "default")
         placement = await world.placement(charges=False)
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         pod = await world.pod()
         assert pod is not None
         assert read_pod(pod) == ()
@@ -425,7 +425,9 @@ def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
 
 def test_a_claim_nobody_else_uses_can_be_given_up() -> None:
     async def story(world: World) -> None:
-        assert isinstance(await bind_pod(await world.placement(), FaultyWriter(world), world.hear), Bound)
+        assert isinstance(
+            await bind_pod(await world.placement(), FaultyWriter(world), world.hear), BindSuccess
+        )
         pod = await world.pod()
         assert pod is not None
         assert await release_claim(await world.claim(NEW), pod, FaultyWriter(world), world.hear)
@@ -462,16 +464,16 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
 
                 return call if name == "bind" else method
 
-        bindings = Bindings(Slow(world), world.hear, lambda p, o: done.append(o), limit=3)
+        bindings = PodBinder(Slow(world), world.hear, lambda p, o: done.append(o), limit=3)
         for _ in range(8):
             bindings.start(placement)
         assert len(bindings) == 8
-        assert bindings.full
+        assert bindings.is_full
         await asyncio.sleep(0.01)
         go.set()
         assert await bindings.drain(5) == 0
         assert len(done) == 8
-        assert all(isinstance(each, Bound) for each in done)
+        assert all(isinstance(each, BindSuccess) for each in done)
         assert most == 3
 
     play(story)
@@ -483,13 +485,13 @@ def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
             await asyncio.Event().wait()
 
         writer = FaultyWriter(world, [Fault("bind", act=hang)])
-        bindings = Bindings(writer, world.hear, lambda p, o: None)
+        bindings = PodBinder(writer, world.hear, lambda p, o: None)
         bindings.start(await world.placement())
         await asyncio.sleep(0)
         assert await bindings.drain(0.01) == 1
         assert len(bindings) == 0
         outcome = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
-        assert isinstance(outcome, Bound)
+        assert isinstance(outcome, BindSuccess)
         await world.check_bound()
 
     play(story)
@@ -497,17 +499,17 @@ def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
 
 def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
     async def story(world: World) -> None:
-        done: list[tuple[Placement, Bound | Failed]] = []
+        done: list[tuple[Placement, BindSuccess | BindFailure]] = []
         writer = FaultyWriter(world, [Fault("bind", error=lambda: ValueError("a bug"))])
-        bindings = Bindings(writer, world.hear, lambda p, o: done.append((p, o)))
+        bindings = PodBinder(writer, world.hear, lambda p, o: done.append((p, o)))
         placement = await world.placement()
         bindings.start(placement)
         bindings.start(placement)
         await bindings.drain(5)
         first, second = (outcome for _, outcome in done)
-        assert isinstance(first, Failed)
+        assert isinstance(first, BindFailure)
         assert (first.settled, first.error) == (False, "ValueError: a bug")
-        assert isinstance(second, Bound)
+        assert isinstance(second, BindSuccess)
 
     play(story)
 
@@ -536,29 +538,29 @@ def test_devices_are_waited_for(kind: str, told: bool) -> None:
             "bindingFailureConditions": ["Broken"],
         }
         placement = await world.placement(**conditions)
-        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
-        writer.waits._poll = 0.01 if not told else 60.0
+        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
+        writer.claim_waiters._poll = 0.01 if not told else 60.0
         task = asyncio.create_task(bind_pod(placement, writer, world.hear))
-        while len(writer.waits) == 0:
+        while len(writer.claim_waiters) == 0:
             await asyncio.sleep(0)
         for name in (NEW, BEGUN):
             patch = ready(await world.claim(name), "True", kind)
             await world.client.patch(RESOURCE_CLAIMS, name, patch, "default", subresource="status")
             if told:
                 await asyncio.sleep(0)
-                writer.waits.tell(await world.claim(name))
-                while not task.done() and len(writer.waits) == 0:
+                writer.claim_waiters.notify(await world.claim(name))
+                while not task.done() and len(writer.claim_waiters) == 0:
                     await asyncio.sleep(0)
         outcome = await task
         if kind == "Attached":
-            assert isinstance(outcome, Bound)
+            assert isinstance(outcome, BindSuccess)
             await world.check_bound()
         else:
-            assert isinstance(outcome, Failed)
-            assert (outcome.step, outcome.settled) == (Step.CONDITIONS, True)
+            assert isinstance(outcome, BindFailure)
+            assert (outcome.step, outcome.settled) == (BindStep.CONDITIONS, True)
             assert 'device binding failed: claim=new, reason=Told, message="so"' in outcome.error
             await world.check_undone()
-        assert len(writer.waits) == 0
+        assert len(writer.claim_waiters) == 0
 
     play(story)
 
@@ -566,9 +568,9 @@ def test_devices_are_waited_for(kind: str, told: bool) -> None:
 def test_devices_that_take_too_long_are_given_up() -> None:
     async def story(world: World) -> None:
         placement = await world.placement(bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
-        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
         outcome = await bind_pod(placement, writer, world.hear, timeout_ms=10)
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         assert outcome.error.endswith("device binding timeout: claim=new")
         assert outcome.settled
         await world.check_undone()
@@ -578,9 +580,9 @@ def test_devices_that_take_too_long_are_given_up() -> None:
 
 def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
     async def story(world: World) -> None:
-        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
         plain = await world.placement()
-        assert isinstance(await bind_pod(plain, writer, world.hear), Bound)
+        assert isinstance(await bind_pod(plain, writer, world.hear), BindSuccess)
         claim = await world.claim(NEW)
         assert claim.status.allocation is not None
         assert claim.status.allocation.allocation_timestamp is None
@@ -589,7 +591,7 @@ def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
     play(story)
 
     async def waiting(world: World) -> None:
-        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
         placement = await world.placement(bindingConditions=["A"], bindingFailureConditions=["B"])
         claim = placement.pod_info.unallocated_claims[0]
         fresh = await writer.write_allocation(claim, placement.allocations[NEW], plimsoll_consumer(placement))
@@ -606,10 +608,10 @@ def plimsoll_consumer(placement: Placement) -> Any:
 
 
 def test_pauses_grow_and_are_told() -> None:
-    waits: list[float] = []
+    claim_waiters: list[float] = []
 
     async def sleep(seconds: float) -> None:
-        waits.append(seconds)
+        claim_waiters.append(seconds)
 
     async def story(world: World) -> None:
         writer = ApiWriter(world.client, sleep=sleep)
@@ -617,8 +619,8 @@ def test_pauses_grow_and_are_told() -> None:
             await writer.pause(attempt, UnreachableError("no answer", sent=True))
 
     play(story)
-    assert waits[0] < waits[1] < waits[2]
-    assert max(waits) <= 5.0
+    assert claim_waiters[0] < claim_waiters[1] < claim_waiters[2]
+    assert max(claim_waiters) <= 5.0
 
 
 def test_refusals_of_the_api_are_api_errors() -> None:
@@ -645,7 +647,7 @@ def test_pods_that_find_out_the_form_together_use_the_same() -> None:
         other = convert(await world.client.get(PODS, "q", "default"), Pod)
         entries = (charge(NEW, "2"),)
         await asyncio.gather(writer.write_charges(pod, entries), writer.write_charges(other, entries))
-        assert writer.charging is Charging.V1_36
+        assert writer.charge_form is ChargeForm.V1_36
         for name in ("p", "q"):
             tree = await world.client.get(PODS, name, "default")
             (written,) = tree["status"]["nodeAllocatableResourceClaimStatuses"]

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.scheduler.process.condition_writer import Notice, Notices
+from plimsoll.scheduler.process.condition_writer import ConditionUpdate, ConditionWriter
 from tests.unit.scheduler.build import pod
 
 
@@ -34,12 +34,12 @@ class Server:
         self.told.append((each.metadata.name, condition["message"]))
 
 
-def _notices(server: Server) -> Notices:
-    return Notices(server, workers=2, pause=0.0)  # type: ignore[arg-type]
+def _notices(server: Server) -> ConditionWriter:
+    return ConditionWriter(server, workers=2, pause=0.0)  # type: ignore[arg-type]
 
 
-async def _finish(notices: Notices) -> None:
-    while notices._tasks:
+async def _finish(writer: ConditionWriter) -> None:
+    while writer._tasks:
         await asyncio.sleep(0)
 
 
@@ -49,9 +49,9 @@ async def _finish(notices: Notices) -> None:
 def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
     async def story() -> None:
         server = Server(error, error)
-        notices = _notices(server)
-        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
-        await _finish(notices)
+        writer = _notices(server)
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+        await _finish(writer)
         assert server.told == [("p", "no room")]
 
     asyncio.run(story())
@@ -62,9 +62,9 @@ def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tu
     async def story() -> None:
         server = Server(ApiError(409, "Conflict", "it has changed"))
         server.fresh = pod("p", node=node)
-        notices = _notices(server)
-        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
-        await _finish(notices)
+        writer = _notices(server)
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+        await _finish(writer)
         assert server.told == told
 
     asyncio.run(story())
@@ -74,9 +74,9 @@ def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tu
 def test_a_refusal_is_final(error: ApiError) -> None:
     async def story() -> None:
         server = Server(error)
-        notices = _notices(server)
-        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
-        await _finish(notices)
+        writer = _notices(server)
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+        await _finish(writer)
         assert server.told == []
 
     asyncio.run(story())
@@ -85,11 +85,11 @@ def test_a_refusal_is_final(error: ApiError) -> None:
 def test_who_waits_no_longer_is_not_told_again() -> None:
     async def story() -> None:
         server = Server(UnreachableError("broken", sent=True))
-        notices = _notices(server)
-        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
+        writer = _notices(server)
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
         await server.answered.wait()
-        notices.drop("uid-p")
-        await _finish(notices)
+        writer.drop("uid-p")
+        await _finish(writer)
         assert server.told == []
 
     asyncio.run(story())
@@ -98,12 +98,12 @@ def test_who_waits_no_longer_is_not_told_again() -> None:
 def test_what_is_told_last_counts() -> None:
     async def story() -> None:
         server = Server(UnreachableError("broken", sent=True))
-        notices = _notices(server)
-        notices.tell(Notice(pod("p"), "Unschedulable", "first"))
+        writer = _notices(server)
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "first"))
         await server.answered.wait()
-        notices.tell(Notice(pod("p"), "Unschedulable", "second"))
-        notices.tell(Notice(pod("p"), "Unschedulable", "third"))
-        await _finish(notices)
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "second"))
+        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "third"))
+        await _finish(writer)
         assert server.told[-1] == ("p", "third")
         assert ("p", "first") not in server.told
 

@@ -12,7 +12,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import EVENTS, EVENTS_V1
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.scheduler.process.event_recorder import Recorder
+from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from tests.unit.apiserver.build import Bench, run
 from tests.unit.scheduler.build import pod
 
@@ -25,7 +25,7 @@ class Stage:
     def __init__(self, bench: Bench, **options: Any) -> None:
         self.bench = bench
         self.time = 0.0
-        self.recorder = Recorder(
+        self.recorder = SchedulerEventRecorder(
             bench.client,
             clock=lambda: self.time,
             now=lambda: bench.now + timedelta(seconds=self.time),
@@ -193,7 +193,7 @@ def test_an_event_that_cannot_be_written_is_no_ones_problem() -> None:
     for code in (0, 403, 404, 422, 500):
 
         async def story(code: int = code) -> tuple[int, int]:
-            recorder = Recorder(Client(Refusing(code)))
+            recorder = SchedulerEventRecorder(Client(Refusing(code)))
             recorder.scheduled(POD, "n")
             await recorder.flush(5)
             return recorder.failed, recorder.written
@@ -228,7 +228,7 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
 
 def test_a_lost_answer_does_not_make_two_events() -> None:
     async def on(bench: Bench) -> None:
-        recorder = Recorder(bench.client, now=lambda: bench.now)
+        recorder = SchedulerEventRecorder(bench.client, now=lambda: bench.now)
         send = bench.client._transport.send  # the wire itself
         lost = [True]
 

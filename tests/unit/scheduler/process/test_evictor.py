@@ -14,7 +14,12 @@ from plimsoll.client.endpoints import PODS
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.preemption.plan import is_leaving
 from plimsoll.scheduler.preemption.result import Preemption
-from plimsoll.scheduler.process.evictor import CarriedOut, Notice, carry_out, plan_disruption
+from plimsoll.scheduler.process.evictor import (
+    EvictionResult,
+    PreemptedEvent,
+    evict_victims,
+    plan_disruption_condition,
+)
 from tests.unit.apiserver.build import Bench
 from tests.unit.apiserver.build import run as play
 
@@ -26,7 +31,7 @@ class World:
 
     def __init__(self, bench: Bench) -> None:
         self.client = bench.client
-        self.notices: list[Notice] = []
+        self.notices: list[PreemptedEvent] = []
 
     async def pod(self, name: str, *, node: str = "n", grace: int = 30, **status: Any) -> Pod:
         tree: dict[str, Any] = {
@@ -51,8 +56,10 @@ class World:
                 raise
             return None
 
-    async def carry_out(self, plan: Preemption, client: Client | None = None, **more: Any) -> CarriedOut:
-        return await carry_out(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
+    async def evict_victims(
+        self, plan: Preemption, client: Client | None = None, **more: Any
+    ) -> EvictionResult:
+        return await evict_victims(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
 
 
 def run(story: Callable[[World], Awaitable[None]]) -> None:
@@ -62,7 +69,7 @@ def run(story: Callable[[World], Awaitable[None]]) -> None:
 def test_a_victim_is_told_and_deleted() -> None:
     async def story(world: World) -> None:
         victim, new = await world.pod("victim"), await world.pod("new", node="")
-        done = await world.carry_out(Preemption("n", 0, (victim,), 0, new))
+        done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new))
         assert done.complete
         assert [each.metadata.name for each in done.evicted] == ["victim"]
         left = await world.read("victim")
@@ -87,7 +94,7 @@ def test_a_victim_is_told_and_deleted() -> None:
 def test_a_victim_without_grace_is_gone_at_once() -> None:
     async def story(world: World) -> None:
         victim, new = await world.pod("victim", grace=0), await world.pod("new", node="")
-        assert (await world.carry_out(Preemption("n", 0, (victim,), 0, new))).complete
+        assert (await world.evict_victims(Preemption("n", 0, (victim,), 0, new))).complete
         assert await world.read("victim") is None
 
     run(story)
@@ -96,9 +103,9 @@ def test_a_victim_without_grace_is_gone_at_once() -> None:
 def test_it_may_be_done_again() -> None:
     async def story(world: World) -> None:
         plan = Preemption("n", 0, (await world.pod("victim"),), 0, await world.pod("new", node=""))
-        await world.carry_out(plan)
+        await world.evict_victims(plan)
         before = await world.read("victim")
-        again = await world.carry_out(plan)
+        again = await world.evict_victims(plan)
         assert again.complete
         after = await world.read("victim")
         assert before is not None
@@ -117,14 +124,14 @@ def test_who_is_gone_or_leaving_is_left_alone() -> None:
         await world.client.delete(PODS, "leaving", "default")
         heard = await world.read("leaving")
         assert heard is not None
-        done = await world.carry_out(Preemption("n", 0, (gone, heard), 0, new))
-        assert done == CarriedOut(())
+        done = await world.evict_victims(Preemption("n", 0, (gone, heard), 0, new))
+        assert done == EvictionResult(())
         assert world.notices == []
         left = await world.read("leaving")
         assert left is not None
         assert not is_leaving(left)
         # Nobody told us that it is leaving: then it is told why, and nothing worse.
-        await world.carry_out(Preemption("n", 0, (leaving,), 0, new))
+        await world.evict_victims(Preemption("n", 0, (leaving,), 0, new))
 
     run(story)
 
@@ -134,8 +141,8 @@ def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
         old, new = await world.pod("victim", grace=0), await world.pod("new", node="")
         await world.client.delete(PODS, "victim", "default", grace=0)
         fresh = await world.pod("victim")
-        done = await world.carry_out(Preemption("n", 0, (old,), 0, new))
-        assert done == CarriedOut(())
+        done = await world.evict_victims(Preemption("n", 0, (old,), 0, new))
+        assert done == EvictionResult(())
         left = await world.read("victim")
         assert left is not None
         assert left.metadata.uid == fresh.metadata.uid
@@ -150,7 +157,7 @@ def test_lesser_promises_are_withdrawn() -> None:
         lesser = await world.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
         assert lesser.status.nominated_node_name == "n"
         victim, new = await world.pod("victim"), await world.pod("new", node="")
-        done = await world.carry_out(Preemption("n", 0, (victim,), 0, new, (lesser,)))
+        done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new, (lesser,)))
         assert done.warnings == ()
         left = await world.read("lesser")
         assert left is not None
@@ -179,14 +186,14 @@ def test_one_failure_does_not_keep_the_others(method: str) -> None:
     async def story(world: World) -> None:
         one, two, new = await world.pod("one"), await world.pod("two"), await world.pod("new", node="")
         plan = Preemption("n", 0, (one, two), 0, new)
-        done = await world.carry_out(plan, Failing(world.client, method, "one", 500))
+        done = await world.evict_victims(plan, Failing(world.client, method, "one", 500))
         assert not done.complete
         assert len(done.errors) == 1
         assert [each.metadata.name for each in done.evicted] == ["two"]
         left = await world.read("one")
         assert left is not None
         assert left.metadata.deletion_timestamp is None
-        assert (await world.carry_out(plan)).complete
+        assert (await world.evict_victims(plan)).complete
         assert (after := await world.read("one")) is not None
         assert after.metadata.deletion_timestamp is not None
 
@@ -197,7 +204,7 @@ def test_a_status_that_others_keep_changing_is_tried_again_and_given_up() -> Non
     async def story(world: World) -> None:
         victim, new = await world.pod("victim"), await world.pod("new", node="")
         client = Failing(world.client, "PATCH", "victim", 409)
-        done = await world.carry_out(Preemption("n", 0, (victim,), 0, new), client)
+        done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new), client)
         assert [error.code for error in done.errors] == [409]
 
     run(story)
@@ -208,7 +215,7 @@ def test_a_promise_that_cannot_be_withdrawn_is_only_a_warning() -> None:
         lesser = await world.pod("lesser", node="", nominatedNodeName="n")
         victim, new = await world.pod("victim"), await world.pod("new", node="")
         plan = Preemption("n", 0, (victim,), 0, new, (lesser,))
-        done = await world.carry_out(plan, Failing(world.client, "PATCH", "lesser", 500))
+        done = await world.evict_victims(plan, Failing(world.client, "PATCH", "lesser", 500))
         assert done.complete
         assert len(done.warnings) == 1
 
@@ -223,13 +230,13 @@ def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
         return convert({"metadata": {"generation": 3}, "status": {"conditions": [known]}}, Pod)
 
     plan = Preemption("n", 0, (), 0, new)
-    other = plan_disruption(victim(status="True", reason="EvictionByEvictionAPI"), plan, NOW)
+    other = plan_disruption_condition(victim(status="True", reason="EvictionByEvictionAPI"), plan, NOW)
     assert other is not None
     assert other["lastTransitionTime"] == "2025-01-01T00:00:00Z"
     assert other["observedGeneration"] == 3
-    turned = plan_disruption(victim(status="False", reason="PreemptionByScheduler"), plan, NOW)
+    turned = plan_disruption_condition(victim(status="False", reason="PreemptionByScheduler"), plan, NOW)
     assert turned is not None
     assert turned["lastTransitionTime"] == NOW
     message = "s: preempting to accommodate a higher priority pod"
     same = victim(status="True", reason="PreemptionByScheduler", message=message)
-    assert plan_disruption(same, plan, NOW) is None
+    assert plan_disruption_condition(same, plan, NOW) is None

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from plimsoll.scheduler.process.gc_control import Memory
+from plimsoll.scheduler.process.gc_control import GCControl
 
 
 @pytest.fixture(autouse=True)
@@ -21,40 +21,40 @@ def nothing_of_others() -> None:
 
 def test_the_collector_on_a_leash() -> None:
     pauses: list[tuple[int, float]] = []
-    memory = Memory(lambda generation, seconds: pauses.append((generation, seconds)))
+    memory = GCControl(lambda generation, seconds: pauses.append((generation, seconds)))
     was_on = gc.isenabled()
-    memory.idle()
-    memory.begin()
+    memory.on_idle()
+    memory.start()
     try:
         assert not gc.isenabled()
         assert gc.get_freeze_count() > 0
         assert pauses[0][0] == 2
-        memory.idle()
+        memory.on_idle()
         assert len(pauses) == 1, "there is nothing to collect yet"
         kept: list[list[int]] = [[] for _ in range(8_000)]
-        memory.busy()
+        memory.on_busy()
         assert len(pauses) == 1, "not so much that it cannot wait"
-        memory.idle()
+        memory.on_idle()
         assert [generation for generation, _ in pauses] == [2, 0]
         kept += [[] for _ in range(40_000)]
-        memory.busy()
+        memory.on_busy()
         assert [generation for generation, _ in pauses] == [2, 0, 0]
     finally:
-        memory.end()
+        memory.stop()
     assert gc.isenabled() == was_on
     assert gc.get_freeze_count() == 0
-    assert memory._hear not in gc.callbacks
+    assert memory._on_gc not in gc.callbacks
 
 
 def test_everything_is_looked_at_when_nothing_has_happened_for_long() -> None:
     now = [0.0]
     generations: list[int] = []
-    memory = Memory(lambda generation, seconds: generations.append(generation), clock=lambda: now[0])
-    memory.begin()
+    memory = GCControl(lambda generation, seconds: generations.append(generation), clock=lambda: now[0])
+    memory.start()
     try:
         now[0] += 7 * 3600
-        memory.idle()
-        memory.idle()
+        memory.on_idle()
+        memory.on_idle()
         assert generations == [2, 2]
     finally:
-        memory.end()
+        memory.stop()

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.binding.bind import Bound, Failed, bind_pod, release_claim
-from tests.unit.scheduler.process.test_binder import play
-from tests.unit.scheduler.process.world import (
+from plimsoll.scheduler.binding.bind import BindFailure, BindSuccess, bind_pod, release_claim
+from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
     NEW,
     NODE,
@@ -28,6 +27,7 @@ from tests.unit.scheduler.process.world import (
     refusal,
     results,
 )
+from tests.unit.scheduler.process.test_binder import play
 
 #: Everything that takes or releases something. `reserve` only adds a consumer, and may land at any time.
 CONDITIONAL = ("write_allocation", "write_charges", "bind", "unreserve", "clear_charges")
@@ -63,8 +63,8 @@ class DelayingWriter(FaultyWriter):
         return taken
 
 
-async def check(world: World, outcome: Bound | Failed) -> None:
-    if isinstance(outcome, Bound):
+async def check(world: World, outcome: BindSuccess | BindFailure) -> None:
+    if isinstance(outcome, BindSuccess):
         await world.check_bound()
         return
     assert outcome.settled
@@ -82,7 +82,7 @@ def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable
         delays = {(method, count): error for count in range(1, 100)}
         writer = DelayingWriter(world, delays=delays)
         outcome = await bind_pod(await world.placement(), writer, world.hear)
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         await check(world, outcome)
         assert await writer.land() == []
         await check(world, outcome)
@@ -103,7 +103,7 @@ def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refus
     async def story(world: World) -> None:
         faults = []
         if refused:
-            from tests.unit.scheduler.process.world import Fault  # noqa: PLC0415
+            from tests.unit.scheduler.process.binding_cluster import Fault  # noqa: PLC0415
 
             faults = [Fault(refused, nth=3, error=refusal(403), times=99)]
         writer = DelayingWriter(world, faults, delays=delays)
@@ -120,14 +120,14 @@ def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
 
     async def story(world: World) -> None:
         placement = await world.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         claim = await world.claim(NEW)
         release = FaultyWriter(world).inner
         consumer = claim.status.reserved_for[0]
         # The pod is tried again, by another process, with all its claims reserved already.
         again = await world.placement()
         assert not again.pod_info.unallocated_claims
-        assert isinstance(await bind_pod(again, FaultyWriter(world), world.hear), Bound)
+        assert isinstance(await bind_pod(again, FaultyWriter(world), world.hear), BindSuccess)
         with pytest.raises(ApiError) as refused:
             await release.unreserve(claim, consumer, deallocate=True)
         assert refused.value.code == 409
@@ -142,12 +142,12 @@ def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
 
     async def story(world: World) -> None:
         placement = await world.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         again = await world.placement()
         nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
         await world.client.patch(RESOURCE_CLAIMS, stale, nothing, "default", subresource="status")
         outcome = await bind_pod(again, FaultyWriter(world), world.hear)
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         assert "got deallocated elsewhere in the meantime" in outcome.error
 
     play(story)
@@ -208,7 +208,7 @@ def test_a_pod_is_not_bound_to_devices_that_somebody_else_holds() -> None:
 
         writer = FaultyWriter(world)
         outcome = await bind_pod(await world.placement(), writer, world.hear, find_conflict=conflict)
-        assert isinstance(outcome, Failed)
+        assert isinstance(outcome, BindFailure)
         assert "device dra.example.com/node-1/gpu-new is allocated to another claim as well" in outcome.error
         assert seen == [sorted((NEW, BEGUN, SHARED))]
         assert "bind" not in writer.calls

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.binding.bind import Bound, Failed, Step
-from plimsoll.scheduler.process.binder import Bindings
+from plimsoll.scheduler.binding.bind import BindFailure, BindStep, BindSuccess
+from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.configuration import SchedulerSettings
-from plimsoll.scheduler.process.context import World
-from plimsoll.scheduler.process.failure_handler import Aftermath
-from plimsoll.scheduler.process.loop import Loop
+from plimsoll.scheduler.process.context import SchedulerContext
+from plimsoll.scheduler.process.failure_handler import FailureHandler
+from plimsoll.scheduler.process.loop import SchedulingLoop
 from plimsoll.scheduler.queue import QueuedPodInfo, QueueState
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.unit.scheduler.build import node, pod
 
-Done = Callable[[Placement, Bound | Failed], None]
+Done = Callable[[Placement, BindSuccess | BindFailure], None]
 
 
 class Notes:
@@ -71,7 +71,7 @@ class Desk:
     def start(self, placement: Placement) -> None:
         self.placements.append(placement)
 
-    def end(self, outcome: Bound | Failed) -> None:
+    def end(self, outcome: BindSuccess | BindFailure) -> None:
         self.done(self.placements.pop(0), outcome)
 
     async def drain(self, seconds: float) -> int:
@@ -80,30 +80,32 @@ class Desk:
 
 
 def make(
-    count: int, *, limit: int = 1000, turn: float = 1e9, clock: Callable[[], float] = lambda: 0.0
-) -> tuple[World, Loop, Desk, Notes]:
-    world = World.make(SchedulerSettings())
-    world.feed.synced = True
-    world.feed.hear(None, node("n1", cpu="4"))
+    count: int, *, limit: int = 1000, batch_seconds: float = 1e9, clock: Callable[[], float] = lambda: 0.0
+) -> tuple[SchedulerContext, SchedulingLoop, Desk, Notes]:
+    context = SchedulerContext.create(SchedulerSettings())
+    context.informers.synced = True
+    context.informers.on_event(None, node("n1", cpu="4"))
     for number in range(count):
-        world.feed.hear_pod(None, pod(f"p{number}", cpu="1", scheduler_name="plimsoll"))
+        context.informers.on_pod_event(None, pod(f"p{number}", cpu="1", scheduler_name="plimsoll"))
     desks: list[Desk] = []
 
-    def desk(done: Any) -> Bindings:
+    def desk(done: Any) -> PodBinder:
         desks.append(Desk(done, limit))
-        return cast(Bindings, desks[0])
+        return cast(PodBinder, desks[0])
 
     notes = Notes()
-    loop = Loop(world, cast(Aftermath, notes), desk, turn=turn, clock=clock)
-    return world, loop, desks[0], notes
+    loop = SchedulingLoop(
+        context, cast(FailureHandler, notes), desk, batch_seconds=batch_seconds, clock=clock
+    )
+    return context, loop, desks[0], notes
 
 
 def test_others_have_their_turn_after_a_while() -> None:
     times = iter(range(10_000))
-    _, loop, desk, _ = make(4, turn=10.0, clock=lambda: float(next(times)))
-    assert loop._work()
+    _, loop, desk, _ = make(4, batch_seconds=10.0, clock=lambda: float(next(times)))
+    assert loop._schedule_batch()
     assert 0 < len(desk.placements) < 4, "every look at the clock takes a second"
-    while loop._work():
+    while loop._schedule_batch():
         pass
     assert len(desk.placements) == 4
 
@@ -112,45 +114,45 @@ def test_nothing_is_decided_once_the_lease_is_gone() -> None:
     _, loop, desk, _ = make(2, limit=3)
     leading = iter((True, False))
     loop._may_decide = lambda: next(leading, False)
-    assert loop._work()
+    assert loop._schedule_batch()
     assert len(desk.placements) == 1
-    assert not loop._work()
+    assert not loop._schedule_batch()
 
 
 def test_no_more_bindings_than_allowed() -> None:
-    world, loop, desk, _ = make(4, limit=3)
-    loop._work()
+    context, loop, desk, _ = make(4, limit=3)
+    loop._schedule_batch()
     assert loop.in_flight == 3
-    assert not loop._work()
-    desk.end(Bound("n1"))
-    loop._work()
+    assert not loop._schedule_batch()
+    desk.end(BindSuccess("n1"))
+    loop._schedule_batch()
     assert loop.in_flight == 3
-    assert world.queue.lengths()["active"] == 0
+    assert context.queue.lengths()["active"] == 0
 
 
 def test_what_becomes_of_bindings() -> None:
-    world, loop, desk, notes = make(5)
-    loop._work()
+    context, loop, desk, notes = make(5)
+    loop._schedule_batch()
     assert notes.told == [("refused", "p4")], "four fit"
-    assert world.queue.state_of("uid-p4") is QueueState.UNSCHEDULABLE
-    desk.end(Bound("n1"))
+    assert context.queue.state_of("uid-p4") is QueueState.UNSCHEDULABLE
+    desk.end(BindSuccess("n1"))
     assert notes.told[1:] == [("scheduled", "p0")]
-    assert "uid-p0" not in world.queue
-    desk.end(Failed(Step.ALLOCATION, "it broke"))
+    assert "uid-p0" not in context.queue
+    desk.end(BindFailure(BindStep.ALLOCATION, "it broke"))
     assert notes.told[2:] == [("it broke", "p1")]
-    assert world.queue.state_of("uid-p1") is QueueState.BACKOFF
-    assert world.queue.state_of("uid-p4") is not QueueState.UNSCHEDULABLE, "there is room again"
-    desk.end(Failed(Step.BINDING, "it is on another node", over=True))
-    assert "uid-p2" not in world.queue
+    assert context.queue.state_of("uid-p1") is QueueState.BACKOFF
+    assert context.queue.state_of("uid-p4") is not QueueState.UNSCHEDULABLE, "there is room again"
+    desk.end(BindFailure(BindStep.BINDING, "it is on another node", final=True))
+    assert "uid-p2" not in context.queue
     assert len(notes.told) == 3
-    assert world.metrics.steps.values == {("allocation",): 1}
-    assert set(world.snapshot.assumed) == {"uid-p0", "uid-p3"}
-    assert verify(world.snapshot) == []
+    assert context.metrics.steps.values == {("allocation",): 1}
+    assert set(context.snapshot.assumed) == {"uid-p0", "uid-p3"}
+    assert verify(context.snapshot) == []
 
 
 def test_cancelled_bindings_stay_assumed() -> None:
     """Their writes may still land: nothing of them may be given to others in this process."""
-    world, loop, _, notes = make(3)
+    context, loop, _, notes = make(3)
 
     async def story() -> None:
         task = asyncio.create_task(loop.run(5.0))
@@ -160,19 +162,19 @@ def test_cancelled_bindings_stay_assumed() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(story())
-    assert len(world.snapshot.assumed) == 3
+    assert len(context.snapshot.assumed) == 3
     assert loop.cancelled == 3
-    assert world.queue.lengths()["active"] == world.queue.lengths()["backoff"] == 0
+    assert context.queue.lengths()["active"] == context.queue.lengths()["backoff"] == 0
     assert notes.told == [("stopped", "")]
-    assert verify(world.snapshot) == []
+    assert verify(context.snapshot) == []
 
 
 def test_a_pod_that_has_its_place_is_left_alone() -> None:
-    world, loop, desk, notes = make(1)
-    loop._work()
-    desk.end(Bound("n1"))
-    world.queue.add(pod("p0", cpu="1", scheduler_name="plimsoll"), world.now())
-    assert loop._work()
-    assert len(world.queue) == 0
-    assert set(world.snapshot.assumed) == {"uid-p0"}
+    context, loop, desk, notes = make(1)
+    loop._schedule_batch()
+    desk.end(BindSuccess("n1"))
+    context.queue.add(pod("p0", cpu="1", scheduler_name="plimsoll"), context.now())
+    assert loop._schedule_batch()
+    assert len(context.queue) == 0
+    assert set(context.snapshot.assumed) == {"uid-p0"}
     assert notes.told == [("scheduled", "p0")]

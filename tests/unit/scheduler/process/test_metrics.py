@@ -6,8 +6,8 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plimsoll.scheduler.process.filter_timing import Probe
 from plimsoll.scheduler.process.metrics import UNSCHEDULABLE, Metrics
+from plimsoll.scheduler.process.plugin_timer import PluginTimer
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -123,8 +123,8 @@ def test_past_the_line_is_shown_as_such() -> None:
 def test_rules_are_measured_on_one_attempt_in_many() -> None:
     snapshot = snapshot_of(node("n1"), claim("c", exactly("r")))
     metrics = Metrics(snapshot, lambda: LENGTHS)
-    probe = Probe(metrics, every=3)
-    assert [probe.due for _ in range(7)] == [True, False, False, True, False, False, True]
+    probe = PluginTimer(metrics, interval=3)
+    assert [probe.is_due for _ in range(7)] == [True, False, False, True, False, False, True]
     probe.measure(pod_info_of(pod("p", cpu="1"), snapshot), snapshot, SchedulerProfile.default())
     probe.measure(
         pod_info_of(pod("q", cpu="1", claims=["c"]), snapshot), snapshot, SchedulerProfile.default()

@@ -160,11 +160,11 @@ def test_pods_are_bound_and_the_books_are_right() -> None:
                 await row.pod(f"p{number}", "2")
             assert {await row.bound("g0"), await row.bound("g1")} == {"n1", "n2"}
             assert {await row.bound("p0"), await row.bound("p1")} == {"n1", "n2"}
-            snapshot = process.world.snapshot
+            snapshot = process.context.snapshot
             await row.until(_constantly(None), lambda _: not snapshot.assumed)
             assert verify(snapshot) == []
             assert sorted(ledger.requested["cpu"] for ledger in snapshot.ledgers if ledger) == [2100, 2100]
-            assert process.world.queue.in_flight() == len(process.world.queue) == 0
+            assert process.context.queue.in_flight() == len(process.context.queue) == 0
             await row.stop(process)
             events = await row.until(lambda: row.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4)
             assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
@@ -203,7 +203,7 @@ def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
             await row.admin.create(PODS, claiming_pod("p", "t"), NS)
             assert "not created yet" in (await row.told("p"))["message"]
             assert time.monotonic() - began >= 0.7
-            assert process.world.queue.lengths()["gated"] == 1
+            assert process.context.queue.lengths()["gated"] == 1
 
     asyncio.run(story())
 
@@ -232,7 +232,7 @@ def test_less_important_pods_make_room() -> None:
             await row.pod("sneaky", "3")
             await row.admin.delete(PODS, "low", NS, grace=0)
             assert await row.bound("high") == "n1"
-            assert len(process.world.nominations) == 0
+            assert len(process.context.nominations) == 0
             assert (await row.admin.get(PODS, "sneaky", NS))["spec"].get("nodeName") is None
 
     asyncio.run(story())
@@ -301,7 +301,7 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
             condition = await row.told("bad")
             assert condition["reason"] == "SchedulerError"
             assert condition["message"] == "ZeroDivisionError: a bug"
-            assert process.world.queue.lengths()["backoff"] == 1
+            assert process.context.queue.lengths()["backoff"] == 1
             monkeypatch.setattr(loop_module, "schedule_one", decide)
             assert await row.bound("bad") == "n1"
 
@@ -339,7 +339,7 @@ def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPa
             began = time.monotonic()
             await row.stop(again)
             assert time.monotonic() - began < 5
-            assert len(again.world.snapshot.assumed) == 1, "it may still land"
+            assert len(again.context.snapshot.assumed) == 1, "it may still land"
             await row.start()
             assert await row.bound("q") == "n1"
 
@@ -371,7 +371,7 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
             await row.pod("c")
             await row.bound("c")
             assert third.leading
-            snapshot = third.world.snapshot
+            snapshot = third.context.snapshot
             await row.until(_constantly(None), lambda _: len(snapshot.pod_keys()) == 3)
             assert verify(snapshot) == []
 
@@ -399,7 +399,7 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
             await row.until(_constantly(None), lambda _: not process.leading)
             with pytest.raises(LeaseLostError):
                 await row.stop(process)
-            assert len(process.world.snapshot.assumed) == 1, "it may still land"
+            assert len(process.context.snapshot.assumed) == 1, "it may still land"
             with pytest.raises(LeaseLostError):
                 process._check_lease()
             await row.start(elected(), "next")
@@ -429,10 +429,12 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
             client.call = refuse  # type: ignore[method-assign]
             process = SchedulerProcess(client, replace(QUICK, listen="127.0.0.1:0"))
             task = asyncio.create_task(process.run())
-            await row.until(_constantly(None), lambda _: "nobody answers" in process.world.feed.missing())
+            await row.until(
+                _constantly(None), lambda _: "nobody answers" in process.context.informers.sync_problem()
+            )
             allowed = True
             await process.ready(SECONDS)
-            assert process.world.feed.missing() == ""
+            assert process.context.informers.sync_problem() == ""
             process.stop()
             await task
 
@@ -476,7 +478,7 @@ def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
             patch = {"status": {"devices": [device]}}
             await row.admin.patch(RESOURCE_CLAIMS, name, patch, NS, subresource="status")
             assert await row.bound("g") == "n1"
-            assert verify(process.world.snapshot) == []
+            assert verify(process.context.snapshot) == []
 
     asyncio.run(story())
 
@@ -518,7 +520,7 @@ def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pyt
             for number in range(3):  # things that would wake it
                 await row.admin.patch(NODES, "n2", {"metadata": {"labels": {"round": str(number)}}})
                 await asyncio.sleep(0.05)
-            assert process.world.queue.state_of(key) is QueueState.IN_FLIGHT
+            assert process.context.queue.state_of(key) is QueueState.IN_FLIGHT
             assert calls == ["unreserve"]
             gate.set()
             assert await row.bound("p") == "n2"

@@ -89,13 +89,13 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
             for name in ("c", "d"):
                 await row.admin.create(PODS, claiming_pod(name, "t"), NS)
             second = await row.start(settings, "second")
-            await row.until(_constantly(None), lambda _: len(second.world.snapshot.pod_keys()) == 2)
+            await row.until(_constantly(None), lambda _: len(second.context.snapshot.pod_keys()) == 2)
             codes = await deliver(first, late)
             assert codes == [409, 409]
-            await row.until(_constantly(None), lambda _: not second.world.snapshot.assumed)
+            await row.until(_constantly(None), lambda _: not second.context.snapshot.assumed)
             assert await allocated(row) == ["gpu-0", "gpu-1"]
-            assert verify(second.world.snapshot) == []
-            assert find_overdrafts(second.world.snapshot) == []
+            assert verify(second.context.snapshot) == []
+            assert find_overdrafts(second.context.snapshot) == []
 
     asyncio.run(story())
 
@@ -113,17 +113,17 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
             await row.until(_constantly(None), lambda _: late)
             await row.kill(first)
             second = SchedulerProcess(row.server.client(), elected(), identity="second")
-            refresh = second.world.feed.refresh_allocations
+            refresh = second.context.informers.refresh_allocations
 
             async def land_then() -> None:
                 await refresh()
                 assert await deliver(first, late) == [200]
 
-            monkeypatch.setattr(second.world.feed, "refresh_allocations", land_then)
+            monkeypatch.setattr(second.context.informers, "refresh_allocations", land_then)
             task = asyncio.create_task(second.run())
             await row.pod("b", cpu="2")
             await row.bound("a")
-            await row.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            await row.until(_constantly(None), lambda _: second.context.queue.lengths()["unschedulable"])
             pods = [await row.admin.get(PODS, name, NS) for name in ("a", "b")]
             assert [tree["spec"].get("nodeName") for tree in pods] == ["n1", None]
             second.stop()
@@ -138,11 +138,11 @@ def test_a_released_lease_needs_no_fence() -> None:
             await row.node("n1", cpu="2")
             await row.pod("large", cpu="4")
             first = await row.start(elected(), "first")
-            await row.until(_constantly(None), lambda _: first.world.queue.lengths()["unschedulable"])
+            await row.until(_constantly(None), lambda _: first.context.queue.lengths()["unschedulable"])
             fence = (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"][FENCE_KEY]
             await row.stop(first)
             second = await row.start(elected(), "second")
-            await row.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            await row.until(_constantly(None), lambda _: second.context.queue.lengths()["unschedulable"])
             assert second._election is not None
             assert second._election.was_released
             tree = await row.admin.get(PODS, "large", NS)
@@ -160,7 +160,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             first = await row.start(elected(), "first")
             await row.until(_constantly(None), lambda _: first.leading)
             second = await row.start(elected(), "second")
-            (pods,) = [each for each in second.world.feed.informers if each.endpoint.plural == "pods"]
+            (pods,) = [each for each in second.context.informers.informers if each.endpoint.plural == "pods"]
 
             async def hang() -> None:
                 await asyncio.Event().wait()
@@ -171,10 +171,10 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             await asyncio.sleep(0)
             await row.pod("a", cpu="2")
             await row.bound("a")
-            assert not second.world.snapshot.pod_keys(), "it has not heard of it"
+            assert not second.context.snapshot.pod_keys(), "it has not heard of it"
             await row.stop(first)
             await row.until(_constantly(None), lambda _: second._scheduling.is_set())
-            assert len(second.world.snapshot.pod_keys()) == 1
+            assert len(second.context.snapshot.pod_keys()) == 1
 
     asyncio.run(story())
 
@@ -200,7 +200,7 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             second = await row.start(elected(), "second")
-            await row.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            await row.until(_constantly(None), lambda _: second.context.queue.lengths()["unschedulable"])
             assert second._election is not None
             assert not second._election.was_released
             assert FENCE_KEY in (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"]

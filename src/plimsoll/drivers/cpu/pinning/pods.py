@@ -17,7 +17,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS
-from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.drivers.cpu.pinning.plan import ContainerView
 from plimsoll.drivers.cpu.state.holdings import Holding
 
@@ -37,7 +37,7 @@ class PodSource(Protocol):
     async def stop(self) -> None: ...
 
 
-class NodePods(Handler[Pod]):
+class NodePods(EventHandler[Pod]):
     """The pods of a node, from the API server."""
 
     def __init__(self, client: Client, node: str) -> None:

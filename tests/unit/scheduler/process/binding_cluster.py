@@ -20,9 +20,9 @@ from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.requests import PodResourcesOptions
-from plimsoll.scheduler.binding.writes import FINALIZER
+from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
+from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
 from plimsoll.scheduler.result import Placement
 from tests.unit.apiserver.build import Bench
 
@@ -187,12 +187,12 @@ class FaultyWriter:
 
     world: World
     faults: list[Fault] = field(default_factory=list)
-    charging: Charging = Charging.V1_36
+    charge_form: ChargeForm = ChargeForm.V1_36
     calls: list[str] = field(default_factory=list)
     pauses: int = 0
 
     def __post_init__(self) -> None:
-        self.inner = ApiWriter(self.world.client, self.charging)
+        self.inner = ApiWriter(self.world.client, self.charge_form)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)

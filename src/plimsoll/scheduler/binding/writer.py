@@ -1,4 +1,4 @@
-"""The API writes of a binding, as an interface: `bind.py` decides, an implementation sends.
+"""Interface of the API writes of a binding; `process/api_writer.py` implements it.
 
 Every write that takes or releases something is conditional on the resourceVersion of its object. Fencing an
 object gives it a new one, so that conditional writes sent before are refused, however late they arrive.
@@ -16,64 +16,66 @@ from plimsoll.errors import ApiError
 
 T = TypeVar("T")
 
-#: The finalizer that keeps a claim from vanishing while its devices are in use.
+#: Finalizer of allocated claims.
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
-class Writer(Protocol):
-    """The writes of a binding. Each is made once; refusals and lost answers raise ApiError."""
+class BindingWriter(Protocol):
+    """Writes of a binding. Each is made once; errors and lost responses raise ApiError."""
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        """Add `FINALIZER`; whatever else the claim has stays."""
+        """Add `FINALIZER`; other finalizers stay."""
 
     async def write_allocation(
         self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
     ) -> ResourceClaim:
-        """Give a claim devices and reserve it, in one write, if it is still as `claim` shows it."""
+        """Allocate and reserve a claim in one write, if it is unchanged."""
 
     async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
-        """Add a consumer to those of an allocated claim."""
+        """Add a consumer to an allocated claim."""
 
     async def unreserve(
         self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference, *, deallocate: bool = False
     ) -> ResourceClaim:
-        """Remove a consumer, with `deallocate` the devices too, if the claim is still as `claim` shows it."""
+        """Remove a consumer, with `deallocate` the allocation too, if the claim is unchanged."""
 
     async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Give a claim a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
 
     async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        """Record what claims charge to a pod, if it is still as `pod` shows it; returns its new version."""
+        """Write the claim charges of a pod, if it is unchanged; return its new version."""
 
     async def clear_charges(self, pod: Pod) -> Pod:
-        """Remove that record, if the pod is still as `pod` shows it; returns its new version."""
+        """Remove the claim charges of a pod, if it is unchanged; return its new version."""
 
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
-        """Bind a pod if it is still as `pod` shows it; `entries` are recorded along with it if need be."""
+        """Bind a pod if it is unchanged; `entries` are recorded with the binding if necessary."""
 
     async def fence_pod(self, pod: Pod) -> Pod | None:
         """Give a pod a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
 
     async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """A claim as it is now; None if it is gone, or another one has its name."""
+        """Return the current claim; None if it is gone, or another one has its name."""
 
     async def read_pod(self, pod: Pod) -> Pod | None:
-        """A pod as it is now; None if it is gone, or another one has its name."""
+        """Return the current pod; None if it is gone, or another one has its name."""
 
     async def wait_for(
         self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
     ) -> ResourceClaim | None:
-        """A claim once it is as wanted, or as it is when the time since its allocation is over."""
+        """Return a claim once it satisfies the predicate, or when the time since its allocation is over."""
 
     async def gather(self, jobs: Sequence[Awaitable[T]]) -> list[T]:
-        """Do jobs side by side; all of them come to an end."""
+        """Run jobs concurrently; all of them end."""
 
     async def pause(self, attempt: int, error: ApiError) -> None:
-        """Wait before a call is made again."""
+        """Wait before a call is repeated."""
 
 
-async def ask_until_answered(writer: Writer, call: Callable[[T], Awaitable[T | None]], thing: T) -> T | None:
-    """Read or fence an object, again and again until it is answered; None if the object is gone."""
+async def retry_until_answered(
+    writer: BindingWriter, call: Callable[[T], Awaitable[T | None]], thing: T
+) -> T | None:
+    """Read or fence an object, repeated until there is a response; None if the object is gone."""
     attempt = 0
     while True:
         attempt += 1

@@ -1,8 +1,8 @@
-"""How long each rule takes, measured on one attempt in many.
+"""Plugin timings, sampled.
 
-Owns `Probe`. The cycle is pure and knows no clock; so for one attempt in a hundred every rule and every
-scorer is asked once more, by itself, with a clock beside it. What is found out goes into the metrics under
-the names that kube-scheduler gives its plugins; it changes no decision.
+The scheduling cycle is pure and reads no clock; so for one attempt in a hundred every filter and scorer is
+run once more with a timer. The results are exposed under kube-scheduler's plugin names and change no
+decision.
 """
 
 from __future__ import annotations
@@ -21,29 +21,32 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.scores import SCORERS
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-EVERY = 100
+SAMPLE_INTERVAL = 100
 SUCCESS = "Success"
 
 
-class Probe:
-    """Measures; `due` says when it is time."""
+class PluginTimer:
+    """Sampler of plugin durations."""
 
     def __init__(
-        self, metrics: Metrics, every: int = EVERY, clock: Callable[[], float] = time.perf_counter
+        self,
+        metrics: Metrics,
+        interval: int = SAMPLE_INTERVAL,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._metrics = metrics
-        self._every = every
+        self._interval = interval
         self._clock = clock
         self._count = 0
 
     @property
-    def due(self) -> bool:
-        """Whether this attempt is one of those; counts them."""
+    def is_due(self) -> bool:
+        """True if this attempt is sampled; counts attempts."""
         self._count += 1
-        return self._count % self._every == 1
+        return self._count % self._interval == 1
 
     def measure(self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> None:
-        """Ask every rule and every scorer about a task."""
+        """Time every filter and scorer for a pod."""
         clock, began = self._clock, self._clock()
         rules: list[Filter] = []
         for kind in FILTERS:
@@ -51,7 +54,7 @@ class Probe:
             rule = kind.pre_filter(pod_info, snapshot)
             self._plugin(kind.rule.value, "PreFilter", clock() - start)
             if isinstance(rule, NodeReason):
-                return  # no node will do: nothing else is asked
+                return  # rejected for all nodes
             if rule is not None:
                 rules.append(rule)
         self._point("PreFilter", settings.name, clock() - began)
