@@ -189,9 +189,9 @@ def _refer(type: SchemaType | None, operation: Operation, definitions: Definitio
 
 
 def _responses(operation: Operation, content: Tree) -> Tree:
-    told: Tree = {str(code): {"description": _CODES[code], **content} for code in operation.codes}
-    told["401"] = {"description": _CODES[401]}
-    return told
+    responses: Tree = {str(code): {"description": _CODES[code], **content} for code in operation.codes}
+    responses["401"] = {"description": _CODES[401]}
+    return responses
 
 
 def _add(paths: Tree, operation: Operation, tree: Tree, *, version: int) -> None:

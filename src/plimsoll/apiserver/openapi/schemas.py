@@ -48,12 +48,12 @@ _PLAIN: dict[str, Tree] = {
     "bytes": {"type": "string", "format": "byte"},
 }
 _VALUE_TEXTS = {
-    "quantity": "An amount: a number with an optional suffix, such as 500m, 2 or 1.5Gi.",
-    "int-or-string": "A number or a text.",
-    "time": "A moment, to the second: 2025-06-01T12:00:00Z.",
-    "micro-time": "A moment, to the microsecond: 2025-06-01T12:00:00.000000Z.",
+    "quantity": "Quantity: a number with an optional suffix, such as 500m, 2 or 1.5Gi.",
+    "int-or-string": "A number or a string.",
+    "time": "Timestamp with seconds: 2025-06-01T12:00:00Z.",
+    "micro-time": "Timestamp with microseconds: 2025-06-01T12:00:00.000000Z.",
     "raw": "Any JSON object.",
-    "fields": "A set of fields: a tree of names, keys and values.",
+    "fields": "Field set in FieldsV1 form.",
     "any": "Any JSON value.",
 }
 PATCH = f"{_META}.Patch"
@@ -146,20 +146,20 @@ class Definitions:
 
 def _extensions(type: SchemaType) -> Tree:
     """Return the x-kubernetes extensions for lists, maps and patches."""
-    told: Tree = {}
+    extensions: Tree = {}
     if "list" in type.stated:
-        told["x-kubernetes-list-type"] = type.list_type
+        extensions["x-kubernetes-list-type"] = type.list_type
         if type.keys:
-            told["x-kubernetes-list-map-keys"] = list(type.keys)
+            extensions["x-kubernetes-list-map-keys"] = list(type.keys)
     elif "map" in type.stated and type.kind == "map":
-        told["x-kubernetes-map-type"] = "atomic"
+        extensions["x-kubernetes-map-type"] = "atomic"
     elif "granular" in type.stated:
-        told["x-kubernetes-map-type"] = "granular"
+        extensions["x-kubernetes-map-type"] = "granular"
     if type.merge_key:
-        told["x-kubernetes-patch-merge-key"] = type.merge_key
+        extensions["x-kubernetes-patch-merge-key"] = type.merge_key
     if type.strategies:
-        told["x-kubernetes-patch-strategy"] = ",".join(sorted(type.strategies))
-    return told
+        extensions["x-kubernetes-patch-strategy"] = ",".join(sorted(type.strategies))
+    return extensions
 
 
 def kind_of(group: str, version: str, kind: str) -> Tree:

@@ -46,7 +46,7 @@ from plimsoll.apiserver.patch.reset_fields import Filter, reset_filter
 from plimsoll.apiserver.patch.tracking import (
     UNOWNED,
     Convert,
-    ObjectChange,
+    TrackedChange,
     TrackingRequest,
     rewrite_owners,
     update_owners,
@@ -92,10 +92,10 @@ def conflict_message(conflicts: tuple[ApplyConflict, ...]) -> str:
     lines: list[str] = []
     last = None
     for conflict in conflicts:
-        who = conflict._replace(field="")
-        if who != last:
+        identity = conflict._replace(field="")
+        if identity != last:
             lines.append(f"conflicts with {conflict.owner}:")
-            last = who
+            last = identity
         lines.append(f"- {conflict.field}")
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
@@ -132,7 +132,7 @@ def server_side_apply(
     yet.
     """
     if live is not None and not isinstance(live, dict):
-        raise PatchError("the stored object is no object")
+        raise PatchError("the stored object is not an object")
     kind = schema.short_name if schema is not None else str((live or {}).get("kind") or "")
     check_configuration(applied, api_version, kind)
     check_typed(applied, schema)
@@ -141,7 +141,7 @@ def server_side_apply(
     )
     base: dict[str, Any] = live if live is not None else {}
     stored = read_owners(managed_fields(base), trusted=True)
-    owners = {who: _reconciled(owner, schema) for who, owner in stored.items()}
+    owners = {identity: _reconciled(owner, schema) for identity, owner in stored.items()}
     if live is not None and not owners:
         first = identify(BEFORE_FIRST_APPLY, UPDATE, request)
         owners = update_owners({}, base, {}, first, request)
@@ -152,7 +152,9 @@ def server_side_apply(
             own = unchanged_last_applied_fields(base, request)
             found = [(owner, path) for owner, path in found if not has_path(own, path)]
         if found:
-            return ApplyResult(base, tuple(_conflict(who, owners[who], path) for who, path in found))
+            return ApplyResult(
+                base, tuple(_conflict(identity, owners[identity], path) for identity, path in found)
+            )
     tree, owners = attempt.execute()
     if manager == KUBECTL:
         tree = update_last_applied(tree, applied)
@@ -164,8 +166,10 @@ def _reconciled(owner: FieldOwner, schema: SchemaType | None) -> FieldOwner:
     return owner if fields is owner.fields else FieldOwner(fields, owner.version, owner.time)
 
 
-def _conflict(who: ManagerIdentity, owner: FieldOwner, path: tuple[str, ...]) -> ApplyConflict:
-    return ApplyConflict(who.manager, format_path(path), who.operation, owner.version, who.subresource)
+def _conflict(identity: ManagerIdentity, owner: FieldOwner, path: tuple[str, ...]) -> ApplyConflict:
+    return ApplyConflict(
+        identity.manager, format_path(path), identity.operation, owner.version, identity.subresource
+    )
 
 
 def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
@@ -178,7 +182,7 @@ def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
         raise PatchError(f"invalid object type: {group}/{version}, Kind={kind or ''}", malformed=True)
     metadata = applied.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise PatchError("metadata is no object", malformed=True)
+        raise PatchError("metadata is not an object", malformed=True)
     if managed_fields(applied) is not None:
         raise PatchError("metadata.managedFields must be nil", malformed=True)
 
@@ -191,45 +195,45 @@ class _Attempt:
         live: dict[str, Any],
         applied: dict[str, Any],
         owners: Owners,
-        who: ManagerIdentity,
+        identity: ManagerIdentity,
         request: TrackingRequest,
     ) -> None:
         schema = request.schema
         self._live = live
-        self._who = who
+        self._identity = identity
         self._request = request
-        self._last = owners.get(who)
+        self._last = owners.get(identity)
         fields = applied_fields(applied, schema)
         self._fields = request.ignored(fields) if request.ignored is not None else fields
-        self._owners = {**owners, who: FieldOwner(self._fields, request.version, None)}
+        self._owners = {**owners, identity: FieldOwner(self._fields, request.version, None)}
         self._new = self._prune(merge(live, applied, schema))
-        self._step = ObjectChange(live, self._new, request, nulls=True)
+        self._step = TrackedChange(live, self._new, request, nulls=True)
 
     def conflicts(self) -> list[tuple[ManagerIdentity, tuple[str, ...]]]:
         """Return the fields of other owners that this apply would change."""
         found = []
-        for who, owner in sorted(self._owners.items(), key=lambda pair: pair[0].text):
+        for identity, owner in sorted(self._owners.items(), key=lambda pair: pair[0].text):
             changes = self._step.changes(owner.version)
-            if who == self._who or changes is None:
+            if identity == self._identity or changes is None:
                 continue
             found += [
-                (who, path) for path in iter_paths(intersection(owner.fields, changes.changed), sort_key)
+                (identity, path) for path in iter_paths(intersection(owner.fields, changes.changed), sort_key)
             ]
         return found
 
     def execute(self) -> tuple[dict[str, Any], Owners]:
         """Return the new state and its owners. Times change only if the object changed."""
         request, last = self._request, self._last
-        owners = self._step.release_fields(self._owners, self._who)
+        owners = self._step.release_fields(self._owners, self._identity)
         changed = not equal(self._live, self._new)
         time = request.now if changed else last.time if last else None
         mine = difference(self._fields, UNOWNED)
         if not mine:
-            del owners[self._who]
+            del owners[self._identity]
         elif last is not None and last.version == request.version and equal(last.fields, mine):
-            owners[self._who] = last if last.time == time else last._replace(time=time)
+            owners[self._identity] = last if last.time == time else last._replace(time=time)
         else:
-            owners[self._who] = FieldOwner(mine, request.version, time)
+            owners[self._identity] = FieldOwner(mine, request.version, time)
         return drop_nulls(self._new, request.schema) if changed else self._live, owners
 
     def _prune(self, merged: dict[str, Any]) -> dict[str, Any]:
@@ -243,18 +247,18 @@ class _Attempt:
         shown = convert(merged, last.version)
         if shown is None:
             return merged
-        whole, schema = shown
+        merged, schema = shown
         named = ensure_named_fields_are_members(last.fields, schema)
-        pruned = remove_items(whole, named, schema) or {}
+        pruned = remove_items(merged, named, schema) or {}
         for version, fields in owned:
-            before, after = convert(whole, version), convert(pruned, version)
+            before, after = convert(merged, version), convert(pruned, version)
             if before is not None and after is not None:
                 pruned = _restore_owned(before[0], after[0], fields, before[1])
         shown = convert(pruned, last.version)
         if shown is None:
             return merged
-        gone = difference(_all_fields(whole, schema), _all_fields(shown[0], schema))
-        left = convert(remove_items(whole, intersection(gone, named), schema) or {}, self._request.version)
+        gone = difference(_all_fields(merged, schema), _all_fields(shown[0], schema))
+        left = convert(remove_items(merged, intersection(gone, named), schema) or {}, self._request.version)
         return left[0] if left is not None else merged
 
     def _convert(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], SchemaType | None] | None:
@@ -272,11 +276,11 @@ class _Attempt:
 
 
 def _restore_owned(
-    whole: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: SchemaType | None
+    merged: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: SchemaType | None
 ) -> dict[str, Any]:
     """Return the pruned object with the fields that are owned by others restored."""
     kept = union(_all_fields(pruned, schema), ensure_named_fields_are_members(owned, schema))
-    return remove_items(whole, difference(_all_fields(whole, schema), kept), schema) or {}
+    return remove_items(merged, difference(_all_fields(merged, schema), kept), schema) or {}
 
 
 def _all_fields(tree: dict[str, Any], schema: SchemaType | None) -> FieldSet:

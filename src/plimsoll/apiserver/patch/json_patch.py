@@ -53,7 +53,7 @@ def read_operations(operations: Any) -> list[dict[str, Any]]:
         if operation is None:
             continue
         if not isinstance(operation, dict):
-            raise PatchError(f"operation {number} of the JSON patch is no object", malformed=True)
+            raise PatchError(f"operation {number} of the JSON patch is not an object", malformed=True)
         for name in ("op", "path", "from"):
             if not isinstance(operation.get(name, ""), str | None):
                 raise PatchError(f"operation {number} of the JSON patch: {name} is no text", malformed=True)

@@ -115,7 +115,7 @@ def _is_well_formed(entry: Any) -> bool:
 
 def _check_entry(entry: Any, number: int) -> None:
     if not isinstance(entry, dict):
-        raise PatchError(f"managed fields entry {number} is no object", malformed=True)
+        raise PatchError(f"managed fields entry {number} is not an object", malformed=True)
     for name in ("manager", "operation", "apiVersion", "subresource", "fieldsType", "time"):
         if not isinstance(entry.get(name, ""), str | None):
             raise PatchError(f"managed fields entry {number}: {name} is no text", malformed=True)
@@ -179,8 +179,8 @@ def parse_entry_time(time: str | None) -> int:
     if not time:
         return 0
     try:
-        moment = datetime.fromisoformat(time)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        timestamp = datetime.fromisoformat(time)
+        return int((timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError):
         return 0
 

@@ -186,17 +186,17 @@ def drop_nulls(value: Any, schema: SchemaType | None) -> Any:
     if isinstance(value, dict):
         if schema is not None and schema.kind not in ("object", "map"):
             return value
-        settled = {}
+        kept = {}
         for name, inner in value.items():
             if inner.__class__ in _CONTAINERS:
-                settled[name] = drop_nulls(inner, child(schema, name))
+                kept[name] = drop_nulls(inner, child(schema, name))
             elif inner is not None:
-                settled[name] = inner
+                kept[name] = inner
             elif schema is not None and schema.kind == "map":
                 below = child(schema, name)
                 if below is not None and below.kind in _ZEROS:
-                    settled[name] = _ZEROS[below.kind]
-        return settled
+                    kept[name] = _ZEROS[below.kind]
+        return kept
     if isinstance(value, list) and schema is not None and schema.kind == "list":
         return [drop_nulls(item, schema.item) for item in value]
     return value

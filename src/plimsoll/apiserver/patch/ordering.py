@@ -73,15 +73,15 @@ def check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
             if not isinstance(item, dict):
                 raise PatchError("a list that is merged by a key holds something that is no map")
         elements = [item for item in patch if item.get("$patch") != "delete"]
-    step = 0
+    position = 0
     for element in elements:
         directs = isinstance(element, dict) and "$patch" in element
-        while step < len(wanted) and not directs:
-            step += 1
-            if _element_key(wanted[step - 1], key) == _element_key(element, key):
+        while position < len(wanted) and not directs:
+            position += 1
+            if _element_key(wanted[position - 1], key) == _element_key(element, key):
                 break
         else:
-            if step == len(wanted):
+            if position == len(wanted):
                 raise PatchError(
                     f"The order in patch list:\n{encode_go(patch)}\n doesn't match $setElementOrder list:\n"
                     f"{encode_go(wanted)}\n"

@@ -125,14 +125,14 @@ def parse_field_set(raw: Any) -> FieldSet:
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        raise PatchError("fieldsV1 is no object", malformed=True)
+        raise PatchError("fieldsV1 is not an object", malformed=True)
     return _read_below(raw)[0]
 
 
 def _read_below(raw: Any) -> tuple[FieldSet, bool]:
     """Return the set below an element, and whether the element itself is a member."""
     if not isinstance(raw, dict):
-        raise PatchError("fieldsV1 holds something that is no object", malformed=True)
+        raise PatchError("fieldsV1 contains a value that is not an object", malformed=True)
     below: FieldSet = {}
     member = False
     for text, rest in raw.items():

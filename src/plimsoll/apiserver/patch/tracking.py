@@ -80,7 +80,7 @@ class TrackingRequest(NamedTuple):
         return self.convert(tree, version)
 
 
-class ObjectChange:
+class TrackedChange:
     """Change of an object from an old to a new state, compared once per version."""
 
     def __init__(
@@ -110,13 +110,13 @@ class ObjectChange:
             return changes
         return FieldChanges(ignored(changes.changed), ignored(changes.removed))
 
-    def release_fields(self, owners: Owners, spare: ManagerIdentity | None = None) -> Owners:
-        """Remove changed and removed fields from every owner except `spare`; owners without fields are
+    def release_fields(self, owners: Owners, keep: ManagerIdentity | None = None) -> Owners:
+        """Remove changed and removed fields from every owner except `keep`; owners without fields are
         dropped.
         """
         left: Owners = {}
         for identity, owner in owners.items():
-            if identity == spare:
+            if identity == keep:
                 left[identity] = owner
                 continue
             changes = self.changes(owner.version)
@@ -159,7 +159,7 @@ def track_update(
     overrides that. An object whose list items have ambiguous keys loses its managedFields, as upstream.
     """
     if not isinstance(new, dict) or not isinstance(old, dict | None):
-        raise PatchError("is no object", malformed=True)
+        raise PatchError("is not an object", malformed=True)
     request = TrackingRequest(
         schema, api_version, subresource, now, ignored or reset_filter(schema, subresource), convert
     )
@@ -197,22 +197,28 @@ def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Tr
 
 
 def update_owners(
-    old: dict[str, Any], new: dict[str, Any], owners: Owners, who: ManagerIdentity, request: TrackingRequest
+    old: dict[str, Any],
+    new: dict[str, Any],
+    owners: Owners,
+    identity: ManagerIdentity,
+    request: TrackingRequest,
 ) -> Owners:
     """Return the owners after a manager changed an object from one state to another."""
-    step = ObjectChange(old, new, request)
-    owners = step.release_fields(owners, who)
-    changes = step.changes(request.version) or FieldChanges({}, {})
+    change = TrackedChange(old, new, request)
+    owners = change.release_fields(owners, identity)
+    changes = change.changes(request.version) or FieldChanges({}, {})
     mine = difference(changes.changed, UNOWNED)
-    earlier = owners.pop(who, None)
+    earlier = owners.pop(identity, None)
     if earlier is None:
         if mine:
-            owners[who] = FieldOwner(mine, request.version, request.now)
+            owners[identity] = FieldOwner(mine, request.version, request.now)
     else:
         fields = union(difference(earlier.fields, changes.removed), mine)
         entry = earlier.entry if fields is earlier.fields else None
         if fields:
-            owners[who] = FieldOwner(fields, request.version, request.now if mine else earlier.time, entry)
+            owners[identity] = FieldOwner(
+                fields, request.version, request.now if mine else earlier.time, entry
+            )
     return cap_update_managers(owners)
 
 
@@ -222,7 +228,9 @@ def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -
     if (
         isinstance(stored, list)
         and len(before) == len(after) == len(stored)
-        and all(owner.entry is not None and owner == before.get(who) for who, owner in after.items())
+        and all(
+            owner.entry is not None and owner == before.get(identity) for identity, owner in after.items()
+        )
     ):
         return stored
     return write_owners(after)

@@ -52,10 +52,10 @@ def decode_body(body: bytes) -> Any:
 def encode_body(tree: Any) -> bytes:
     """Encode a tree with apiVersion and kind in an envelope; raises DecodeError if it cannot be encoded."""
     if not isinstance(tree, dict):
-        raise DecodeError("only objects can be told in protobuf")
+        raise DecodeError("only objects can be encoded as protobuf")
     api_version, kind = tree.get("apiVersion"), tree.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        raise DecodeError("an object without apiVersion and kind cannot be told in protobuf")
+        raise DecodeError("an object without apiVersion and kind cannot be encoded as protobuf")
     raw = encode_message(tree, _shape(api_version, kind))
     return _head(api_version, kind) + wire.put(2, raw) + _TAIL
 

@@ -175,13 +175,17 @@ def _read_timestamp(value: Value) -> tuple[datetime, int] | None:
 
 
 def _read_time(value: Value) -> str | None:
-    moment = _read_timestamp(value)
-    return None if moment is None else moment[0].strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20)
+    timestamp = _read_timestamp(value)
+    return None if timestamp is None else timestamp[0].strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20)
 
 
 def _read_micro_time(value: Value) -> str | None:
-    moment = _read_timestamp(value)
-    return None if moment is None else f"{moment[0].strftime('%Y-%m-%dT%H:%M:%S').zfill(19)}.{moment[1]:06}Z"
+    timestamp = _read_timestamp(value)
+    return (
+        None
+        if timestamp is None
+        else f"{timestamp[0].strftime('%Y-%m-%dT%H:%M:%S').zfill(19)}.{timestamp[1]:06}Z"
+    )
 
 
 def _read_json(value: Value) -> Any:

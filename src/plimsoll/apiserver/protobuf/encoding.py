@@ -158,10 +158,10 @@ def _put_int_or_string(number: int, value: Any) -> bytes:
 
 
 def _put_time(number: int, value: Any) -> bytes:
-    moment = datetime.fromisoformat(value)
-    if moment.tzinfo is None:
+    timestamp = datetime.fromisoformat(value)
+    if timestamp.tzinfo is None:
         raise ValueError
-    since = moment - _EPOCH
+    since = timestamp - _EPOCH
     inner = wire.put_number(1, since // timedelta(seconds=1)) + wire.put_number(2, since.microseconds * 1000)
     return wire.put(number, inner)
 
@@ -171,7 +171,7 @@ def _put_json(number: int, value: Any) -> bytes:
 
 
 def _refuse(number: int, value: Any = None) -> bytes:
-    raise DecodeError("this part of a CustomResourceDefinition cannot be told in protobuf")
+    raise DecodeError("this part of a CustomResourceDefinition cannot be encoded as protobuf")
 
 
 _SCALARS: dict[str, Callable[[int, Any], bytes]] = {

@@ -118,8 +118,8 @@ def _integer(name: str, path: str) -> Column:
 def _containers(template: str) -> tuple[Column, Column]:
     path = (*template.split("."), "spec", "containers")
     return (
-        Column("Containers", workloads.part(path, "name"), wide=True),
-        Column("Images", workloads.part(path, "image"), wide=True),
+        Column("Containers", workloads.container_values(path, "name"), wide=True),
+        Column("Images", workloads.container_values(path, "image"), wide=True),
     )
 
 

@@ -266,8 +266,8 @@ def _true_condition(row: TableRow) -> Tree:
 
 def pool_request_status(row: TableRow) -> str:
     found = text_of(_true_condition(row).get("type"), "Pending")
-    told, all = len(row.trees(("status", "pools"))), row.number(("status", "poolCount"))
-    return f"Complete ({told}/{all} pools)" if found == "Complete" and all > told else found
+    listed, all = len(row.trees(("status", "pools"))), row.number(("status", "poolCount"))
+    return f"Complete ({listed}/{all} pools)" if found == "Complete" and all > listed else found
 
 
 def pool_request_completed(row: TableRow) -> str:

@@ -48,9 +48,9 @@ class _RestartCounter:
         count = container.get("restartCount")
         self.restarts += count if isinstance(count, int) else 0
         ended = get_path(container, ("lastState", "terminated", "finishedAt"))
-        moment = parse_timestamp(ended) if isinstance(ended, str) else None
-        if moment is not None and (self.last is None or moment > self.last):
-            self.last = moment
+        timestamp = parse_timestamp(ended) if isinstance(ended, str) else None
+        if timestamp is not None and (self.last is None or timestamp > self.last):
+            self.last = timestamp
 
 
 def summarize_pod(row: TableRow) -> PodSummary:

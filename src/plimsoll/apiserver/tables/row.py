@@ -97,18 +97,18 @@ def texts_of(value: Any) -> list[str]:
 def parse_timestamp(text: str) -> datetime | None:
     """Parse a timestamp; None if it is unset or invalid."""
     try:
-        moment = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if moment.year <= 1:
+    if timestamp.year <= 1:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
 
 def format_age(value: Any, now: datetime, absent: str = UNKNOWN) -> str:
     """Format the time since a timestamp."""
-    moment = parse_timestamp(value) if isinstance(value, str) and len(value) <= 64 else None
-    return absent if moment is None else format_duration(now - moment)
+    timestamp = parse_timestamp(value) if isinstance(value, str) and len(value) <= 64 else None
+    return absent if timestamp is None else format_duration(now - timestamp)
 
 
 #: Durations below this many seconds are formatted in this unit and, if given, the smaller one.

@@ -30,7 +30,7 @@ _DEFAULT_MARKS = (
 _DEFAULT_INGRESS_MARKS = ("ingressclass.kubernetes.io/is-default-class",)
 
 
-def part(containers: Path, name: str) -> Callable[[TableRow], str]:
+def container_values(containers: Path, name: str) -> Callable[[TableRow], str]:
     """Return the names or images of the containers of a pod template."""
     return lambda row: ",".join(text_of(container.get(name)) for container in row.trees(containers))
 
@@ -91,8 +91,8 @@ def autoscaler_targets(row: TableRow) -> str:
     metrics, states = row.trees(("spec", "metrics")), row.trees(("status", "currentMetrics"))
     if not metrics:
         return NONE
-    told = [_metric(metric, states[i] if i < len(states) else {}) for i, metric in enumerate(metrics)]
-    return shorten(told, 2, ", ")
+    targets = [_metric(metric, states[i] if i < len(states) else {}) for i, metric in enumerate(metrics)]
+    return shorten(targets, 2, ", ")
 
 
 def _metric(metric: Tree, state: Tree) -> str:
@@ -165,8 +165,8 @@ def address_parent(row: TableRow) -> str:
     if not isinstance(parent, dict):
         return NONE
     names = [text_of(parent.get(name)) for name in ("resource", "group", "namespace", "name")]
-    what = ".".join(part for part in names[:2] if part).lower()
-    return "/".join(part for part in (what, names[2], names[3]) if part)
+    what = ".".join(container_values for container_values in names[:2] if container_values).lower()
+    return "/".join(container_values for container_values in (what, names[2], names[3]) if container_values)
 
 
 # -- certificates, roles, admission, flow control
@@ -191,14 +191,14 @@ def binding_role(row: TableRow) -> str:
 def subjects(kind: str) -> Callable[[TableRow], str]:
     """Return a cell with the users, groups or service accounts of a binding."""
 
-    def tell(row: TableRow) -> str:
+    def format_subjects(row: TableRow) -> str:
         found = [subject for subject in row.trees(("subjects",)) if subject.get("kind") == kind]
         names = (text_of(subject.get("name")) for subject in found)
         if kind == "ServiceAccount":
             names = (f"{text_of(s.get('namespace'))}/{text_of(s.get('name'))}" for s in found)
         return ", ".join(names)
 
-    return tell
+    return format_subjects
 
 
 def parameter_kind(row: TableRow) -> str:

@@ -155,10 +155,10 @@ def _step_into(wanted: Any, nulls: bool) -> Step | None:
     return None
 
 
-def _visit_at(visit: Visit, holder: Any, place: Any) -> None:
-    if holder[place] is None:  # null in a list is an empty object, as in Go
-        holder[place] = {}
-    visit(holder[place])
+def _visit_at(visit: Visit, container: Any, key: Any) -> None:
+    if container[key] is None:  # null in a list is an empty object, as in Go
+        container[key] = {}
+    visit(container[key])
 
 
 def _step_into_list(item: Any, nulls: bool) -> Step | None:
@@ -166,8 +166,8 @@ def _step_into_list(item: Any, nulls: bool) -> Step | None:
     if inner is None:
         return None
 
-    def each(holder: Any, place: Any) -> None:
-        items = holder[place]
+    def each(container: Any, key: Any) -> None:
+        items = container[key]
         for index in range(len(items)):
             inner(items, index)
 
@@ -179,8 +179,8 @@ def _step_into_map(item: Any, nulls: bool) -> Step | None:
     if inner is None:
         return None
 
-    def each(holder: Any, place: Any) -> None:
-        items = holder[place]
+    def each(container: Any, key: Any) -> None:
+        items = container[key]
         for key in items:
             inner(items, key)
 
@@ -188,20 +188,20 @@ def _step_into_map(item: Any, nulls: bool) -> Step | None:
 
 
 @lru_cache(maxsize=65536)
-def _spell(text: str) -> str:
+def _normalize(text: str) -> str:
     return str(Quantity.parse(text))
 
 
-def _set_quantity(holder: Any, place: Any) -> None:
-    text = holder[place]
-    spelled = _spell(text)
-    if spelled != text:
-        holder[place] = spelled
+def _set_quantity(container: Any, key: Any) -> None:
+    text = container[key]
+    normalized = _normalize(text)
+    if normalized != text:
+        container[key] = normalized
 
 
-def _set_time(holder: Any, place: Any) -> None:
-    holder[place] = normalize_time(holder[place], "")
+def _set_time(container: Any, key: Any) -> None:
+    container[key] = normalize_time(container[key], "")
 
 
-def _set_micro_time(holder: Any, place: Any) -> None:
-    holder[place] = normalize_micro_time(holder[place], "")
+def _set_micro_time(container: Any, key: Any) -> None:
+    container[key] = normalize_micro_time(container[key], "")

@@ -46,7 +46,7 @@ def _validate_policy(policy: CapacityRequestPolicy, value: Quantity, at: FieldPa
 
 
 def _validate_values(
-    default: Quantity, whole: Quantity, policy: CapacityRequestPolicy, path: FieldPath
+    default: Quantity, capacity: Quantity, policy: CapacityRequestPolicy, path: FieldPath
 ) -> FieldErrors:
     values = policy.valid_values
     for index in range(1, len(values)):
@@ -54,8 +54,8 @@ def _validate_values(
             yield invalid(path.index(index), values[index], "must not be smaller than the value before it")
 
     def validate_value(value: Quantity, at: FieldPath) -> FieldErrors:
-        if value > whole:
-            yield invalid(at, value, f"must not be larger than the capacity, {whole}")
+        if value > capacity:
+            yield invalid(at, value, f"must not be larger than the capacity, {capacity}")
 
     # Values are compared rounded up to integers, so 500m and 600m are duplicates.
     yield from validate_set(values, VALUES_MAX, validate_value, Quantity.value, path)
@@ -64,35 +64,40 @@ def _validate_values(
 
 
 def _validate_range(
-    default: Quantity, whole: Quantity, given: CapacityRequestPolicyRange, path: FieldPath
+    default: Quantity, capacity: Quantity, given: CapacityRequestPolicyRange, path: FieldPath
 ) -> FieldErrors:
     low, high, step = given.min, given.max, given.step
     if low is None:
         yield required(path.child("min"), "must be given in a validRange")
         return
-    if low > whole:
-        yield invalid(path.child("min"), low, f"must not be larger than the capacity, {whole}")
+    if low > capacity:
+        yield invalid(path.child("min"), low, f"must not be larger than the capacity, {capacity}")
     if default < low:
         yield invalid(path.child("min"), low, f"must not be larger than the default, {default}")
     if high is not None:
         if low > high:
             yield invalid(path.child("max"), high, f"must not be smaller than min, {low}")
-        if high > whole:
-            yield invalid(path.child("max"), high, f"must not be larger than the capacity, {whole}")
+        if high > capacity:
+            yield invalid(path.child("max"), high, f"must not be larger than the capacity, {capacity}")
         if default > high:
             yield invalid(path.child("max"), high, f"must not be smaller than the default, {default}")
     if step is not None:
-        yield from _validate_step(default, whole, low, high, step, path.child("step"))
+        yield from _validate_step(default, capacity, low, high, step, path.child("step"))
 
 
 def _validate_step(
-    default: Quantity, whole: Quantity, low: Quantity, high: Quantity | None, step: Quantity, path: FieldPath
+    default: Quantity,
+    capacity: Quantity,
+    low: Quantity,
+    high: Quantity | None,
+    step: Quantity,
+    path: FieldPath,
 ) -> FieldErrors:
     if step.sign() <= 0:
         yield invalid(path, step, "must be larger than zero")
         return
-    if low + step > whole:
-        yield invalid(path, step, f"one step above min must not be larger than the capacity, {whole}")
+    if low + step > capacity:
+        yield invalid(path, step, f"one step above min must not be larger than the capacity, {capacity}")
     for name, value in (("default", default), ("max", high)):
         if value is not None and (value.value() - low.value()) % step.value():
             yield invalid(path, step, f"{name}, {value}, must be min plus a whole number of steps")

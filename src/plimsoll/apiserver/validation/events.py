@@ -16,7 +16,7 @@ from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, i
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
 from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.timestamps import MICRO_ZERO, ZERO
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 SHORT_MAX = 128
 NOTE_MAX = 1024
@@ -134,7 +134,11 @@ def _validate_length(name: str, text: str, limit: int) -> FieldErrors:
 _IN = event_to_core
 _OUT = event_to_events
 
-EVENT_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
-    ("create", "Event", ""): Strategy(Event, _prepare, _validate_create, to_internal=_IN, from_internal=_OUT),
-    ("update", "Event", ""): Strategy(Event, _prepare, _validate_update, to_internal=_IN, from_internal=_OUT),
+EVENT_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
+    ("create", "Event", ""): WriteStrategy(
+        Event, _prepare, _validate_create, to_internal=_IN, from_internal=_OUT
+    ),
+    ("update", "Event", ""): WriteStrategy(
+        Event, _prepare, _validate_update, to_internal=_IN, from_internal=_OUT
+    ),
 }

@@ -16,7 +16,7 @@ from plimsoll.apiserver.validation.metadata import validate_metadata, validate_m
 from plimsoll.apiserver.validation.name_formats import validate_label_key
 from plimsoll.apiserver.validation.object_trees import subtree
 from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 _SPEC = FieldPath("spec")
 _STRATEGIES = ("OldestEmulationVersion",)
@@ -59,9 +59,9 @@ def _validate(write: WriteContext[FullLease]) -> FieldErrors:
     yield from _validate_spec(write.new.spec)
 
 
-_LEASE = Strategy(FullLease, _prepare, _validate)
+_LEASE = WriteStrategy(FullLease, _prepare, _validate)
 
-LEASE_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+LEASE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     ("create", "Lease", ""): _LEASE,
     ("update", "Lease", ""): _LEASE,
 }

@@ -14,7 +14,7 @@ from plimsoll.apiserver.validation.metadata import (
 )
 from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -95,9 +95,9 @@ def _validate_finalizer(finalizer: str, path: FieldPath) -> FieldErrors:
         yield invalid(path, finalizer, detail)
 
 
-NAMESPACE_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
-    ("create", "Namespace", ""): Strategy(FullNamespace, _prepare_create, _validate_create),
-    ("update", "Namespace", ""): Strategy(FullNamespace, _prepare_update, _validate_update),
-    ("update", "Namespace", "status"): Strategy(FullNamespace, _prepare_status, _validate_status),
-    ("update", "Namespace", "finalize"): Strategy(FullNamespace, _prepare_finalize, _validate_finalize),
+NAMESPACE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
+    ("create", "Namespace", ""): WriteStrategy(FullNamespace, _prepare_create, _validate_create),
+    ("update", "Namespace", ""): WriteStrategy(FullNamespace, _prepare_update, _validate_update),
+    ("update", "Namespace", "status"): WriteStrategy(FullNamespace, _prepare_status, _validate_status),
+    ("update", "Namespace", "finalize"): WriteStrategy(FullNamespace, _prepare_finalize, _validate_finalize),
 }

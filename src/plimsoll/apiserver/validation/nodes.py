@@ -25,7 +25,7 @@ from plimsoll.apiserver.validation.node_taints import validate_node_taints
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.resource_names import validate_resource_quantity
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 _SPEC, _STATUS, _META = FieldPath("spec"), FieldPath("status"), FieldPath("metadata")
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(?:/[a-zA-Z][a-zA-Z0-9]*)*")
@@ -151,8 +151,8 @@ def _warn(write: WriteContext[FullNode]) -> Iterable[str]:
         yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
 
 
-NODE_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
-    ("create", "Node", ""): Strategy(FullNode, _prepare, _validate_create, _warn),
-    ("update", "Node", ""): Strategy(FullNode, _prepare, _validate_update, _warn),
-    ("update", "Node", "status"): Strategy(FullNode, _prepare_status, _validate_change),
+NODE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
+    ("create", "Node", ""): WriteStrategy(FullNode, _prepare, _validate_create, _warn),
+    ("update", "Node", ""): WriteStrategy(FullNode, _prepare, _validate_update, _warn),
+    ("update", "Node", "status"): WriteStrategy(FullNode, _prepare_status, _validate_change),
 }

@@ -16,7 +16,7 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
 from plimsoll.apiserver.validation.object_trees import Tree
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
@@ -80,7 +80,7 @@ def _validate_update(write: WriteContext[PriorityClass]) -> FieldErrors:
         yield invalid(FieldPath("preemptionPolicy"), now.preemption_policy, IMMUTABLE)
 
 
-PRIORITY_CLASS_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
-    ("create", "PriorityClass", ""): Strategy(PriorityClass, _prepare, _validate_create),
-    ("update", "PriorityClass", ""): Strategy(PriorityClass, _prepare, _validate_update),
+PRIORITY_CLASS_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
+    ("create", "PriorityClass", ""): WriteStrategy(PriorityClass, _prepare, _validate_create),
+    ("update", "PriorityClass", ""): WriteStrategy(PriorityClass, _prepare, _validate_update),
 }

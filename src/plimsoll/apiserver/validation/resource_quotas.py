@@ -15,7 +15,7 @@ from plimsoll.apiserver.validation.resource_names import (
     validate_quota_resource,
     validate_resource_quantity,
 )
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 _SPEC, _STATUS = FieldPath("spec"), FieldPath("status")
 
@@ -154,10 +154,10 @@ def _warn(write: WriteContext[ResourceQuota]) -> Iterable[str]:
             yield f"ResourceQuota {request} ({hard[request]}) should be less than {limit} ({hard[limit]})"
 
 
-_QUOTA = Strategy(ResourceQuota, _prepare, _validate, _warn)
+_QUOTA = WriteStrategy(ResourceQuota, _prepare, _validate, _warn)
 
-QUOTA_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+QUOTA_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     ("create", "ResourceQuota", ""): _QUOTA,
     ("update", "ResourceQuota", ""): _QUOTA,
-    ("update", "ResourceQuota", "status"): Strategy(ResourceQuota, _prepare_status, _validate_status),
+    ("update", "ResourceQuota", "status"): WriteStrategy(ResourceQuota, _prepare_status, _validate_status),
 }

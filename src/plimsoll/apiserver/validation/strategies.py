@@ -53,7 +53,7 @@ from plimsoll.apiserver.validation.resource_claims import validate_admin_request
 from plimsoll.apiserver.validation.resource_quotas import QUOTA_STRATEGIES
 from plimsoll.apiserver.validation.resource_slices import validate_slice_spec
 from plimsoll.apiserver.validation.validated_cache import ValidatedCache
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext, decode_metadata
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy, decode_metadata
 
 _SPEC = FieldPath("spec")
 
@@ -222,32 +222,32 @@ def _validate_taint_rule_status(write: WriteContext[DeviceTaintRule]) -> FieldEr
     yield from validate_taint_rule_status(write.new.status)
 
 
-_SLICE = Strategy(ResourceSlice, _prepare_slice, _validate_slice, _warn_slice)
-_CLASS = Strategy(DeviceClass, _prepare_class, _validate_class)
-_TAINT_RULE = Strategy(DeviceTaintRule, _prepare_taint_rule, _validate_taint_rule)
+_SLICE = WriteStrategy(ResourceSlice, _prepare_slice, _validate_slice, _warn_slice)
+_CLASS = WriteStrategy(DeviceClass, _prepare_class, _validate_class)
+_TAINT_RULE = WriteStrategy(DeviceTaintRule, _prepare_taint_rule, _validate_taint_rule)
 
 #: By (operation, kind, subresource).
-STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
+STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     ("create", "ResourceSlice", ""): _SLICE,
     ("update", "ResourceSlice", ""): _SLICE,
-    ("create", "ResourceClaim", ""): Strategy(ResourceClaim, _prepare_claim, _validate_claim_create),
-    ("update", "ResourceClaim", ""): Strategy(
+    ("create", "ResourceClaim", ""): WriteStrategy(ResourceClaim, _prepare_claim, _validate_claim_create),
+    ("update", "ResourceClaim", ""): WriteStrategy(
         ResourceClaim, _prepare_claim, _validate_claim_update, reset_fields=("status",)
     ),
-    ("update", "ResourceClaim", "status"): Strategy(
+    ("update", "ResourceClaim", "status"): WriteStrategy(
         ResourceClaim, _prepare_claim_status, _validate_claim_status, reset_fields=("spec",)
     ),
-    ("create", "ResourceClaimTemplate", ""): Strategy(
+    ("create", "ResourceClaimTemplate", ""): WriteStrategy(
         ResourceClaimTemplate, _prepare_template, _validate_template_create
     ),
-    ("update", "ResourceClaimTemplate", ""): Strategy(
+    ("update", "ResourceClaimTemplate", ""): WriteStrategy(
         ResourceClaimTemplate, _prepare_template, _validate_template_update
     ),
     ("create", "DeviceClass", ""): _CLASS,
     ("update", "DeviceClass", ""): _CLASS,
     ("create", "DeviceTaintRule", ""): _TAINT_RULE,
     ("update", "DeviceTaintRule", ""): _TAINT_RULE,
-    ("update", "DeviceTaintRule", "status"): Strategy(
+    ("update", "DeviceTaintRule", "status"): WriteStrategy(
         DeviceTaintRule, _prepare_taint_rule_status, _validate_taint_rule_status
     ),
     **POD_STRATEGIES,

@@ -27,14 +27,14 @@ MICRO_ZERO = "0001-01-01T00:00:00.000000Z"
 
 def normalize_time(text: str, field: str) -> str:
     """Return the stored form of a timestamp; raises DecodeError naming the field."""
-    spelled = _spell(text) if len(text) <= 64 else None
-    if spelled is None:
+    normalized = _normalize(text) if len(text) <= 64 else None
+    if normalized is None:
         raise _refuse(text, field)
-    return spelled
+    return normalized
 
 
 @lru_cache(maxsize=4096)
-def _spell(text: str) -> str | None:
+def _normalize(text: str) -> str | None:
     """Return the stored form of a timestamp, or None if it is invalid; cached, as timestamps repeat in
     managedFields.
     """
@@ -46,10 +46,10 @@ def _spell(text: str) -> str | None:
     offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
     try:
         zone = timezone(-offset if sign == "-" else offset)
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
+        timestamp = datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-    return format_datetime(moment)
+    return format_datetime(timestamp)
 
 
 def normalize_micro_time(text: str, field: str) -> str:
@@ -61,13 +61,13 @@ def normalize_micro_time(text: str, field: str) -> str:
     return f"{normalize_time(seconds + zone, field)[:-1]}.{fraction}Z"
 
 
-def format_datetime(moment: datetime) -> str:
+def format_datetime(timestamp: datetime) -> str:
     """Format a datetime in stored form, truncated to seconds."""
-    if moment.tzinfo is None:
-        raise InputError("a moment needs a time zone; the local one would be a guess")
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
-    return f"{moment.isoformat()[:_SECONDS]}Z"
+    if timestamp.tzinfo is None:
+        raise InputError("a datetime needs a time zone")
+    if timestamp.tzinfo is not UTC:
+        timestamp = timestamp.astimezone(UTC)
+    return f"{timestamp.isoformat()[:_SECONDS]}Z"
 
 
 def _refuse(text: str, field: str, example: str = "2025-06-01T12:00:00Z") -> DecodeError:

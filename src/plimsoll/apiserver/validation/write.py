@@ -36,7 +36,7 @@ from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_for_kin
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.timestamps import format_datetime
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 
@@ -147,12 +147,12 @@ def prepare_generic(write: Write, *, namespaced: bool, has_status: bool) -> Prep
     return prepare(replace(write, traits=KindTraits(namespaced, has_status)))
 
 
-def _generic_strategy(write: Write) -> Strategy:
+def _generic_strategy(write: Write) -> WriteStrategy:
     traits = write.traits
     if traits is None:
         what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
-        raise InputError(f"there is no {write.operation} of {what}")
-    return Strategy(
+        raise InputError(f"{write.operation} of {what} is not supported")
+    return WriteStrategy(
         rules_for_kind(write.kind).view,
         lambda job: prepare_object(job, write.kind, write.subresource, traits),
         lambda job: validate_object(job, write.kind, write.subresource, traits),

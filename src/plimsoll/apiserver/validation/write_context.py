@@ -108,7 +108,7 @@ class WriteContext(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class WriteStrategy:
     """Handling of one operation on one kind after defaulting: prepare the tree, then validate it.
 
     A kind with several wire shapes is converted into one of them by `to_internal`, and the result back into

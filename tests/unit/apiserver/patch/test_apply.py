@@ -208,7 +208,7 @@ def test_port_keys_have_defaults() -> None:
         ({"kind": "Thing"}, "invalid object type: /, Kind=Thing"),
         ({**thing(), "kind": "Pod"}, "invalid object type: test/v1, Kind=Pod"),
         (thing(metadata={"managedFields": []}), "metadata.managedFields must be nil"),
-        (thing(metadata=[]), "metadata is no object"),
+        (thing(metadata=[]), "metadata is not an object"),
         (
             thing(bogus=1),
             "failed to create typed patch object (/x; test/v1, Kind=Thing): .bogus: field not declared",

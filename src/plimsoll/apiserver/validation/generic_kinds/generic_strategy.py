@@ -188,13 +188,13 @@ def _prepare_status(write: WriteContext[Any], kind: str) -> None:
 
 def _has_changed(write: WriteContext[Any], kind: str) -> bool:
     tree, old = (
-        {name: value for name, value in whole.items() if name not in _HEAD}
-        for whole in (write.tree, write.old_tree)
+        {name: value for name, value in source.items() if name not in _HEAD}
+        for source in (write.tree, write.old_tree)
     )
     counts = _COUNTED_METADATA.get(kind)
     if counts is not None:
         tree[counts], old[counts] = (
-            subtree(whole, "metadata", counts) for whole in (write.tree, write.old_tree)
+            subtree(source, "metadata", counts) for source in (write.tree, write.old_tree)
         )
     return not trees_equal(old, tree)
 

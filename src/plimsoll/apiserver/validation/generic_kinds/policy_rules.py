@@ -16,9 +16,9 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
 from plimsoll.apiserver.validation.generic_kinds.policy_view import (
+    FullPodDisruptionBudget,
     HorizontalPodAutoscaler,
     LimitRange,
-    PodDisruptionBudget,
     RuntimeClass,
 )
 from plimsoll.apiserver.validation.int_or_string import (
@@ -43,7 +43,7 @@ def _set_budget_defaults(tree: Tree) -> None:
     require_int_or_string(tree.setdefault("spec", {}), "minAvailable", "maxUnavailable")
 
 
-def _validate_budget(write: WriteContext[PodDisruptionBudget]) -> FieldErrors:
+def _validate_budget(write: WriteContext[FullPodDisruptionBudget]) -> FieldErrors:
     spec = write.new.spec
     amounts = (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable))
     if None not in (spec.min_available, spec.max_unavailable):
@@ -119,7 +119,10 @@ _NO_DISRUPTIONS = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desire
 
 POLICY_RULES: Mapping[str, KindRules] = {
     "PodDisruptionBudget": KindRules(
-        PodDisruptionBudget, _set_budget_defaults, validate=_validate_budget, initial_status=_NO_DISRUPTIONS
+        FullPodDisruptionBudget,
+        _set_budget_defaults,
+        validate=_validate_budget,
+        initial_status=_NO_DISRUPTIONS,
     ),
     "HorizontalPodAutoscaler": KindRules(
         HorizontalPodAutoscaler,

@@ -13,16 +13,16 @@ from plimsoll.api.meta import Int32, IntOrString, LabelSelector, ObjectMeta, Wir
 from plimsoll.api.quantity import Quantity
 
 
-class PodDisruptionBudgetSpec(Wire, frozen=True):
+class FullPodDisruptionBudgetSpec(Wire, frozen=True):
     min_available: IntOrString | None = None  #: a number or a percentage
     max_unavailable: IntOrString | None = None  #: a number or a percentage
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class PodDisruptionBudget(Wire, frozen=True):
+class FullPodDisruptionBudget(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    spec: FullPodDisruptionBudgetSpec = FullPodDisruptionBudgetSpec()
 
 
 class MetricTarget(Wire, frozen=True):

@@ -42,7 +42,7 @@ from plimsoll.apiserver.validation.pod.update import (
     validate_pod_update,
 )
 from plimsoll.apiserver.validation.validated_cache import ValidatedCache
-from plimsoll.apiserver.validation.write_context import Strategy, WriteContext
+from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 from plimsoll.ledger.qos import qos_class
 
 _VALIDATED_SPECS = ValidatedCache()
@@ -186,10 +186,14 @@ def _warn(write: WriteContext[FullPod]) -> Iterable[str]:
         )
 
 
-POD_STRATEGIES: Mapping[tuple[str, str, str], Strategy] = {
-    ("create", "Pod", ""): Strategy(FullPod, _prepare_create, _validate_create, _warn),
-    ("update", "Pod", ""): Strategy(FullPod, _prepare_update, _validate_update, reset_fields=("status",)),
-    ("update", "Pod", "status"): Strategy(FullPod, _prepare_status, _validate_status, reset_fields=("spec",)),
-    ("update", "Pod", "resize"): Strategy(FullPod, _prepare_resize, _validate_resize),
-    ("update", "Pod", "ephemeralcontainers"): Strategy(FullPod, _prepare_ephemeral, _validate_ephemeral),
+POD_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
+    ("create", "Pod", ""): WriteStrategy(FullPod, _prepare_create, _validate_create, _warn),
+    ("update", "Pod", ""): WriteStrategy(
+        FullPod, _prepare_update, _validate_update, reset_fields=("status",)
+    ),
+    ("update", "Pod", "status"): WriteStrategy(
+        FullPod, _prepare_status, _validate_status, reset_fields=("spec",)
+    ),
+    ("update", "Pod", "resize"): WriteStrategy(FullPod, _prepare_resize, _validate_resize),
+    ("update", "Pod", "ephemeralcontainers"): WriteStrategy(FullPod, _prepare_ephemeral, _validate_ephemeral),
 }

@@ -29,7 +29,6 @@ from plimsoll.apiserver.validation.pod.downward_api import validate_object_field
 from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_template
 from plimsoll.apiserver.validation.pod.volume_view import (
     AzureDiskVolumeSource,
-    CSIVolumeSource,
     DownwardAPIVolumeFile,
     DownwardAPIVolumeSource,
     EmptyDirVolumeSource,
@@ -37,6 +36,7 @@ from plimsoll.apiserver.validation.pod.volume_view import (
     FCVolumeSource,
     FlexVolumeSource,
     FlockerVolumeSource,
+    FullCSIVolumeSource,
     GitRepoVolumeSource,
     HostPathVolumeSource,
     ImageVolumeSource,
@@ -318,7 +318,7 @@ def _validate_storage_os(source: StorageOSVolumeSource, path: FieldPath) -> Fiel
     yield from _validate_secret_ref(source, path)
 
 
-def _validate_csi(source: CSIVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_csi(source: FullCSIVolumeSource, path: FieldPath) -> FieldErrors:
     yield from validate_driver(source.driver, path.child("driver"))
     secret = source.node_publish_secret_ref
     if secret is not None:

@@ -155,7 +155,7 @@ class ImageVolumeSource(Wire, frozen=True):
     pull_policy: str = ""
 
 
-class CSIVolumeSource(Wire, frozen=True):
+class FullCSIVolumeSource(Wire, frozen=True):
     driver: str = ""
     read_only: bool | None = None
     fs_type: str | None = None
@@ -330,6 +330,6 @@ class Volume(Wire, frozen=True):
     storageos: StorageOSVolumeSource | None = None
     projected: ProjectedVolumeSource | None = None
     scale_io: ScaleIOVolumeSource | None = msgspec.field(name="scaleIO", default=None)
-    csi: CSIVolumeSource | None = None
+    csi: FullCSIVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolumeSource | None = None
