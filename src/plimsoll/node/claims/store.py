@@ -37,6 +37,7 @@ class ClaimStore:
         self._file = file
         self._boot = boot
         self._queue: list[tuple[Changes, asyncio.Future[str]]] = []
+        self._writing: list[tuple[Changes, asyncio.Future[str]]] = []
         self._writer: asyncio.Task[None] | None = None
         self._apply({claim.ref.uid: claim for claim in claims})
 
@@ -67,6 +68,7 @@ class ClaimStore:
         self._queue.append((changes, future))
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write(self._file))
+            self._writer.add_done_callback(self._settle_rest)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:
@@ -81,6 +83,7 @@ class ClaimStore:
         """Write until the queue is empty; all changes queued in the meantime are written together."""
         while self._queue:
             batch, self._queue = self._queue, []
+            self._writing = batch
             merged = {uid: claim for changes, _ in batch for uid, claim in changes.items()}
             try:
                 rows = self._rows_after(merged)
@@ -89,9 +92,6 @@ class ClaimStore:
             except StoreError as error:
                 self.problem = str(error)
                 self._settle(batch, self.problem)
-            except asyncio.CancelledError:
-                self._settle([*batch, *self._queue], "the agent stops")
-                raise
             except Exception as error:  # a bug; the callers must see it
                 for _, future in batch:
                     future.set_exception(error)
@@ -99,6 +99,13 @@ class ClaimStore:
                 self.problem = ""
                 self._apply(merged, rows)
                 self._settle(batch, "")
+
+    def _settle_rest(self, writer: asyncio.Task[None]) -> None:
+        """Answer the callers of a writer that was cancelled, even before its first step: they wait for it."""
+        batch, self._writing = [*self._writing, *self._queue], []
+        if writer.cancelled():
+            self._queue = []
+            self._settle(batch, "the agent stops")
 
     @staticmethod
     def _settle(batch: Iterable[tuple[Changes, asyncio.Future[str]]], problem: str) -> None:

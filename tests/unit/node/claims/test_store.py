@@ -1,0 +1,47 @@
+"""Checkpoint writes of the claim store: a caller always gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from plimsoll.node.claims.checkpoint import claims_file
+from plimsoll.node.claims.store import ClaimStore
+from plimsoll.node.layout import Layout
+
+from plimsoll.protocols.dra import ClaimRef
+
+CLAIM = PreparedClaim(ClaimRef("default", "claim", "uid"), pods=frozenset({"pod"}))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_callers_are_answered_when_the_writer_is_cancelled(tmp_path: Path, steps: int) -> None:
+    """A stopping process cancels all tasks, also a writer that has not run yet."""
+
+    async def stop() -> str:
+        store = ClaimStore((), claims_file(Layout(tmp_path), lambda: 0.0))
+        commit = asyncio.ensure_future(store.commit({"uid": CLAIM}))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert store._writer is not None
+        store._writer.cancel()
+        async with asyncio.timeout(10):
+            return await commit
+
+    assert asyncio.run(stop()) == "the agent stops"
+
+
+def test_a_cancelled_caller_ends_with_the_writer(tmp_path: Path) -> None:
+    async def stop() -> None:
+        store = ClaimStore((), claims_file(Layout(tmp_path), lambda: 0.0))
+        commit = asyncio.ensure_future(store.commit({"uid": CLAIM}))
+        await asyncio.sleep(0)
+        assert store._writer is not None
+        for task in (store._writer, commit):
+            task.cancel()
+        await asyncio.wait({commit}, timeout=10)
+        assert commit.cancelled()
+
+    asyncio.run(stop())
