@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.checkpoint import claims_file
 from plimsoll.node.claims.store import ClaimStore
 from plimsoll.node.layout import Layout
-
 from plimsoll.protocols.dra import ClaimRef
 
-CLAIM = PreparedClaim(ClaimRef("default", "claim", "uid"), pods=frozenset({"pod"}))
+CLAIM = ClaimInfo(ClaimRef("default", "claim", "uid"), pods=frozenset({"pod"}))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
