@@ -20,7 +20,7 @@ from plimsoll.apiserver.limits import ServerLimits
 _LINGER_SECONDS = 0.5
 #: Unread response bytes after which an unauthenticated connection is closed.
 _MAX_UNREAD_BYTES = 64 << 10
-#: Framing a chunked body may have for each byte of data; `1\r\nx\r\n` has five.
+#: Framing bytes allowed per byte of a chunked body; `1\r\nx\r\n` has five.
 _MAX_FRAMING_RATIO = 8
 _HEADERS_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"

@@ -25,7 +25,7 @@ from plimsoll.apiserver.auth.node_authorizer import LEASE_NAMESPACE
 from plimsoll.apiserver.auth.pod_references import is_mirror, items, mapping, text
 from plimsoll.apiserver.auth.users import NODE_PREFIX, User, driver_name_of, node_name_of
 
-#: Labels of Kubernetes' own domains that a node sets on itself, besides those of `_NODE_DOMAINS`.
+#: Labels of Kubernetes' own domains that a node may set on itself, in addition to `_NODE_DOMAINS`.
 _NODE_LABELS = frozenset(
     {
         "kubernetes.io/hostname",
@@ -46,7 +46,7 @@ _RESTRICTED_DOMAIN = ("node-restriction.kubernetes.io",)
 _KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 
 _NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
-#: What a node may change of the status of a volume claim.
+#: Status fields of a volume claim that a node may change.
 _CLAIM_FIELDS = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
 

@@ -21,7 +21,7 @@ from plimsoll.apiserver.auth.pod_references import (
     text,
 )
 
-#: Volumes that need nothing of the API.
+#: Volumes that reference no API object.
 _PLAIN_VOLUMES = frozenset(
     {
         "awsElasticBlockStore",
@@ -169,7 +169,7 @@ def _api_object_of(pod: Mapping[str, Any]) -> str:
     spec = mapping(pod.get("spec"))
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
-    # Without its annotation, which hides what a mirror pod names.
+    # Without the annotation, for which `pod_references` returns nothing.
     named = {reference.resource for reference in pod_references({**pod, "metadata": {}})}
     for resource in (SECRETS, CONFIG_MAPS):
         if resource in named:

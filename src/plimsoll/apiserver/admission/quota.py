@@ -76,7 +76,7 @@ def charge_quotas(
         amounts = filter_usage(growth if is_known else usage, hard)
         requested = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
         over = [name for name in requested if used.get(name, ZERO) + requested[name] > hard[name]]
-        if over and subresource != "status":  # which tells what is so, and cannot be refused
+        if over and subresource != "status":  # a status reports facts and is not rejected
             text = (
                 f"exceeded quota: {quota.metadata.name}, requested: {_list(requested, over)}, "
                 f"used: {_list(used, over)}, limited: {_list(hard, over)}"

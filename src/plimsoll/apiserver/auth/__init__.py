@@ -1,6 +1,7 @@
-"""Who may do what: authentication, authorization, node restriction, certificates, credentials and limits.
+"""Authentication, authorization and credentials.
 
-START HERE: a request goes through `authentication.py` (who is it), `impersonation.py` (as whom), then
-`authorization.py` (may they); writes also through `restriction.py` (nodes and drivers write only their own)
-and `escalation.py` (nobody grants more than they have). `limits.py` bounds how much anybody may take.
+START HERE: a request passes `authentication.py`, `impersonation.py` and `authorization.py` (the Node
+authorizer, then RBAC); writes to roles and bindings are also checked by `escalation.py`, and writes of nodes
+and drivers by `admission/node_restriction.py`. Certificates, tokens and kubeconfigs are issued by
+`certificates.py`, `service_accounts.py`, `token_file.py` and `credentials.py`.
 """

@@ -15,12 +15,12 @@ from plimsoll.apiserver.auth.service_accounts import ServiceAccountTokens
 from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ANONYMOUS, User
 
-#: The attribute of a certificate's subject that holds the user's uid.
+#: Subject attribute of a certificate with the user's UID.
 _UID = "1.3.6.1.4.1.57683.2"
-#: Headers that say who the sender is and may come once only: a proxy in front of the server and the server
-#: itself must never take a request for two different users.
+#: Identity headers, which must not be repeated: a proxy in front of the server and the server itself must
+#: never attribute a request to two different users.
 SINGLE_HEADERS = frozenset({"authorization", "impersonate-user", "impersonate-uid"})
-#: Longer tokens are not looked at.
+#: Longer tokens are rejected.
 _MAX_TOKEN_LENGTH = 16 * 1024
 
 

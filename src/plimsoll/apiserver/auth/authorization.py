@@ -17,7 +17,7 @@ from plimsoll.apiserver.auth.role_index import RESOURCES, RoleIndex
 from plimsoll.apiserver.auth.users import MASTERS, User, node_name_of
 from plimsoll.apiserver.storage.records import ObjectKey
 
-#: Users whose grants are kept ready at most.
+#: Maximum number of users with cached grants.
 _USERS = 4096
 
 _ALLOWED = Decision(True, "")

@@ -28,11 +28,11 @@ from plimsoll.apiserver.auth.users import ALL_AUTHENTICATED, User
 from plimsoll.errors import ConfigError
 
 CA_DAYS, SERVER_DAYS, CLIENT_DAYS = 3650, 397, 365
-#: A certificate of the server is made again when less than this is left of it.
+#: A serving certificate is reissued when less than this is left.
 _RENEW_BEFORE = datetime.timedelta(days=30)
-#: Certificates begin this long before they are made: clocks of clients may be behind, and ours may step back.
+#: Certificates are backdated: clocks of clients may be behind, and ours may step back.
 _BACKDATE = datetime.timedelta(hours=1)
-#: Names by which pods and tools of this machine reach the server.
+#: Names by which pods and local tools reach the server.
 DEFAULT_NAMES = (
     "localhost",
     "127.0.0.1",
@@ -42,7 +42,7 @@ DEFAULT_NAMES = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-_MAX_NAME_LENGTH = 64  # characters of a common name, as X.509 has it
+_MAX_NAME_LENGTH = 64  # X.509's limit on a common name
 
 _UTC = datetime.UTC
 _log = logging.getLogger("plimsoll.server")
@@ -76,7 +76,7 @@ class CertificateAuthority:
         self._directory = directory
         self.certificate = pair.certificate
         if not _is_key_of(self._certificate, self._key):
-            raise ConfigError(f"{source}: certificate and key do not belong together")
+            raise ConfigError(f"{source}: certificate and key do not match")
 
     @classmethod
     def load_or_create(
@@ -93,7 +93,7 @@ class CertificateAuthority:
             if left < _RENEW_BEFORE:
                 ends = authority._certificate.not_valid_after_utc.date()
                 raise ConfigError(
-                    f"{certificate} ends on {ends}: delete it and {key}, and hand out new kubeconfigs"
+                    f"{certificate} ends on {ends}: delete it and {key}, and issue new kubeconfigs"
                 )
             if authority._certificate.not_valid_before_utc <= now():
                 return authority
@@ -111,7 +111,7 @@ class CertificateAuthority:
         """
         _log.warning(
             "the system clock says %s, but %s is valid only from %s on: has the clock stepped back? The "
-            "certificate is made again with the same key and an earlier start; kubeconfigs handed out before "
+            "certificate is reissued with the same key and an earlier start; kubeconfigs issued before "
             "work again once the clock is right",
             self._now().isoformat(timespec="seconds"),
             certificate,
@@ -164,7 +164,7 @@ class CertificateAuthority:
     ) -> CertificatePair:
         key = ec.generate_private_key(ec.SECP256R1())
         now, limit = self._now(), self._certificate.not_valid_after_utc
-        # A clock that is behind is put right some time: what it issues must be good then, too.
+        # A clock that is behind will be corrected: certificates must be valid then, too.
         created = limit - datetime.timedelta(days=CA_DAYS)
         ends = min(max(now, created) + datetime.timedelta(days=days), limit)
         starts = min(now - _BACKDATE, self._certificate.not_valid_before_utc)
@@ -240,7 +240,7 @@ def check_server_certificate(
     if not _is_key_of(leaf, private):
         raise ConfigError(f"{key} is not the key of {certificate}")
     if leaf.not_valid_after_utc <= today:
-        raise ConfigError(f"{certificate} ended on {leaf.not_valid_after_utc.date()}: give a newer one")
+        raise ConfigError(f"{certificate} expired on {leaf.not_valid_after_utc.date()}: renew it")
     if leaf.not_valid_before_utc > today:
         _log.warning(
             "%s is valid only from %s on, and the system clock says %s: clients refuse it until then; check "
@@ -254,7 +254,9 @@ def check_server_certificate(
     except (x509.ExtensionNotFound, ValueError):
         return
     if not {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(usages):
-        raise ConfigError(f"{certificate} is not for servers (extended key usage serverAuth is missing)")
+        raise ConfigError(
+            f"{certificate} is not a serving certificate (extended key usage serverAuth is missing)"
+        )
 
 
 def read_client_ca(path: Path) -> bytes:
@@ -266,7 +268,7 @@ def read_client_ca(path: Path) -> bytes:
         except (x509.ExtensionNotFound, ValueError):
             constraints = None
         if constraints is None or not constraints.ca:
-            raise ConfigError(f"{path}: {certificate.subject.rfc4514_string()!r} is no CA certificate")
+            raise ConfigError(f"{path}: {certificate.subject.rfc4514_string()!r} is not a CA certificate")
     return content
 
 
@@ -274,9 +276,9 @@ def _parse_certificates(pem: bytes, source: str) -> list[x509.Certificate]:
     try:
         found = x509.load_pem_x509_certificates(pem)
     except (ValueError, UnsupportedAlgorithm):
-        raise ConfigError(f"{source} holds no certificate in PEM form") from None
+        raise ConfigError(f"{source} contains no PEM certificate") from None
     if not found:
-        raise ConfigError(f"{source} holds no certificate in PEM form")
+        raise ConfigError(f"{source} contains no PEM certificate")
     return found
 
 
@@ -284,13 +286,13 @@ def _private_key(pem: bytes, source: str) -> object:
     try:
         return serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ConfigError(f"{source} holds no private key without a password, in PEM form") from None
+        raise ConfigError(f"{source} contains no unencrypted PEM private key") from None
 
 
 def _issuer_key(pem: bytes, source: str) -> ec.EllipticCurvePrivateKey:
     key = _private_key(pem, source)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{source}: the key is not one of ours (P-256)")
+        raise ConfigError(f"{source}: the key is not a P-256 key")
     return key
 
 
@@ -363,7 +365,7 @@ def _subject_alternative_name(name: str) -> x509.GeneralName:
         pass
     host = name.lower()
     if dns_subdomain(host.removeprefix("*.")):
-        raise ConfigError(f"{name!r} is no host name that a certificate can hold")
+        raise ConfigError(f"{name!r} is not a valid host name")
     return x509.DNSName(host)
 
 

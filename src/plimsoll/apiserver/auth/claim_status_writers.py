@@ -14,7 +14,7 @@ from plimsoll.apiserver.validation.claim_status_authorization import Caller, Per
 
 def caller_for(user: User, authorizer: Authorizer, verb: str) -> Caller:
     """Return the writer of a ResourceClaim; `verb` is that of the request, update or patch."""
-    # Only tokens of service accounts are bound to nodes; others could say so, but nothing vouches for it.
+    # Only service account tokens are bound to nodes; the extra fields of other users are not trusted.
     nodes = user.extra.get(EXTRA_NODE_NAME, ()) if split_service_account(user.name) else ()
 
     def permits(right: Permission) -> bool:

@@ -36,9 +36,9 @@ def parse_component_user(text: str) -> User:
         return User(name, groups=(VIEWERS, ALL_AUTHENTICATED))
     if kind in ("node", "driver") and name:
         if dns_subdomain(name):
-            raise ConfigError(f"{name!r} is no name of a {kind}: write it as in its objects, in lower case")
+            raise ConfigError(f"{name!r} is not a valid {kind} name: use the lower-case name of its objects")
         return node_user(name) if kind == "node" else driver_user(name)
-    raise ConfigError(f"{text!r} is nobody; write {_VALID_NAMES}")
+    raise ConfigError(f"unknown user {text!r}; valid values: {_VALID_NAMES}")
 
 
 def issue_kubeconfig(
@@ -49,7 +49,7 @@ def issue_kubeconfig(
     ConfigError if the directory has no CA: no server would trust a new one.
     """
     if not (directory / "ca.crt").exists():
-        raise ConfigError(f"{directory} is no data folder of a server: it holds no ca.crt")
+        raise ConfigError(f"{directory} is not a data directory of a server: it has no ca.crt")
     authority = CertificateAuthority.load_or_create(directory)
     client = authority.issue_client(user, days)
     write_kubeconfig(path, server, authority=authority.certificate, client=client, user=user.name)

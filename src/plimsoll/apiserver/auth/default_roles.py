@@ -135,11 +135,11 @@ _SCHEDULER = (
     allow((*READ_UPDATE, "create", "delete"), DRA, "resourceclaims"),
     allow(READ_UPDATE, DRA, "resourceclaims/status"),
     allow(CHANGE, DRA, "resourceclaims/binding"),
-    # Where the scheduler runs twice, ours holds a lease of its own name.
+    # Next to kube-scheduler, ours holds a lease of its own name.
     allow(("get", "update", "patch", "list", "watch"), LEASES, "leases", names="plimsoll-scheduler"),
 )
 
-#: What a node may do at all; `nodes.py` and `restriction.py` narrow it down to what concerns the node.
+#: Rules of nodes; `node_authorizer.py` and `admission/node_restriction.py` limit them to related objects.
 NODE_RULES = (
     allow("create", TOKENS, "tokenreviews"),
     allow("create", REVIEWS, "subjectaccessreviews", "localsubjectaccessreviews"),
@@ -174,7 +174,7 @@ _DRIVER = (
 )
 _ON_OWN_NODE = allow(("associated-node:update", "associated-node:patch"), DRA, "resourceclaims/driver")
 
-#: Claims from templates, reservations, taint eviction, garbage: what our controllers need together.
+#: Rules of all controllers together: claims from templates, reservations, taint eviction, garbage collection.
 _CONTROLLERS = (
     allow((*READ, "update", "patch", "delete", "deletecollection"), "*", "*"),
     allow("create", DRA, "resourceclaims"),
@@ -186,7 +186,7 @@ _CONTROLLERS = (
     _RECORD_EVENTS,
 )
 
-#: Everything that holds no secrets.
+#: Everything that contains no secrets.
 _VIEWER = (
     *_VIEW,
     allow(READ, CORE, "nodes", "nodes/status", "persistentvolumes", "persistentvolumes/status"),

@@ -31,7 +31,7 @@ RBAC = "rbac.authorization.k8s.io"
 #: long as it takes; see test_a_huge_role_costs_little.
 _MAX_RIGHTS = 10_000
 _EVERYTHING = (PolicyRule((ALL,), (ALL,), (ALL,)), PolicyRule((ALL,), paths=(ALL,)))
-#: What garbage collection changes; such a write grants nothing.
+#: Fields that garbage collection changes; such a write grants nothing.
 _GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
 
@@ -72,7 +72,7 @@ def _check_role(
     if authorizer.allows(Attributes(user, "escalate", RBAC, "*", plural, "", namespace, name)):
         return
     _confirm_no_escalation(user, plural, name, read_rules(tree), authorizer, namespace)
-    # An aggregating role may come to hold anything.
+    # An aggregating role may get any permission later.
     aggregates = resource == CLUSTER_ROLES and (_aggregates(tree) or _aggregates(old))
     if aggregates and any(uncovered(authorizer.rules_for(user, ""), _EVERYTHING)):
         why = "must have cluster-admin privileges to use the aggregationRule"
@@ -87,7 +87,7 @@ def _check_binding(
     if plural and authorizer.allows(Attributes(user, "bind", RBAC, "*", plural, "", namespace, role)):
         return
     if not authorizer.roles.has_role(kind, role, namespace):
-        # It would grant whatever a role of that name came to hold later.
+        # It would grant whatever a role of that name allows later.
         raise status.not_found(RBAC, resource.partition(".")[0], role)
     rules = authorizer.roles.rules_of(kind, role, namespace)
     _confirm_no_escalation(user, resource.partition(".")[0], name, rules, authorizer, namespace)

@@ -22,7 +22,7 @@ from plimsoll.api.codec import decode_tree, encode
 from plimsoll.apiserver.auth.secret_files import read_private, write_private
 from plimsoll.errors import ConfigError, DecodeError
 
-_HALF = 32  # bytes of each of the two numbers of a P-256 signature
+_HALF = 32  # bytes of each half of a P-256 signature
 _TO_STANDARD = str.maketrans("-_", "+/")
 
 
@@ -59,12 +59,12 @@ class SigningKey:
         try:
             key = serialization.load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise ConfigError(f"{source} holds no private key without a password, in PEM form") from None
+            raise ConfigError(f"{source} contains no unencrypted PEM private key") from None
         if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
             return cls(key)
         if isinstance(key, rsa.RSAPrivateKey) and key.key_size >= 2048:
             return cls(key)
-        raise ConfigError(f"{source}: tokens are signed with a P-256 key, or RSA of 2048 bits and more")
+        raise ConfigError(f"{source}: unsupported key: use P-256, or RSA with at least 2048 bits")
 
     def to_pem(self) -> bytes:
         """Return the private key in PEM form."""

@@ -92,7 +92,7 @@ class NodeAuthorizer:
             return _deny("can only get, create, update, patch, or delete a node lease")
         if attributes.namespace != LEASE_NAMESPACE:
             return _deny(f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
-        # The name of what is created is in the body: `restriction.py` sees to it.
+        # The name of a created object is in the body: `admission/node_restriction.py` checks it.
         if attributes.verb != "create" and attributes.name != node:
             return _deny("can only access node lease with the same name as the requesting node")
         return _ALLOWED

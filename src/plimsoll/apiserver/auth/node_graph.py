@@ -35,10 +35,10 @@ from plimsoll.errors import DecodeError
 PODS, VOLUMES = "pods", "persistentvolumes"
 ATTACHMENTS, SLICES = "volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io"
 CERTIFICATE_REQUESTS = "podcertificaterequests.certificates.k8s.io"
-#: Objects that name their node themselves.
+#: Objects with a nodeName of their own.
 _DIRECT = (ATTACHMENTS, SLICES, CERTIFICATE_REQUESTS)
 SOURCES = (PODS, VOLUMES, *_DIRECT)
-#: Objects read at a time while others wait.
+#: Objects read per step in the background.
 _BATCH = 50
 
 _NamespacedName = tuple[str, str]
@@ -52,7 +52,7 @@ class NodeGraph:
         self._pending: Iterator[ObjectKey] | None = None
         self._loaded = False
         self._pods: dict[_NamespacedName, tuple[str, tuple[PodReference, ...]]] = {}
-        #: For each object that pods name: how many pods of each node do.
+        #: For each referenced object: the number of referencing pods by node.
         self._named: dict[PodReference, dict[str, int]] = {}
         self._volumes: dict[str, tuple[PodReference, tuple[PodReference, ...]]] = {}
         self._secret_volumes: dict[PodReference, set[str]] = {}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 MIRROR = "kubernetes.io/config.mirror"
 
-#: Volumes with a reference to a secret, and where it stands.
+#: Volume types with a reference to a secret, and its field.
 _VOLUME_SECRETS = {
     "cephfs": "secretRef",
     "cinder": "secretRef",
@@ -22,7 +22,7 @@ _VOLUME_SECRETS = {
     "storageos": "secretRef",
     "csi": "nodePublishSecretRef",
 }
-#: The same of persistent volumes; those at the end name the namespace themselves and inherit none.
+#: Volume types of persistent volumes, the field, and whether the namespace defaults to the claim's.
 _PERSISTENT_SECRETS = (
     ("cephfs", "secretRef", True),
     ("flexVolume", "secretRef", True),

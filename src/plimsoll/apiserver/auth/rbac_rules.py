@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from plimsoll.apiserver.auth.attributes import Attributes, Decision
 
 ALL = "*"
-#: Answers a user's index remembers at most; hostile requests must not make it grow.
+#: Maximum number of cached results per user; hostile requests must not make it grow.
 _MAX_CACHED = 2048
 
 

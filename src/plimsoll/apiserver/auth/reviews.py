@@ -96,7 +96,7 @@ class ReviewHandler:
             raise status.bad_request("no namespace on request")
         rules = self._authorizer.rules_for(user, wanted)
         trees = [rule.to_tree() for rule in rules]
-        # What a node may do depends on the pods bound to it: no list of rules says it.
+        # Permissions of a node depend on the pods bound to it: rules cannot list them.
         response: dict[str, Any] = {
             "resourceRules": [_part(tree, "nonResourceURLs") for tree in trees if tree.get("resources")],
             "nonResourceRules": [

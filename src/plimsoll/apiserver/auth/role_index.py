@@ -138,7 +138,7 @@ class RoleIndex:
                     for kind, name, what in entry.subjects:
                         bound.setdefault((kind, name), []).append(what)
                 elif resource == CLUSTER_ROLES:
-                    # A role of a built-in name adds to the built-in one.
+                    # A stored role adds to the built-in one of its name.
                     name = stored.key.name
                     cluster_roles[name] = (*cluster_roles.get(name, ()), entry)
                 else:

@@ -45,5 +45,5 @@ def read_private(path: Path, what: str) -> bytes:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
     except OSError as error:
-        raise ConfigError(f"{what} {path} is open to others: {error.strerror or error}") from None
+        raise ConfigError(f"{what} {path} is accessible to others: {error.strerror or error}") from None
     return content

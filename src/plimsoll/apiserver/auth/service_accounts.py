@@ -38,9 +38,9 @@ MIN_EXPIRATION_SECONDS, DEFAULT_EXPIRATION_SECONDS, MAX_EXPIRATION_SECONDS = (
     3600,
     1 << 32,
 )  # seconds a token may live
-#: Seconds by which clocks may differ, and a deleted object still counts.
+#: Seconds of clock skew, and for which tokens of a deleted object stay valid.
 LEEWAY = 60
-#: Tokens whose signatures are remembered at most.
+#: Maximum number of cached tokens.
 _MAX_CACHED = 4096
 
 _BOUND = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
@@ -81,7 +81,7 @@ class ServiceAccountTokens:
         self.audiences = tuple(audiences) or (issuer,)
         self._clock = clock
         self._token_cache: dict[bytes, _VerifiedToken] = {}
-        #: What was read of tied objects: revision, uid, when they were deleted.
+        #: Bound objects: revision, uid, deletion time.
         self._object_cache: dict[ObjectKey, tuple[int, str, float | None]] = {}
 
     def jwks(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class ServiceAccountTokens:
         claims = {kind.lower(): {"name": name, "uid": uid}}
         if node:
             stored = self._reader.get(ObjectKey("nodes", "", node))
-            # A node that is gone is still named: the token then says where the pod was matching to run.
+            # The name of a deleted node is kept: the token then names the node of the pod.
             node_uid = text(_metadata(stored.raw).get("uid")) if stored else ""
             claims["node"] = {"name": node, "uid": node_uid} if node_uid else {"name": node}
         return claims

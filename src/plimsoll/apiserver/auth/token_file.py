@@ -24,7 +24,7 @@ from plimsoll.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the token file.
+#: Seconds between two checks of the token file.
 _CHECK_INTERVAL_SECONDS = 1.0
 
 
@@ -40,7 +40,7 @@ def load_or_create_admin_token(directory: Path) -> str:
         token = read_private(path, "the token file").decode("ascii", "replace").strip()
         if len(token) >= 16:
             return token
-        raise ConfigError(f"{path} holds no token: delete it, and a new one is made")
+        raise ConfigError(f"{path} contains no token: delete it, and a new one is created")
     token = secrets.token_urlsafe(32)
     write_private(path, token.encode() + b"\n")
     return token
@@ -79,8 +79,8 @@ class StaticTokens:
         try:
             self._from_file = dict(read_token_file(file))
         except ConfigError as error:
-            # A slip while editing must not lock everybody out: the last good content counts on.
-            _log.warning("%s; the tokens read before are still used", error)
+            # A mistake while editing must not lock out all users: keep the last valid content.
+            _log.warning("%s; the previous tokens remain valid", error)
 
 
 def _version(file: Path) -> tuple[int, ...] | None:
@@ -99,12 +99,12 @@ def read_token_file(path: Path) -> Iterator[tuple[bytes, User]]:
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8") from None
     except csv.Error as error:
-        raise ConfigError(f"{path} is no token file: {error}") from None
+        raise ConfigError(f"{path} is not a token file: {error}") from None
     for number, row in enumerate(rows, 1):
         if not row or not any(row):
             continue
         if len(row) < 3:
-            raise ConfigError(f'{path}:{number}: write token,user,uid and perhaps "group1,group2"')
+            raise ConfigError(f'{path}:{number}: expected token,user,uid and optionally "group1,group2"')
         token, name, uid, *rest = row
         if not token or not name:
             raise ConfigError(f"{path}:{number}: token and user must not be empty")

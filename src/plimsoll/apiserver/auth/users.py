@@ -19,7 +19,7 @@ NODE_PREFIX = "system:node:"
 DRIVER_PREFIX = "plimsoll:driver:"
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
-#: What a bound service account token says of the pod and the node it was made for.
+#: Extra fields of bound service account tokens: pod and node.
 EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
 EXTRA_POD_UID = "authentication.kubernetes.io/pod-uid"
 EXTRA_NODE_NAME = "authentication.kubernetes.io/node-name"
@@ -56,7 +56,7 @@ class User:
 
 ANONYMOUS = User("system:anonymous", groups=(ALL_UNAUTHENTICATED,))
 
-#: Those that the server itself acts as, and to whom it hands out credentials.
+#: Users of the server's own components.
 ADMIN = User("plimsoll:admin", groups=(MASTERS, ALL_AUTHENTICATED))
 CONTROLLERS = User("plimsoll:controllers", groups=(ALL_AUTHENTICATED,))
 SCHEDULER = User("system:kube-scheduler", groups=(ALL_AUTHENTICATED,))

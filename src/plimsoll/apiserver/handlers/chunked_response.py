@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterable
 from plimsoll.apiserver.request import ApiResponse
 from plimsoll.apiserver.time_slices import TimeSlice
 
-#: Responses up to this size are one piece.
+#: Responses up to this size are sent in one chunk.
 UNCHUNKED_BYTES = 1 << 20
 _CHUNK_BYTES = 256 << 10
 
@@ -35,7 +35,7 @@ async def _join_chunks(parts: Iterable[bytes], time_slice: TimeSlice) -> AsyncGe
                 chunk = b"".join(buffered)
                 buffered, size = [], 0
                 await time_slice.pause()
-                time_slice.release()  # the client may take its time to read
+                time_slice.release()  # the client may read slowly
                 yield chunk
         yield b"".join(buffered)
 

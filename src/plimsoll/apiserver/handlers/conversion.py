@@ -23,7 +23,7 @@ def convert_raw(raw: bytes, resource: Resource, version: str) -> bytes:
     if resource.stored_as:
         return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
     prefix = f'{{"apiVersion":"{resource.api_version()}",'.encode()
-    if raw.startswith(prefix):  # the way objects are written, see `convert_to_storage`
+    if raw.startswith(prefix):  # as `convert_to_storage` writes objects
         return f'{{"apiVersion":"{resource.api_version(version)}",'.encode() + raw[len(prefix) :]
     return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
 
@@ -44,5 +44,5 @@ def convert_to_storage(tree: dict[str, Any], resource: Resource) -> dict[str, An
     return {**_LEADING_FIELDS, **tree, "apiVersion": resource.api_version(), "kind": resource.kind}
 
 
-#: Put first, so that `convert_raw` can exchange the version without decoding.
+#: These fields come first, so that `convert_raw` can replace the version without decoding.
 _LEADING_FIELDS: dict[str, Any] = {"apiVersion": "", "kind": "", "metadata": {}}

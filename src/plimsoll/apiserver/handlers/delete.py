@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _DEFAULT_GRACE_SECONDS = 30
-#: Kinds whose deletion answers with the object that is gone; the others answer with a Status.
+#: Kinds whose deletion returns the deleted object; the others return a Status.
 _RETURNING_OBJECT = frozenset(
     [
         *("pods", "namespaces", "services", "persistentvolumeclaims", "persistentvolumes", "podtemplates"),

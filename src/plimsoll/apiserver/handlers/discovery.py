@@ -26,7 +26,7 @@ from plimsoll.apiserver.status import path_not_found
 
 Tree = dict[str, Any]
 
-#: The Kubernetes version whose API this is.
+#: Version of the Kubernetes API that is served.
 MAJOR, MINOR, PATCH = "1", "36", "4"
 _AGGREGATED = ("v2", "v2beta1")
 _LISTED = "APIGroupDiscoveryList"

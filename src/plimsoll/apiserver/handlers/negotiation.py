@@ -103,7 +103,7 @@ def decode_body(body: bytes, content_type: str) -> Any:
         try:
             return decode_protobuf(body)
         except InputError as error:
-            raise bad_request(f"the body is no protobuf object: {error}") from None
+            raise bad_request(f"the body is not a protobuf object: {error}") from None
     raise unsupported_media_type(_SUPPORTED)
 
 

@@ -240,7 +240,7 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     if name not in query:
         return None
     value = _BOOLEANS.get(query[name])
-    # What is no boolean counts as true, as it always has in the API.
+    # Anything else counts as true, as upstream.
     return True if value is None else value
 
 

@@ -58,7 +58,7 @@ class EvictionHandler:
             self._store.update(budgets[0][0].key, verdict.budget, budgets[0][0].revision)
         if verdict.pod is not None:
             stored = self._store.update(stored.key, verdict.pod, stored.revision)
-        # What the delete_options demands of the pod's version was seen to; the version is another now.
+        # The version precondition has been checked; the version has changed since.
         return self._deleter.delete(info, stored, replace(delete_options, resource_version=None)).revision
 
     def _budgets(self, pod: Tree, info: RequestInfo) -> list[tuple[StoredObject, Tree]]:
@@ -110,7 +110,7 @@ class BindingHandler:
             labels = self._node_labels(read_binding(body).target.name)
             bound = bind_pod(codec.decode_tree(stored.raw), body, self._context.now(), labels)
         except DecodeError as error:
-            raise bad_request(f"the body is no Binding: {error}") from None
+            raise bad_request(f"the body is not a Binding: {error}") from None
         if bound.errors:
             raise invalid("", "Binding", key.name, bound.errors)
         if bound.conflict:

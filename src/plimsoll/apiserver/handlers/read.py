@@ -163,4 +163,4 @@ def _decode_continue_token(token: str) -> tuple[int, tuple[str, str]]:
 
 
 def _invalid_continue_token() -> ApiError:
-    return bad_request("continue key is not valid: give back the token of the previous page as it came")
+    return bad_request("continue key is not valid: pass the token of the previous page unchanged")

@@ -20,7 +20,7 @@ from plimsoll.errors import ApiError
 
 Tree = dict[str, Any]
 
-#: Parts of metadata that are there only if there is something in them.
+#: Fields of metadata that are omitted when empty.
 _NEVER_EMPTY = {"labels", "annotations", "finalizers", "ownerReferences", "managedFields"}
 _MAX_WARNINGS = 32
 _NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
@@ -39,7 +39,7 @@ def decode_object(
     if not isinstance(body, dict):
         raise bad_request(f"the body must be a {kind} object")
     if current is not None and not (body.get("apiVersion") and body.get("kind")):
-        raise bad_request("the patch leaves an object without apiVersion and kind")
+        raise bad_request("the patch result has no apiVersion and kind")
     version, named = body.get("apiVersion") or info.api_version, body.get("kind") or kind
     if named != kind:
         found = f"the object provided is unrecognized: it is a {named!r}"
@@ -48,7 +48,7 @@ def decode_object(
         found = f"the API version in the data ({version}) does not match the expected API version"
         raise _decode_error(f"{found} ({info.api_version})", current)
     warnings = _check_fields(info, body, validation, text, current)
-    if not info.resource.has_strategy:  # the others are settled by their own rules
+    if not info.resource.has_strategy:  # the others have their own rules
         body = drop_nulls(body, schema_for(info.group, info.version, kind))
     tree = convert_to_storage(body, info.resource)
     metadata = tree["metadata"] if tree["metadata"] is not None else {}

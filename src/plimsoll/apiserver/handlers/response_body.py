@@ -211,7 +211,7 @@ def _encode(raw: bytes, accepted: AcceptedMediaType, status: int = 200) -> ApiRe
         except InputError:
             raise not_acceptable([JSON, YAML]) from None
     if accepted.media == YAML:
-        # JSON is YAML too: long answers are left as they are rather than keep others waiting.
+        # JSON is YAML too: long responses are sent as JSON rather than delay other requests.
         return ApiResponse(
             status, raw if len(raw) > _MAX_YAML_BYTES else dump_document(codec.decode_tree(raw)), YAML
         )

@@ -86,7 +86,7 @@ class SelectableFieldCache:
 
     @staticmethod
     def _cache_keys(key: ObjectKey) -> list[tuple[str, ObjectKey]]:
-        # Events are seen through two resources.
+        # Events are served by two resources.
         return [(key.resource, key), (f"{key.resource}.events.k8s.io", key)]
 
 

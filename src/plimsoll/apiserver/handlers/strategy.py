@@ -34,7 +34,7 @@ def prepare_write(
     resource = info.resource
     if resource.key == _SIGNING_REQUESTS and old is None:
         tree = _with_requester(tree, user)
-    if resource.stored_as:  # the rules are those of the shape it came in
+    if resource.stored_as:  # the rules are those of the served version
         tree = convert_tree(tree, resource, info.version)
         old = convert_tree(old, resource, info.version) if old is not None else None
     write = Write(

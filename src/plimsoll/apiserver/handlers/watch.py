@@ -22,14 +22,14 @@ from plimsoll.apiserver.storage import Store, StoredObject, StoreEvent, WatchCur
 from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.errors import ApiError, StoreError
 
-#: Between bookmarks on a watch that allows them.
+#: Interval of bookmarks on a watch that allows them.
 BOOKMARK_SECONDS = 60.0
-#: How long a watch lives if the client does not say: from this to twice this, so that not all end at once.
+#: Default timeout of a watch: from this to twice this, so that not all end at the same time.
 MIN_LIFETIME_SECONDS = 1800.0
 _CHUNK_BYTES = 256 * 1024
 _SMALL_BATCH = 32
 
-#: Turns stored bytes into the bytes shown to this client.
+#: Renders stored bytes for the client of a watch.
 Render = Callable[[bytes], bytes]
 
 
@@ -111,11 +111,11 @@ class _WatchStream:
                     timer = loop.call_at(due, self._cursor.wake)
                 events = await self._cursor.next()
                 if 0 < len(events) <= _SMALL_BATCH and self._everything and self._render is None:
-                    yield b"".join(self._event_frames(events))  # ready-made frames, most of the time only one
+                    yield b"".join(self._event_frames(events))  # cached frames, usually one
                 else:
                     async for chunk in self._chunks(self._event_frames(events)):
                         yield chunk
-                if events and loop.time() < due:  # under constant events the nudge goes unnoticed
+                if events and loop.time() < due:  # with constant events, the timer's wake-up has no effect
                     continue
                 timer.cancel()
                 timer = None
@@ -204,7 +204,7 @@ class _WatchStream:
                 if size >= _CHUNK_BYTES:
                     chunk = b"".join(buffered)
                     buffered, size = [], 0
-                    time_slice.release()  # the client may take its time to read
+                    time_slice.release()  # the client may read slowly
                     yield chunk
         if buffered:
             yield b"".join(buffered)

@@ -55,7 +55,7 @@ from plimsoll.errors import ApiError, PatchError
 
 Tree = dict[str, Any]
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: generated names spell nothing
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that generated names contain no words
 _SUFFIX_LENGTH = 5
 _PREFIX_MAX = 63 - _SUFFIX_LENGTH
 _NAME_ATTEMPTS = 8
@@ -79,7 +79,7 @@ class _WriteJob:
     options: WriteOptions
     user: User
     text: bytes = b""
-    #: Set once an apply has worked out who owns what; `managed` may then be nothing.
+    #: Set once an apply has computed managedFields; `managed` may then be empty.
     applied: bool = False
     managed: Any = None
     warnings: list[str] = field(default_factory=list)
@@ -152,7 +152,7 @@ class WriteHandler:
         try:
             if kind == "json":
                 return apply_json_patch(tree, body)
-            if kind in ("merge", "strategic"):  # without lists the two are one
+            if kind in ("merge", "strategic"):  # equal for documents without lists
                 return apply_merge_patch(tree, body)
         except PatchError as error:
             raise _patch_error(error) from None
@@ -165,7 +165,7 @@ class WriteHandler:
         # DIFF: 400, where upstream answers 500 (test_versions_that_cannot_be).
         if _has_version(metadata):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        if info.verb != "create":  # by PUT or apply: the right to update is not enough
+        if info.verb != "create":  # by PUT or apply: needs the create permission too
             self._context.authorizer.require(
                 Attributes(
                     job.user,
@@ -233,7 +233,7 @@ class WriteHandler:
         metadata["resourceVersion"] = before["resourceVersion"]
         for name in ("uid", "creationTimestamp", "generation"):
             _copy_or_remove(before, metadata, name)
-        if "deletionTimestamp" in before:  # where there is none, validation refuses one
+        if "deletionTimestamp" in before:  # otherwise validation rejects one
             for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
                 _copy_or_remove(before, metadata, name)
         tree = self._admission.admit("update", info, tree, old, job.user)

@@ -14,7 +14,7 @@ from plimsoll.apiserver.storage.event_history import Change
 from plimsoll.apiserver.storage.log import CompactionState
 from plimsoll.apiserver.storage.writer import CompactionChunk
 
-#: How many rows are deleted in one transaction, and how many (or bytes of them) are worth to begin with.
+#: Rows deleted in one transaction, and the garbage (rows or bytes) at which compaction starts.
 _CHUNK_ROWS = 256
 _MIN_GARBAGE_ROWS = 2048
 _MIN_GARBAGE_BYTES = 32 << 20
@@ -24,7 +24,7 @@ class Compactor:
     """Compaction of one file; it is notified of each event that the history drops."""
 
     def __init__(self) -> None:
-        self.garbage: deque[tuple[int, int]] = deque()  # revisions and sizes of rows that no longer count
+        self.garbage: deque[tuple[int, int]] = deque()  # revisions and sizes of rows to delete
         self._garbage_bytes = 0
         self._rows = self._revision_sum = (
             0  # rows in the file at or below the floor, and the sum of their revisions

@@ -22,9 +22,7 @@ class ResourceIndex:
     def __init__(self) -> None:
         self.objects: dict[NamespacedName, StoredObject] = {}
         self.size_bytes = 0
-        self._sorted_names: (
-            list[NamespacedName] | None
-        ) = []  # in order; None: to be sorted when somebody asks
+        self._sorted_names: list[NamespacedName] | None = []  # None: not sorted yet
 
     def put(self, name: NamespacedName, stored: StoredObject) -> None:
         before = self.objects.get(name)

@@ -18,7 +18,7 @@ from plimsoll.apiserver.storage import api_errors
 from plimsoll.apiserver.storage.records import EventType, StoredObject, StoreEvent
 from plimsoll.errors import StoreError
 
-#: What a write was: its type, what it left behind, what stood there before.
+#: Type of a write, the object after it and the one before it.
 Change = tuple[EventType, StoredObject, StoredObject | None]
 _revision = attrgetter("revision")
 
@@ -30,10 +30,10 @@ class EventSequence:
 
     def __init__(self) -> None:
         self.events: list[StoreEvent | None] = []
-        self.base = 0  # the place of events[0]
-        self.trimmed = 0  # how many of `events` are trimmed already
+        self.base = 0  # position of events[0]
+        self.trimmed = 0  # number of leading `events` that are trimmed
         self.dropped = 0  # the revision of the last event trimmed
-        self.ready = 0  # the place after the last durable event
+        self.ready = 0  # position after the last durable event
         self.waiting: dict[WatchCursor, asyncio.Future[None]] = {}
 
     @property
@@ -78,13 +78,13 @@ class EventHistory:
         self.durable = 0
         self.size_bytes = 0
         self.closed = False
-        self.rollbacks = 0  # how often events were taken back
+        self.rollbacks = 0  # number of rollbacks
         self.decoded_events: deque[StoreEvent] = deque()
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._on_dropped = on_dropped
         self._sequences: dict[str, EventSequence] = {}
-        self._order: deque[EventSequence] = deque()  # whose event came when
+        self._order: deque[EventSequence] = deque()  # sequences in the order of their events
         self._pending: deque[EventSequence] = deque()  # the same for those not yet durable
 
     def __len__(self) -> int:
@@ -189,7 +189,7 @@ class WatchCursor:
         self._history = history
         self._sequence_of = sequence
         self._since = since
-        # Not past what is durable: the rest may be taken back, and others come in its place.
+        # Not past what is durable: the rest may be rolled back and replaced.
         self._position = min(sequence.position_after(since), sequence.ready)
         self._closed = False
         self._woken = False
@@ -229,17 +229,17 @@ class WatchCursor:
         """Return the available events without waiting."""
         sequence, position = self._sequence_of, self._position
         if self._closed:
-            raise StoreError("the feed is closed")
+            raise StoreError("the watch is closed")
         if sequence.dropped > self._since:
             raise api_errors.watch_expired(self._since, self._history.floor)
-        position = max(position, sequence.first)  # those it need not see may be gone
+        position = max(position, sequence.first)  # earlier ones may be trimmed
         if position >= sequence.ready:
             if self._history.closed:
                 raise StoreError("the store is closed")
             return []
         events = sequence.between(position, min(sequence.ready, position + limit))
         if events[0].revision <= self._since:
-            # A watch may start in the future: what comes before that is not for it.
+            # A watch may start at a future revision: skip events before it.
             position = min(sequence.position_after(self._since), sequence.ready)
             events = sequence.between(position, min(sequence.ready, position + limit))
         self._position = position + len(events)

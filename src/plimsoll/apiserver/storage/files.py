@@ -54,7 +54,7 @@ def atomic_new_file(path: Path) -> Iterator[Path]:
     try:
         for existing in (path, _sibling(path, "-wal")):
             if existing.exists():
-                raise StoreError(f"{existing} is there already; put it away first")
+                raise StoreError(f"{existing} already exists: remove it first")
         _remove(temporary)
         try:
             yield temporary

@@ -47,7 +47,7 @@ from plimsoll.errors import StoreError
 
 _MAGIC = b"SQLite format 3\0"
 _MAX_PROBLEMS = 10
-#: What SQLite says when something else than the file's content is at fault: rights, space, memory, the disk.
+#: SQLite errors whose cause is not the content of the file: permissions, space, memory, the disk.
 _ENVIRONMENT_ERRORS = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -95,7 +95,7 @@ def open_store_file(
             if loader.problems:
                 aside = move_aside(path)
                 raise StoreError(
-                    f"{path} is damaged: {'; '.join(loader.problems)}. It was put aside as {aside}: "
+                    f"{path} is damaged: {'; '.join(loader.problems)}. It was renamed to {aside}: "
                     "recover what can be read, or start with an empty store"
                 )
             history.load(loader.changes, loader.state.floor, revision)
@@ -119,15 +119,15 @@ def _create_new(path: Path, lock: StoreLock, start_empty: bool) -> None:
     mark = lock.mark.revision
     if aside and not start_empty:
         raise StoreError(
-            f"{path} was damaged and lies beside as {aside[-1]}: "
+            f"{path} was damaged and renamed to {aside[-1]}: "
             "recover what can be read, or start with an empty store"
         )
     if mark and not start_empty:
         raise StoreError(
-            f"{path} is gone; {lock.path.name} beside it says that it had reached revision {mark}: "
-            "bring it back, restore a backup, or start with an empty store"
+            f"{path} is missing; according to {lock.path.name} it had reached revision {mark}: "
+            "put it back, restore a backup, or start with an empty store"
         )
-    # No revision that somebody has seen is given out again, and whoever has seen one must list anew.
+    # Revisions that clients may have seen are not used again, and those clients must list again.
     create_store(path, CompactionState(mark + 1 if mark else 0, 0, 0))
 
 
@@ -140,9 +140,8 @@ def _check_end(loader: LogLoader, lock: StoreLock) -> int:
     if mark.flushed and not copied:
         loader.problems.append(f"it ends at revision {loader.revision}, and had reached {mark.revision}")
         return loader.revision
-    # A copy was put in the place of the file, or the power went while the disk was not waited for: there were
-    # revisions that somebody has seen and that are not these. They are not used again, and whoever follows
-    # must list anew.
+    # The file was replaced by a copy, or a power failure lost unsynced writes: clients have seen revisions
+    # that are not in this file. They are not used again, and watches must list again.
     floor = max(mark.revision, loader.revision) + 1
     loader.drop_history(floor)
     return floor
@@ -156,12 +155,12 @@ def _check_header(path: Path, *, known: bool) -> None:
         version, application = struct.unpack(">60xI4xI28x", header)
         if application == APPLICATION and version > FORMAT:
             raise StoreError(
-                f"{path} has format {version}, and this version reads up to {FORMAT}: use a newer one"
+                f"{path} has format {version}, and this version of Plimsoll reads up to {FORMAT}: upgrade it"
             )
         if application == APPLICATION:
             return
     if not known:
-        raise StoreError(f"{path} is not a store of Plimsoll")
+        raise StoreError(f"{path} is not a Plimsoll store")
 
 
 class LogLoader:

@@ -40,7 +40,7 @@ class StoreLock:
         try:
             self._file = _acquire(self.path)
             if self._file < 0:
-                raise StoreError(f"{store} is in use by {_holder(self.path)}; only one may have it open")
+                raise StoreError(f"{store} is in use by {_describe_holder(self.path)}; stop it first")
             self.mark = _read_mark(os.pread(self._file, 64, _MARK))
         except OSError as error:
             self.close()
@@ -59,7 +59,7 @@ class StoreLock:
             self._file = -1
 
     def _write(self, offset: int, line: bytes, width: int) -> None:
-        # The mark is a safeguard beside the file; a disk too full for it must not stop the store.
+        # The mark is an additional safeguard; a full disk must not stop the store here.
         try:
             os.pwrite(self._file, line.ljust(width) + b"\n", offset)
         except OSError:
@@ -75,7 +75,7 @@ def _acquire(path: Path) -> int:
         except BlockingIOError:
             os.close(file)
             return -1
-        # Somebody may have removed the file between our opening and locking it.
+        # The file may have been removed between opening and locking it.
         try:
             same = os.path.samestat(os.fstat(file), os.stat(path))
         except FileNotFoundError:
@@ -85,7 +85,7 @@ def _acquire(path: Path) -> int:
         os.close(file)
 
 
-def _holder(path: Path) -> str:
+def _describe_holder(path: Path) -> str:
     line = _PID_LINE.match(path.read_bytes()[:_MARK])
     return f"process {int(line[1])}" if line else "another process"
 

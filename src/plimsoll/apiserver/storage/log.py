@@ -23,12 +23,12 @@ Durability = Literal["full", "normal"]
 
 APPLICATION = 0x504C494D  # "PLIM"
 FORMAT = 1
-# Three objects of the usual size fit on such a page (on one of 4 kB just one, half of it empty), and a
-# larger page makes single writes dearer.
+# Three objects of typical size fit on such a page (on one of 4 kB only one, half of it empty); larger pages
+# make single writes more expensive.
 PAGE_SIZE = 8192
-#: Pages of the write-ahead log that are moved to the file in one go: a pause of a few milliseconds.
+#: Pages of the write-ahead log that one checkpoint moves to the file: a pause of a few milliseconds.
 CHECKPOINT = 512
-#: Free pages are given back to the file system when they are this many, and a quarter of the file.
+#: Free pages are returned to the file system when there are this many, and a quarter of the file is free.
 _MIN_FREE_PAGES = 1024
 _VACUUM_PAGES = 512
 
@@ -61,7 +61,7 @@ CREATE TABLE state (
 );
 """
 _PLACEHOLDERS = "(?,?,?,?,?,?,?,?,?)"
-#: One statement for many rows: each statement hands the interpreter lock over and back once.
+#: One statement for many rows: each statement releases and reacquires the GIL once.
 _INSERTS = tuple(
     (count, "INSERT INTO log VALUES " + ",".join([_PLACEHOLDERS] * count)) for count in (128, 32, 8, 1)
 )
@@ -104,7 +104,7 @@ def create_file(path: Path, state: CompactionState, rows: Sequence[Row] = ()) ->
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        connection.execute("PRAGMA journal_mode=OFF")  # until it is whole it has no name
+        connection.execute("PRAGMA journal_mode=OFF")  # the file has no name until it is complete
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute(f"PRAGMA user_version={FORMAT}")
@@ -174,7 +174,7 @@ class StoreLog:
         free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
         pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
         if free > _MIN_FREE_PAGES and free * 4 > pages:
-            # As a script it is run to its end; `execute` would stop after the first page.
+            # executescript runs it to the end; `execute` would stop after the first page.
             connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 
     def _set(self, pragma: str) -> None:

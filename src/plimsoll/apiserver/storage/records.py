@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from plimsoll.api import codec
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
-#: How many events keep their decoded trees and frames.
+#: Number of events that keep their decoded trees and frames.
 CACHED_EVENTS = 4096
 
 

@@ -43,7 +43,7 @@ def recover(path: Path) -> RecoveryReport:
         move_companions_aside(path)
         corrupt = list_corrupt_files(path)
         if not corrupt:
-            raise StoreError(f"there is no damaged file beside {path}")
+            raise StoreError(f"no damaged file found next to {path}")
         try:
             salvage = SalvagedRows(corrupt[-1])
         except OSError as error:
@@ -82,9 +82,9 @@ def _select_rows(salvage: SalvagedRows) -> tuple[list[Row], list[str]]:
     warnings = []
     floor = salvage.state.floor if salvage.state else max(salvage.rows, default=0)
     if salvage.state is None:
-        warnings.append("how far old rows had been deleted is not known: deleted objects may be back")
+        warnings.append("the compaction state is unknown: deleted objects may reappear")
     elif not salvage.free_known:
-        warnings.append("the list of free pages is damaged: objects deleted long ago may be back")
+        warnings.append("the list of free pages is damaged: objects deleted long ago may reappear")
     revisions = [revision for revision in salvage.rows if revision > floor or revision in salvage.current]
     return [salvage.rows[revision] for revision in sorted(revisions)], warnings
 
@@ -109,7 +109,7 @@ def _find_losses(salvage: SalvagedRows, rows: Sequence[Row], mark: int) -> tuple
     if more:
         reports.append(f"damaged: {more} more rows")
     if salvage.state is None:
-        reports.append("how many rows there should be is not known: more may be missing")
+        reports.append("the number of rows is unknown: more may be missing")
         return max(1, len(salvage.damaged) + salvage.unreadable), reports
     floor = salvage.state.floor
     below = [row[0] for row in rows if row[0] <= floor]

@@ -28,8 +28,8 @@ class SalvagedRows:
         self.rows: dict[int, Row] = {}
         self.current: set[int] = set()  # the revisions of rows on pages in use
         self.state: CompactionState | None = None
-        self.damaged: list[str] = []  # what damaged rows say of themselves
-        self.unreadable = 0  # damaged rows that say nothing
+        self.damaged: list[str] = []  # descriptions of damaged rows
+        self.unreadable = 0  # damaged rows without a readable key
         self.free_known = False
         with _Pages(path) as pages:
             self._scan(pages)
@@ -52,7 +52,7 @@ class SalvagedRows:
             return
         if len(values) != 10:
             return
-        # The revision is the row's own number and not stored a second time.
+        # The revision is the row ID and not stored as a column.
         columns = [values[0], *values[2:9]]
         row = _row(columns)
         if row and checksum(row) == values[9]:
@@ -74,7 +74,7 @@ class _Pages:
         self._file = os.open(path, os.O_RDONLY)
         wal = path.with_name(path.name + "-wal")
         self._wal = os.open(wal, os.O_RDONLY) if wal.exists() else -1
-        # Every file of ours has pages of one size; what a damaged header says cannot be relied upon.
+        # All store files have the same page size; a damaged header cannot be trusted.
         self.size = PAGE_SIZE
         self.count = os.fstat(self._file).st_size // self.size
         self._frames = self._find_frames()

@@ -23,7 +23,7 @@ class _RevertedState:
 
     def __init__(self, at: int, undone: int) -> None:
         self.states: dict[NamespacedName, StoredObject | None] = {}
-        self.upto = at  # events up to here are looked at
+        self.upto = at  # revision of the last event applied
         self.rollbacks = undone
 
 

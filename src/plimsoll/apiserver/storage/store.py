@@ -37,12 +37,12 @@ from plimsoll.errors import StoreError
 
 HISTORY_EVENTS = 100_000
 HISTORY_BYTES = 128 << 20
-#: What etcd takes in one request, and so the most that an object of any cluster can be.
+#: etcd's limit on one request, and so the largest object of any cluster.
 MAX_OBJECT_BYTES = 3 << 19
 _CODES = {kind: code for code, kind in enumerate(TYPES)}
 _MAX_GAPS = 1000
 
-#: Told of every change of an object: its key, and its tree or None.
+#: Called after every change with the key of the object, and its tree or None.
 Observer = Callable[[ObjectKey, dict[str, Any] | None], None]
 
 
@@ -78,12 +78,10 @@ class Store:
         self._compaction = compaction
         self._path = opened.path if opened else None
         self._revision = self._assigned = history.durable
-        self._rows: list[Row] = []  # written in this turn of the event loop
+        self._rows: list[Row] = []  # written in this iteration of the event loop
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._epoch = 0
-        self._failed_ranges: list[
-            tuple[int, int, str]
-        ] = []  # ranges of revisions that were taken back, and why
+        self._failed_ranges: list[tuple[int, int, str]] = []  # rolled back revisions, with the reason
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._commits = self._committed_rows = self._failures = 0
@@ -238,7 +236,7 @@ class Store:
             await asyncio.to_thread(copy_store, self._path, to)
             return
         if to.exists():
-            raise StoreError(f"{to} is there already")
+            raise StoreError(f"{to} already exists")
         objects = sorted(self._current, key=lambda stored: stored.revision)
         rows: list[Row] = [
             (stored.revision, 0, _CODES["MODIFIED"], stored.created, *stored.key, stored.raw)
@@ -266,7 +264,7 @@ class Store:
         if self._failures > failures:
             raise _write_failed(self._failed_ranges[-1][2])
 
-    # Inside
+    # Internals
 
     def _require_revision(self, key: ObjectKey, expected: int) -> StoredObject:
         stored = self._current.get(key)
@@ -313,7 +311,7 @@ class Store:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._loop = None  # the next one to come hands over what was written outside of it
+            self._loop = None  # the next loop flushes what was written outside of one
             return
         self._attach_loop(loop)
         loop.call_soon(self._flush_batch)
@@ -337,7 +335,7 @@ class Store:
             try:
                 loop.call_soon_threadsafe(self._process_reports)
             except RuntimeError:
-                return  # that loop has ended; the next one reads them
+                return  # the loop has ended; the next one processes them
 
     def _process_reports(self) -> None:
         writer = self._writer
@@ -390,7 +388,7 @@ class Store:
             for observer in self._observers:
                 observer(event.key, tree)
         self._revision = self._history.durable
-        assert last, "a commit failed that nobody asked for"
+        assert last, "a commit without writes failed"
         if self._failed_ranges and self._failed_ranges[-1][1] == first - 1:
             first = self._failed_ranges.pop()[0]
         self._failed_ranges.append((first, last, reason))

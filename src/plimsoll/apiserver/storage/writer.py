@@ -19,9 +19,9 @@ from plimsoll.apiserver.storage.log import CompactionState, Row, StoreLog
 
 _MAX_BATCH_ROWS = 2048
 _MAX_BATCH_BYTES = 16 << 20
-# A thread that waits for the interpreter lock asks for it when it has waited this long without the lock being
-# let go in between. A busy event loop lets go of it, for an instant, in every turn: with Python's 5 ms the
-# writer then wins it by luck only, and single writes were seen to take up to 11 seconds.
+# A thread requests the GIL after waiting this long without it being released in between. A busy event loop
+# releases it briefly in every iteration: with Python's default of 5 ms the writer gets it by chance only, and
+# single writes took up to 11 seconds.
 _SWITCH_INTERVAL = 20e-6
 
 
@@ -50,7 +50,7 @@ class BatchFailed(NamedTuple):
 
 
 class ChunkCompacted(NamedTuple):
-    reason: str  # why it failed, or nothing
+    reason: str  # of the failure, or ""
 
 
 class WriterStopped(NamedTuple):
@@ -111,10 +111,10 @@ class LogWriter:
 
     def _append(self, epoch: int, rows: list[Row]) -> None:
         if epoch == self._failed_epoch:
-            return  # rests upon what failed
+            return  # depends on the failed batch
         try:
             self._log.append(rows)
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # of any kind: the waiters must be notified
             self._failed_epoch = epoch
             self._send_report(BatchFailed(epoch, str(error) or repr(error)))
             return

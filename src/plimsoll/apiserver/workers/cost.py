@@ -18,12 +18,13 @@ from plimsoll.apiserver.protobuf import CONTENT_TYPE as PROTOBUF
 SMALL_BYTES = 16 << 10
 #: Larger ones always go to a worker.
 LARGE_BYTES = 512 << 10
-#: The longest that one request may hold up all others, by this estimate.
+#: Longest estimated time that one request may block the event loop.
 MAX_INLINE_MICROSECONDS = 75_000
 
 #: Worst case per `,` or `:` of JSON: pods of containers without fields, and lists of names.
 _MICROSECONDS_PER_SEPARATOR = 20
-#: Devices of ResourceSlices: many small fields with few rules each, so that 128 full devices stay light.
+#: Devices of ResourceSlices: many small fields with few rules each, so that 128 full devices stay in the
+#: event loop.
 _MICROSECONDS_PER_DEVICE_SEPARATOR = 6
 _SLICES = "resourceslices.resource.k8s.io"
 #: Worst case per byte of CEL: nested macros.
@@ -80,7 +81,7 @@ def _is_json(body: bytes, content_type: str) -> bool:
     if not media.endswith("yaml") or body[:1] not in (b"{", b"["):
         return False
     try:
-        msgspec.json.decode(body, type=msgspec.Raw)  # checks the syntax, and makes nothing
+        msgspec.json.decode(body, type=msgspec.Raw)  # checks the syntax without decoding
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
@@ -88,6 +89,6 @@ def _is_json(body: bytes, content_type: str) -> bool:
 
 def _cel_bytes(text: bytes, content_type: str) -> int:
     """Return the bytes of CEL expressions in a body; all of it where they cannot be distinguished."""
-    if not _is_json(text, content_type) or b"\\u" in text:  # a field name may be spelled with escapes
+    if not _is_json(text, content_type) or b"\\u" in text:  # field names may contain escapes
         return len(text)
     return sum(end - start for start, end in (found.span(1) for found in _EXPRESSION.finditer(text)))

@@ -20,8 +20,8 @@ from plimsoll.apiserver.workers.messages import WorkerJob
 from plimsoll.apiserver.workers.pool import WorkerPool
 
 _WRITES = frozenset({"create", "update", "patch"})
-#: Subresources that are handled in the event loop: what they change must be atomic with other objects, or
-#: needs the server's keys.
+#: Subresources handled in the event loop: their changes are atomic with other objects, or need the server's
+#: keys.
 _INLINE_SUBRESOURCES = frozenset({"binding", "eviction", "token", "scale"})
 #: DIFF: bodies of requests that are handled in the event loop whatever they hold; upstream takes 3 MiB
 #: (test_bodies_that_are_never_large_are_limited).
@@ -66,7 +66,7 @@ class WorkerDispatcher:
         session = JobSession(context, self._admission, info, request.user)
         job = WorkerJob.of(request, context.now(), context.new_uid())
         result = await self._pool.run(request.user.name, job, session.handle_query)
-        # A refusal may rest upon any write up to now.
+        # An error may depend on any write up to now.
         revision = result.revision if result.status < 400 else context.store.revision
         await context.store.wait_durable(revision)
         return ApiResponse(result.status, result.body, result.content_type, result.headers)

@@ -40,7 +40,7 @@ class JobSession:
         self._store = context.store
         self._authorizer = context.authorizer
         self._admission = admission
-        self._route = info
+        self._info = info
         self._user = user
 
     def handle_query(self, query: WorkerQuery) -> ServerReply:
@@ -71,11 +71,11 @@ class JobSession:
         if (None if stored is None else stored.revision) != write.expected:
             return ConflictReply()
         if stored is None:
-            self._admission.admit_namespace(self._route)  # it may have been deleted meanwhile
+            self._admission.admit_namespace(self._info)  # may have been deleted since
         tree = codec.decode_tree(write.raw)
         if write.charges:
             old = None if stored is None else codec.decode_tree(stored.raw)
-            self._admission.charge(self._route, tree, old, dry_run=False)
+            self._admission.charge(self._info, tree, old, dry_run=False)
         if stored is None:
             return self._objects([self._store.create(write.key, tree)])
         commit = self._store.delete if write.deletes else self._store.update

@@ -25,7 +25,7 @@ class WorkerSetup(msgspec.Struct, tag=True, array_like=True):
     """First message to a worker: settings for all its jobs."""
 
     gates: frozenset[str]
-    #: Address space and CPU time the worker limits itself to, should the server not end it in time.
+    #: Limits on address space and CPU time that the worker sets for itself.
     memory_bytes: int
     cpu_seconds: int
 
@@ -72,7 +72,7 @@ class WorkerJob(msgspec.Struct, tag=True, array_like=True):
 _HEADERS = ("accept", "content-type", "user-agent")
 
 
-# -- questions of a worker
+# -- queries of a worker
 
 
 class GetObject(msgspec.Struct, tag=True, array_like=True):
@@ -137,7 +137,7 @@ class WriteObject(msgspec.Struct, tag=True, array_like=True):
     raw: bytes
     expected: int | None
     deletes: bool = False
-    #: Charge it to the quotas of its namespace in the same step.
+    #: Charge it to the quotas of its namespace atomically.
     charges: bool = False
 
 

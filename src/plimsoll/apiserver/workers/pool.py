@@ -52,10 +52,10 @@ class WorkerLimits:
     (test_a_request_that_needs_too_much_memory_is_refused).
     """
 
-    #: Worker processes, and how many of them one user may keep busy.
+    #: Worker processes, in total and per user.
     workers: int = 4
     workers_per_user: int = 2
-    #: Requests that wait for a worker.
+    #: Requests waiting for a worker, in total and per user.
     waiting: int = 64
     waiting_per_user: int = 8
     #: kube-apiserver's default for a request (--request-timeout); applies to waiting and to the work.
@@ -127,7 +127,7 @@ class WorkerPool:
         self._all: set[_WorkerProcess] = set()
         self._exit_tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        #: Jobs handled so far, and workers killed because of them; for metrics and tests.
+        #: Number of jobs handled and of workers killed; for metrics and tests.
         self.jobs = 0
         self.kills = 0
 
@@ -158,7 +158,7 @@ class WorkerPool:
         self._idle = []
         for worker in self._all:
             worker.kill()
-        while self._all:  # those who wait for an answer of a killed worker discard it
+        while self._all:  # the requests of killed workers discard them
             await asyncio.sleep(_POLL_SECONDS)
         await asyncio.gather(*self._exit_tasks)
 
@@ -166,7 +166,7 @@ class WorkerPool:
         try:
             worker = await self._obtain()
         except OSError as error:  # TimeoutError and ConnectionError among them
-            _log.error("cannot start a worker process: %s", error or "it did not answer in time")
+            _log.error("cannot start a worker process: %s", error or "no response in time")
             raise service_unavailable("the server cannot start a worker process for this request") from None
         try:
             async with asyncio.timeout(self.limits.request_timeout):
@@ -180,7 +180,7 @@ class WorkerPool:
         except ConnectionError:
             self._kill(worker)
             raise service_unavailable("the worker process that handled the request failed") from None
-        except BaseException:  # the client has gone away, or the server stops
+        except BaseException:  # the client disconnected, or the server stops
             self._kill(worker)
             raise
         if result.retire or self._closed:
@@ -221,7 +221,7 @@ class WorkerPool:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=_environment(),
-            start_new_session=True,  # Ctrl-C in the server's terminal is the server's business
+            start_new_session=True,  # Ctrl-C in the terminal must reach the server only
         )
         worker = _WorkerProcess(process)
         self._all.add(worker)

@@ -33,7 +33,7 @@ from plimsoll.apiserver.workers.messages import (
     WorkerQuery,
 )
 
-#: Puts a question to the server and waits for the reply.
+#: Sends a query to the server and waits for the reply.
 SendQuery = Callable[[WorkerQuery], ServerReply]
 Tree = dict[str, Any]
 StoredObjects: TypeAlias = list[StoredObject]
@@ -55,7 +55,7 @@ class RemoteStore(Store):
         """Prepare for an attempt."""
         #: The revision that must be durable before the response is sent.
         self.awaited = 0
-        #: Whether the next write is charged to quotas; set by `RemoteAdmission`.
+        #: True if the next write is charged to quotas; set by `RemoteAdmission`.
         self.charges = False
 
     @property

@@ -49,6 +49,6 @@ def test_a_kubeconfig_is_handed_out(tmp_path: Path) -> None:
 
 
 def test_only_a_server_has_something_to_hand_out(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no data folder of a server"):
+    with pytest.raises(ConfigError, match="is not a data directory of a server"):
         issue_kubeconfig(tmp_path, User("a"), tmp_path / "k", "https://x")
     assert not list(tmp_path.iterdir())

@@ -278,8 +278,11 @@ def pem(key: Any, password: bytes | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "holds no private key"),
-        (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "holds no private key"),
+        (b"", "contains no unencrypted PEM private key"),
+        (
+            b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            "contains no unencrypted PEM private key",
+        ),
         (pem(ec.generate_private_key(ec.SECP384R1())), "signed with a P-256 key"),
         (pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "without a password"),
     ],

@@ -42,7 +42,7 @@ def test_the_admin_token_is_made_once_and_is_private(tmp_path: Path) -> None:
 
 def test_an_admin_token_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("\n")
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="contains no token"):
         load_or_create_admin_token(tmp_path)
     with pytest.raises(ConfigError, match="cannot be written"):
         load_or_create_admin_token(Path("/proc/nowhere"))
@@ -76,7 +76,7 @@ def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         assert tokens.find("fresh") is not None
     assert "broken" not in caplog.text
-    assert "the tokens read before are still used" in caplog.text
+    assert "the previous tokens remain valid" in caplog.text
     path.unlink()
     clock.now += 2
     assert tokens.find("fresh") is not None
@@ -85,11 +85,11 @@ def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, caplog: pyte
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"only-a-token\n", ":1: write token,user,uid"),
-        (b"a,b,c\na,b\n", ":2: write token,user,uid"),
+        (b"only-a-token\n", ":1: expected token,user,uid"),
+        (b"a,b,c\na,b\n", ":2: expected token,user,uid"),
         (b",b,c\n", ":1: token and user must not be empty"),
         (b"a,,c\n", ":1: token and user must not be empty"),
-        (b'a,b,c,"open\n', "is no token file"),
+        (b'a,b,c,"open\n', "is not a token file"),
         (b"\xff\xfe", "is not UTF-8"),
     ],
 )

@@ -275,7 +275,7 @@ def test_starting_empty_is_a_decision(made: Made, tmp_path: Path) -> None:
     asyncio.run(store.close())
     asyncio.run(Store.open(path).close())
     assert list_corrupt_files(path) == aside
-    with pytest.raises(StoreError, match="put it away first"):
+    with pytest.raises(StoreError, match="already exists"):
         recover(path)
 
 

@@ -90,7 +90,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t (a)")
     for content in (path.read_bytes(), b"", b"a letter\n" * 100):
         path.write_bytes(content)
-        with pytest.raises(StoreError, match="is not a store of Plimsoll"):
+        with pytest.raises(StoreError, match="is not a Plimsoll store"):
             Store.open(path)
         assert path.read_bytes() == content
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s", "s.lock"]
@@ -111,7 +111,7 @@ def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     close(fill(path))
     path.unlink()
-    with pytest.raises(StoreError, match=r"is gone.*had reached revision 22"):
+    with pytest.raises(StoreError, match=r"is missing.*had reached revision 22"):
         Store.open(path)
     store = Store.open(path, start_empty=True)
     assert (store.revision, store.floor, contents(store)) == (23, 23, [])
@@ -127,7 +127,7 @@ def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
 def test_a_write_ahead_log_without_its_file_is_not_replayed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     (tmp_path / "s-wal").write_bytes(b"x" * 5000)
-    with pytest.raises(StoreError, match="put it away first"):
+    with pytest.raises(StoreError, match="already exists"):
         Store.open(path, start_empty=True)
     assert not path.exists()
 
@@ -204,7 +204,7 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     asyncio.run(store.backup(copy))
     store.create(ObjectKey("pods", "", "late"), {})
     close(store)
-    with pytest.raises(StoreError, match="put it away first"):
+    with pytest.raises(StoreError, match="already exists"):
         restore(copy, path)
     path.unlink()
     assert restore(copy, path) == 24
