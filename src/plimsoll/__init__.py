@@ -1,4 +1,4 @@
-"""Plimsoll keeps one ledger of a Kubernetes node's resources, whoever takes them: pod requests or DRA claims.
+"""Plimsoll keeps one ledger of a Kubernetes node's resources, for both pod requests and DRA claims.
 
 The names below are the public API; everything else may change between versions.
 """

@@ -1,28 +1,28 @@
-"""Every exception Plimsoll raises.
+"""Exceptions raised by Plimsoll.
 
-Exceptions mean bad input or a bug. An expected refusal (a pod that does not fit, a selector that does not
+Exceptions mean invalid input or a bug. An expected refusal (a pod that does not fit, a selector that does not
 match, a field that fails validation) is a value, never an exception.
 
     PlimsollError
-      InputError               something a user gave us is wrong; the message says what and how to mend it
-        QuantityError          a text that is no Kubernetes quantity (kind: format, suffix, numeric)
-        DecodeError            JSON that is not the object it claims to be (field: where)
-        FormError              a node-allocatable field that cannot be written in the form asked for
-        GateError              an unknown feature gate, or a set of gates that contradict each other
+      InputError               invalid input; the message names the problem and the fix
+        QuantityError          not a Kubernetes quantity (kind: format, suffix, numeric)
+        DecodeError            JSON that does not match its type (field: the path)
+        FormError              node-allocatable data that the requested form cannot express
+        GateError              an unknown feature gate, or an inconsistent set of gates
         CelError               a device selector
           CelCompileError      it does not parse, type-check or fit the environment
-          CelRuntimeError      it failed on this device
-            CelCostError       it went past its run-time cost limit
-            CelFatalError      it failed in a way that && and || do not swallow
-            CelPatternError    a text that is no regular expression
-        ApiError               a call to the Kubernetes API that was refused (code, reason: as in its Status)
-          UnreachableError     it got no answer: no connection, a broken one, or too late (code 0)
-        PatchError             a patch that is malformed, or does not fit the object it is for
-        ConfigError            a kubeconfig, certificate, token file or server setting that cannot be used
-      LeaseLostError           leader election: the lease is not ours any more, so nothing may be written
-      StoreError               the store's file is corrupt, locked, full or cannot be written
-      StateError               a device released that is not held: the caller's bug
-      LedgerError              a pod booked twice, or taken off the books it is not on: the caller's bug
+          CelRuntimeError      it failed on a device
+            CelCostError       it exceeded its run-time cost limit
+            CelFatalError      it failed in a way that && and || do not absorb
+            CelPatternError    not a regular expression
+        ApiError               a Kubernetes API call that was rejected (code, reason: as in its Status)
+          UnreachableError     no response: connection failed, broken, or timed out (code 0)
+        PatchError             a patch that is malformed, or does not apply to the object
+        ConfigError            an invalid kubeconfig, certificate, token file or server setting
+      LeaseLostError           leader election: the lease is lost, so nothing may be written
+      StoreError               the store's file is corrupt, locked, full or not writable
+      StateError               release of a device that is not allocated: a bug in the caller
+      LedgerError              a pod added twice, or removed without an entry: a bug in the caller
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from typing import Any
 
 
 class PlimsollError(Exception):
-    """Root of the tree: catch this to catch everything of ours."""
+    """Base class of all exceptions of Plimsoll."""
 
 
 class InputError(PlimsollError):
-    """Something given from outside is wrong; the text names the place and the fix."""
+    """Invalid input; the text names the place and the fix."""
 
 
 class QuantityError(InputError):
-    """A text that is no Kubernetes quantity."""
+    """A text that is not a Kubernetes quantity."""
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
@@ -56,7 +56,7 @@ _QUANTITY_TEXTS = {
 
 
 class DecodeError(InputError):
-    """JSON that is not the object it claims to be."""
+    """JSON that does not match its type."""
 
     def __init__(self, message: str, field: str = "") -> None:
         self.field = field
@@ -64,7 +64,7 @@ class DecodeError(InputError):
 
 
 class FormError(InputError):
-    """A node-allocatable field that cannot be written in the form asked for without losing something."""
+    """Node-allocatable data that the requested form cannot express without loss."""
 
     def __init__(self, form: str, losses: tuple[str, ...]) -> None:
         self.form = form
@@ -73,7 +73,7 @@ class FormError(InputError):
 
 
 class GateError(InputError):
-    """An unknown feature gate, or gates that contradict each other."""
+    """An unknown feature gate, or inconsistent gates."""
 
 
 class CelError(InputError):
@@ -89,23 +89,23 @@ class CelCompileError(CelError):
 
 
 class CelRuntimeError(CelError):
-    """The expression failed on this device."""
+    """The expression failed on a device."""
 
 
 class CelCostError(CelRuntimeError):
-    """The expression went past its run-time cost limit."""
+    """The expression exceeded its run-time cost limit."""
 
 
 class CelFatalError(CelRuntimeError):
-    """A failure that `&&` and `||` do not swallow: it ends the evaluation whatever stands beside it."""
+    """An error that `&&` and `||` do not absorb: it ends the evaluation."""
 
 
 class CelPatternError(CelRuntimeError):
-    """A text that is no regular expression."""
+    """A text that is not a regular expression."""
 
 
 class ApiError(InputError):
-    """A refused call to the Kubernetes API: what its Status object says, on either end of the wire."""
+    """A rejected Kubernetes API call, with the contents of its Status; used by client and server."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ApiError(InputError):
 
 
 class UnreachableError(ApiError):
-    """A call that got no answer; `sent` says that the server may have carried it out all the same."""
+    """A call without a response; `sent` means that the server may have processed it."""
 
     def __init__(self, message: str, *, sent: bool, reason: str = "Unreachable") -> None:
         self.sent = sent
@@ -132,7 +132,9 @@ class UnreachableError(ApiError):
 
 
 class PatchError(InputError):
-    """A patch that cannot be applied; `code` is the HTTP status: 400 if malformed, 422 if it does not fit."""
+    """A patch that cannot be applied; `code` is the HTTP status: 400 if malformed, 422 if it does not
+    apply.
+    """
 
     def __init__(self, message: str, *, malformed: bool = False, code: int = 0) -> None:
         self.malformed = malformed
@@ -141,27 +143,27 @@ class PatchError(InputError):
 
 
 class ConfigError(InputError):
-    """A kubeconfig, certificate, token file or server setting that cannot be used."""
+    """An invalid kubeconfig, certificate, token file or server setting."""
 
 
 class LeaseLostError(PlimsollError):
-    """The lease of a leader was lost, or not renewed in time: its work must end at once."""
+    """The lease of a leader was lost or not renewed in time: its work must stop."""
 
 
 class StoreError(PlimsollError):
-    """The store's file is corrupt, locked by another process, full, or cannot be written."""
+    """The store's file is corrupt, locked by another process, full, or not writable."""
 
 
 class StateError(PlimsollError):
-    """A device is released that is not held: the caller's books are not in order."""
+    """Release of a device that is not allocated: a bug in the caller."""
 
 
 class LedgerError(PlimsollError):
-    """A pod is booked twice, or taken off books it is not on: the caller has lost count."""
+    """A pod added twice, or removed without an entry: a bug in the caller."""
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One error for all that a group ended with: ours before others, so that people get a line of use."""
+    """Return one error for an exception group: Plimsoll's own first, because its text is useful."""
     flat: list[BaseException] = []
     waiting: list[BaseException] = [group]
     while waiting:

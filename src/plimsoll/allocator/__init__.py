@@ -1,10 +1,18 @@
-"""Which devices a claim gets: DRA's structured-parameters allocator as a pure function. Imports api and cel.
+"""DRA structured-parameters allocator, as a pure function.
 
-`allocate_claims(inventory, state, claims, node, ...)` gives an `Allocation`, a `Refusal` with its reasons, a
-`AllocationFault` or a `SearchAborted`. Implements document 001 whole (consumable capacity, request policies,
-shareID, distinctAttribute) and the allocator semantics. Read `allocator.py` first: slices become pools and
-numbered devices (`devices/`), claims become plans (`plans`), the search picks devices (`search/`), `results`
-writes them down, and where there are none `reasons/` says why.
+`allocate_claims(inventory, state, claims, node, ...)` returns an `Allocation`, a `Refusal` with its reasons,
+an `AllocationFault` or a `SearchAborted`. Implements KEP-5075 (consumable capacity, request policies,
+shareID, distinctAttribute) and docs/spec/allocator.md.
+
+    allocator.py         START HERE: allocate_claims
+    devices/             pools of slices, the devices of a node, and their usage
+    request_matching.py  requests of the claims and their candidate devices
+    search/              the search for devices
+    results.py           allocation results
+    reasons/             reasons of a refusal
+    state.py             allocated devices of a cluster
+
+Imports only `api` and `cel`.
 """
 
 from plimsoll.allocator.allocator import Allocation, AllocationOutcome, SearchAborted, allocate_claims

@@ -1,10 +1,12 @@
-"""START HERE: `allocate_claims` says which devices claims get on a node, or why they get none.
+"""START HERE: `allocate_claims` allocates the devices of claims on a node.
 
-A pure function: inventory, allocation state, claims, node and budget in; an `Allocation`, a `Refusal`, a
-`AllocationFault` or a `SearchAborted` out. The story: find the node's devices (`devices/inventory`), see what
-is taken (`devices/usage`), read the claims into plans (`plans`), search (`search/walk`), write the results
-(`results`) or the reasons (`reasons/diagnosis`). With no budget and the default preference the outcome is
-that of Kubernetes 1.37's allocator; where 1.36 differs, the code says so.
+A pure function of inventory, allocation state, claims, node and budget; it returns an `Allocation`, a
+`Refusal`, an `AllocationFault` or a `SearchAborted`. It gathers the node's devices (`devices/inventory.py`)
+and their usage (`devices/usage.py`), reads the claims into request plans (`request_matching.py`), searches
+(`search/search.py`), and builds the results (`results.py`) or the reasons (`reasons/diagnosis.py`).
+
+Without a budget and with the default preference the result is that of the allocator of Kubernetes 1.37;
+differences of 1.36 are marked in the code.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ MAX_PROOF_STEPS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Devices were found: one result per claim, in the order of the claims."""
+    """A successful allocation: one result per claim, in the order of the claims."""
 
     results: tuple[AllocationResult, ...]
     steps: int
@@ -50,7 +52,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class SearchAborted:
-    """The search ended before it had an answer."""
+    """A search that ended without a result, at its step limit or deadline."""
 
     steps: int
     expired: bool  #: whether the deadline, not the step budget, ended it
@@ -76,11 +78,11 @@ def allocate_claims(
     preference: Preference = Preference.FIRST,
     explain: bool = True,
 ) -> AllocationOutcome:
-    """Find devices for all claims on a node, all or none.
+    """Allocate devices for all claims on a node, all or none.
 
-    Claims that are allocated already keep their devices; they only have to be usable on this node. Their
-    devices must be in `state`, like those of all other claims. `new_id` makes shareIDs. Without `explain` a
-    refusal says only that it is one, which is quicker where many nodes are asked.
+    Claims that are already allocated keep their devices, which must be usable on this node. `state` must
+    include the devices of all allocated claims. `new_id` generates shareIDs. Without `explain` a refusal has
+    no reasons, which is faster for checking many nodes.
     """
     waiting = []
     for claim in claims:
@@ -146,7 +148,9 @@ def _search_state(
 def _search(
     order: RequestSet, devices: NodeDevices, usage: DeviceUsage, clock: StepCounter, budget: NodeBudget | None
 ) -> tuple[SearchEnd | AllocationFault, Search]:
-    """Search in the order that decides which solution is found; when stuck, look for a proof in another."""
+    """Search in the order that determines the solution; if that takes long, try to prove infeasibility in
+    another.
+    """
 
     def new(ticks: StepCounter | StepBudget, steps: Sequence[RequestStep] | None = None) -> Search:
         return Search(order, devices, usage, _search_state(order, devices, usage, budget), ticks, steps)
@@ -168,7 +172,7 @@ def _search(
 
 
 def _most_constrained_first(steps: Sequence[RequestStep]) -> list[RequestStep]:
-    """The requests with the least choice first: an order in which impossible claims fail soon."""
+    """Sort requests by the number of choices, so that infeasible claims fail early."""
     return sorted(
         steps, key=lambda step: max(plan.candidates.bit_count() - plan.count for plan in step.plans)
     )

@@ -1,7 +1,4 @@
-"""Which features are switched on: the allocator's share of the feature gates.
-
-Section 13 of the allocator semantics says what each of them changes.
-"""
+"""Features of the allocator, from the feature gates (docs/spec/allocator.md, "Feature gates")."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from plimsoll.api.gates import Gates
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Which parts of DRA the allocator may use; everything on unless said otherwise."""
+    """DRA features that the allocator may use; all enabled by default."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -24,7 +21,7 @@ class Features:
 
     @staticmethod
     def of(gates: Gates) -> Features:
-        """The features that a set of gates leaves on."""
+        """Return the features that a set of gates enables."""
         return Features(
             admin_access=gates.enabled("DRAAdminAccess"),
             prioritized_list=gates.enabled("DRAPrioritizedList"),

@@ -1,8 +1,8 @@
-"""Faults: inputs with which no allocation can be computed at all.
+"""Allocation faults: inputs for which no allocation can be computed.
 
-A fault is not a refusal. A refusal says that this node cannot serve the claims; a fault says that a claim, a
-class or a selector is wrong, and it ends the scheduling of the pod, unless `is_node_scoped`, when only this
-node is ruled out. Owns the kinds and Kubernetes' texts for them (section 12 of the allocator semantics).
+A refusal means that one node cannot serve the claims. A fault means that a claim, class or selector is
+invalid, and ends scheduling of the pod, unless it `is_node_scoped`. Defines the kinds of faults with
+upstream's texts (docs/spec/allocator.md, "Error texts").
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class AllocationFault:
-    """Why an allocation cannot be computed: its kind, and the facts of that kind."""
+    """Reason why an allocation cannot be computed: its kind, and the facts of that kind."""
 
     kind: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_node_scoped(self) -> bool:
-        """Whether other nodes may still do."""
+        """True if other nodes may still be feasible."""
         return self.kind == INVALID_POOLS
 
     def __str__(self) -> str:

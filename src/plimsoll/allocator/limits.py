@@ -1,7 +1,7 @@
-"""How long a search may take: so many steps, and until the caller's deadline.
+"""Limits of a search: a number of steps, and a deadline.
 
-The core has no clock, so the deadline is a question that the caller answers. Running out is a third answer
-beside yes and no, and says how far the search came.
+The core has no clock, so the caller provides the deadline as a function. A search at its limit is aborted,
+which is neither success nor refusal, and reports its number of steps.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ DEADLINE_CHECK_INTERVAL = 256
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """A bound on the work of one allocation. A step is one device tried for one request."""
+    """Limits of one allocation. A step is one device tried for one request."""
 
     steps: int = 200_000
     expired: Callable[[], bool] | None = None  #: whether the deadline is past
 
 
 class StepCounter:
-    """Counts steps; shared by everything that works on one allocation."""
+    """Step counter shared by all searches of one allocation."""
 
     __slots__ = ("_expired", "_last", "expired", "steps")
 
@@ -33,7 +33,7 @@ class StepCounter:
         self._expired = limits.expired
 
     def tick(self) -> bool:
-        """Count a step; whether there are none left."""
+        """Count a step and return whether the limit is reached."""
         self.steps += 1
         if self.steps > self._last:
             return True
@@ -43,7 +43,7 @@ class StepCounter:
 
 
 class StepBudget:
-    """A part of a clock's steps, for an attempt that is given up early."""
+    """A part of a counter's steps, for a search that may be aborted early."""
 
     __slots__ = ("_clock", "_last")
 

@@ -1,10 +1,9 @@
-"""Joint allocation: devices are chosen so that what they cost the node fits, too.
+"""Joint allocation: devices are selected so that their charges fit the node.
 
-Owns `NodeBudget`: amounts of node resources that may still be charged (by the node's headroom, by the
-pod-level request, by whatever else the caller sums up), and the caller's function from a device to its
-charge. The search leaves out every choice that would break it, so a pod that can take "a GPU, or 8 CPUs"
-takes the GPU where the CPUs would not fit (document 000, story 4). Amounts are whole numbers in whatever unit
-the caller uses; charges are never negative and add up.
+`NodeBudget` has the amounts of node resources that may still be charged (node headroom, pod-level request, or
+other bounds of the caller) and the caller's function from a device to its charge. The search skips choices
+that exceed it, so a pod that accepts "a GPU, or 8 CPUs" gets the GPU where the CPUs would not fit (KEP-5517,
+user story 4). Amounts are integers in any unit; charges are non-negative and additive.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ChargeFunction: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class BudgetLine:
-    """One bound: no more of each resource than this may be charged. Other resources are not bounded by it."""
+    """One bound: the maximum charge per resource. Other resources are not bounded by it."""
 
     name: str  #: whose bound it is, such as "node headroom" or "pod-level request"
     amounts: Mapping[str, int]
@@ -34,14 +33,14 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeBudget:
-    """What the devices of one allocation may cost, all claims together."""
+    """Maximum charges of the devices of one allocation, all claims together."""
 
     charge: ChargeFunction
     lines: Sequence[BudgetLine] = field(default_factory=tuple)
 
 
 class RemainingBudget:
-    """The budget during a search: what is left of every bounded amount."""
+    """Budget during a search: the remainder of every bounded amount."""
 
     __slots__ = ("_budget", "_charges", "_devices", "_order", "bounds", "left")
 
@@ -55,7 +54,7 @@ class RemainingBudget:
         self._charges: dict[tuple[RequestPlan, int], tuple[int, ...]] = {}
 
     def charges(self, plan: RequestPlan, device: int) -> tuple[int, ...]:
-        """What a device costs, bound by bound."""
+        """Return the charge of a device, by bound."""
         known = self._charges.get((plan, device))
         if known is None:
             entry = self._devices.entries[device]

@@ -1,8 +1,8 @@
-"""Requests, read once: which devices each may get, by rules that do not change during the search.
+"""Request plans: the devices each request may get, by rules that are constant during a search.
 
-Owns `RequestPlan` (one request, or one alternative of a prioritized list) and the checks that come before any
-search (section 3 of the allocator semantics): unsupported fields, unknown classes, too many devices. What the
-allocations of other claims take away is folded in here, too, because it stands still while we search.
+`RequestPlan` is one request, or one subrequest of a prioritized list. Also the validation before the search
+(docs/spec/allocator.md, "Validation before the search"): unsupported fields, unknown classes, too many
+devices. The usage by other claims is constant as well and included.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from plimsoll.errors import CelCompileError, CelRuntimeError
 
 
 class RequestPlan:
-    """One request or alternative, ready to be searched for."""
+    """One request or subrequest, prepared for the search."""
 
     __slots__ = (
         "admin",
@@ -81,7 +81,7 @@ class RequestPlan:
 
 @dataclass(frozen=True, slots=True)
 class RequestStep:
-    """One request in the order of the search; several plans are alternatives, tried in turn."""
+    """One request in search order; several plans are alternatives, tried in order."""
 
     claim: int
     plans: tuple[RequestPlan, ...]
@@ -99,14 +99,14 @@ class AttributeConstraint:
 
 @dataclass(frozen=True, slots=True)
 class RequestSet:
-    """Everything that is asked for."""
+    """All requests and constraints of the claims."""
 
     claims: Sequence[ResourceClaim]
     steps: tuple[RequestStep, ...]
     constraints: tuple[AttributeConstraint, ...]
 
     def fault_of(self, plan: RequestPlan, device: int, devices: NodeDevices) -> AllocationFault:
-        """The fault that a failing device ends the search with."""
+        """Return the fault of a failing device, which ends the search."""
         return _fault_of(plan, device, devices, claim_name(self.claims[plan.claim]))
 
 
@@ -116,7 +116,7 @@ def read_requests(
     devices: NodeDevices,
     usage: DeviceUsage,
 ) -> RequestSet | AllocationFault:
-    """Read the claims into plans; the first thing that is wrong with them is the fault."""
+    """Read the claims into plans, or return the first fault."""
     steps: list[RequestStep] = []
     constraints: list[AttributeConstraint] = []
     for number, claim in enumerate(claims):
@@ -244,7 +244,7 @@ def _find_candidates(
     devices: NodeDevices,
     usage: DeviceUsage,
 ) -> RequestPlan | AllocationFault:
-    """Fill in what the plan can get, from what passes its selectors."""
+    """Compute the candidates of a plan from the devices that pass its selectors."""
     mask = plan.selection.mask
     failures: dict[int, SelectorFailure | CapacityFault] = dict(plan.selection.failures)
     exhausted = 0
@@ -291,7 +291,7 @@ def _find_candidates(
 
 
 def _first_fault(plan: RequestPlan, claim: str, devices: NodeDevices) -> AllocationFault | None:
-    """What keeps a request from having all devices: the first unusable pool or failing device, in order."""
+    """Return the fault of allocation mode All: the first unusable pool or failing device, in order."""
     first = min(plan.failures, default=None)
     passed = 0
     for pool in devices.pools:

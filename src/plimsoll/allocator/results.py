@@ -1,7 +1,7 @@
-"""From picked devices to the allocation that goes into a claim's status.
+"""Allocation results for the status of claims.
 
-Owns section 10 of the allocator semantics: the device results, the configuration of classes and of the
-claim, and the node selector that says where the allocation can be used.
+docs/spec/allocator.md, "Building the result": device results, configuration of classes and claim, and the
+node selector of the allocation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 def device_result(
     plan: RequestPlan, entry: DeviceEntry, share_id: str | None
 ) -> DeviceRequestAllocationResult:
-    """One device, or a share of one, as the claim's status records it."""
+    """Return the result for one device, or a share of one, as recorded in the claim's status."""
     consumed = plan.consumptions[entry.capacity] if entry.shareable else None
     device = entry.device
     return DeviceRequestAllocationResult(
@@ -52,7 +52,7 @@ def build_results(
     devices: NodeDevices,
     new_id: Callable[[], str],
 ) -> list[AllocationResult] | AllocationFault:
-    """One allocation per claim; `chosen` is the plan that served each step."""
+    """Build one allocation per claim; `chosen` is the plan that served each step."""
     allocations = []
     for number, claim in enumerate(order.claims):
         mine = [(plan, devices.entries[device]) for plan, device in picks if plan.claim == number]
@@ -69,7 +69,7 @@ def build_results(
 def _configuration(
     claim: ResourceClaim, plans: Sequence[RequestPlan]
 ) -> tuple[DeviceAllocationConfiguration, ...]:
-    """Class configuration first, each class once; then the claim's, for the requests that were served."""
+    """Return the configuration: of each class once, then the claim's for the requests that were served."""
     configured = claim.spec.devices.config
     if not configured and not any(plan.device_class.spec.config for plan in plans):
         return ()
@@ -104,14 +104,14 @@ def _configuration(
 
 
 def _names(requests: Sequence[str], plan: RequestPlan) -> bool:
-    """Whether a list of requests means this plan, by its request or as an alternative."""
+    """Return whether a list of requests names this plan, as a request or a subrequest."""
     return (plan.parent or plan.name) in requests or plan.name in requests
 
 
 def _node_selector(
     claim: ResourceClaim, entries: Sequence[DeviceEntry], node_name: str
 ) -> NodeSelector | AllocationFault | None:
-    """Where the allocation can be used: this node, what the selectors of its devices say, or anywhere."""
+    """Return the node selector: this node, the terms of the devices, or none."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for entry in entries:

@@ -1,9 +1,9 @@
-"""Which devices are held, wholly or in shares, and how much of their capacity is consumed.
+"""Allocation state of a cluster: allocated devices, shares, and consumed capacity.
 
-Owns `AllocationState`, built from the allocations in claim statuses. `hold` and `release` are exact
-inverses: a state that held and released the same results is equal to one that never saw them. Implements
-section 1 of the allocator semantics and document 001 ("Scheduling enhancement"): results with admin access
-hold nothing; a result with a shareID holds a share and what it consumed; any other holds the whole device.
+`AllocationState` is built from the allocations in claim statuses. `hold` and `release` are exact inverses.
+docs/spec/allocator.md, "Inputs and outputs", and KEP-5075, "Scheduling enhancement": results with admin
+access hold nothing; a result with a shareID holds a share and its consumed capacity; any other holds the
+entire device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ShareRecord: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
 
 @dataclass(slots=True)
 class AllocatedDevice:
-    """What is held of one device. Amounts are whole billionths, as in `Quantity.nano`."""
+    """Allocations of one device. Amounts are in nano-units, as in `Quantity.nano`."""
 
     exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
     shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
@@ -37,7 +37,7 @@ class AllocatedDevice:
         return not (self.exclusive or self.shares or self.recorded)
 
     def covers(self, share: str | None, amounts: Mapping[str, Quantity]) -> bool:
-        """Whether this much is held: the whole device without a share, else the share and its amounts."""
+        """Return whether this much is allocated: the entire device, or the share with its amounts."""
         if share is None:
             return self.exclusive > 0
         if amounts:
@@ -50,18 +50,18 @@ class AllocatedDevice:
 
 
 class AllocationState:
-    """The holdings of a cluster, by pool and device."""
+    """Allocated devices of a cluster, by pool and device."""
 
     __slots__ = ("_pools", "_shared")
 
     def __init__(self, shared: bool = True) -> None:
-        """With `shared` off (no DRAConsumableCapacity) a share holds the whole device."""
+        """With `shared` off (no DRAConsumableCapacity) a share holds the entire device."""
         self._pools: dict[PoolId, dict[str, AllocatedDevice]] = {}
         self._shared = shared
 
     @staticmethod
     def of(claims: Iterable[ResourceClaim], shared: bool = True) -> AllocationState:
-        """The state that the allocations of these claims make up."""
+        """Build the state from the allocations of these claims."""
         state = AllocationState(shared)
         for claim in claims:
             if claim.status.allocation is not None:
@@ -71,7 +71,7 @@ class AllocationState:
     # -- asking
 
     def pool(self, pool: PoolId) -> Mapping[str, AllocatedDevice]:
-        """The holdings of one pool, by device name."""
+        """Return the allocated devices of one pool, by device name."""
         return self._pools.get(pool, {})
 
     def holding(self, device: DeviceId) -> AllocatedDevice | None:
@@ -111,7 +111,7 @@ class AllocationState:
             self.release(result)
 
     def hold(self, result: DeviceRequestAllocationResult) -> None:
-        """Take what a result says."""
+        """Add the device or share of a result."""
         if result.admin_access:
             return
         device = DeviceId.of(result)
@@ -123,7 +123,7 @@ class AllocationState:
             self.consume(device, result.consumed_capacity, result.share_id)
 
     def release(self, result: DeviceRequestAllocationResult) -> None:
-        """Give back exactly what `hold` took; raises StateError if it is not held."""
+        """Remove exactly what `hold` added; raises StateError if it is not allocated."""
         if result.admin_access:
             return
         device = DeviceId.of(result)
@@ -146,15 +146,15 @@ class AllocationState:
                 del self._pools[device.pool_id]
 
     def hold_device(self, device: DeviceId) -> None:
-        """Hold a whole device."""
+        """Allocate an entire device."""
         self._holding(device).exclusive += 1
 
     def hold_share(self, device: DeviceId, share: str) -> None:
-        """Hold a share of a device."""
+        """Allocate a share of a device."""
         _add(self._holding(device).shares, share, 1)
 
     def consume(self, device: DeviceId, amounts: Mapping[str, Quantity], share: str = "") -> None:
-        """Record what a share consumes, or several together if none is named."""
+        """Record the consumption of a share, or of several together if none is named."""
         holding = self._holding(device)
         _add(holding.recorded, _record(share, amounts), 1)
         for name, amount in amounts.items():
@@ -170,7 +170,7 @@ def _record(share: str, amounts: Mapping[str, Quantity]) -> ShareRecord:
 
 
 def _add(sums: dict[K, int], key: K, amount: int) -> None:
-    """Add to a sum; one that is zero is not listed, so that equal states look equal."""
+    """Add to a sum; zero sums are removed, so that equal states compare equal."""
     total = sums.get(key, 0) + amount
     if total:
         sums[key] = total

@@ -1,1 +1,4 @@
-"""What the wire says: quantities, objects, their wire forms and feature gates. Imports only errors."""
+"""Kubernetes API objects and values: quantities, typed views, wire forms, feature gates, selectors.
+
+Imports only `errors` and `common`.
+"""

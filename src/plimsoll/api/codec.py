@@ -1,8 +1,7 @@
-"""JSON in, typed views out, and back.
+"""JSON decoding into typed views, and encoding.
 
-Owns decoding and encoding of the views of this package. Promises: what Go's decoder
-takes is taken (null means absent, numbers and strings both are quantities), what it refuses is refused with
-a DecodeError that names the field, and well-formed input is decoded in one pass of msgspec.
+Accepts what Go's decoder accepts (null means absent, quantities may be numbers or strings) and rejects what
+it rejects, with a DecodeError that names the field. Well-formed input is decoded in one msgspec pass.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
 
 
 def _decode_leaf(wanted: type[Any], value: Any) -> Any:
-    """Called by msgspec for every quantity: a text seen before costs one look-up."""
+    """Decode a quantity (msgspec hook); known texts cost one lookup."""
     if wanted is Quantity:
         try:
             return _parse(value)
@@ -112,7 +111,7 @@ def convert(tree: Any, view: type[T]) -> T:
 
 
 def convert_fast(tree: Any, view: type[T]) -> T:
-    """As `convert`, for trees most likely in order: msgspec's way first, the careful way after it."""
+    """Convert a tree to a view like `convert`, trying msgspec first; faster for well-formed trees."""
     try:
         return msgspec.convert(tree, view, dec_hook=_decode_leaf)
     except (msgspec.ValidationError, RecursionError):
@@ -125,7 +124,7 @@ def encode(view: Any) -> bytes:
 
 
 def to_tree(view: Any) -> Any:
-    """A view as plain dicts and lists, defaults left out."""
+    """Convert a view to plain dicts and lists, omitting defaults."""
     return decode_tree(encode(view))
 
 
@@ -136,12 +135,12 @@ def split_api_version(api_version: str) -> tuple[str, str]:
 
 
 def view_type(api_version: str, kind: str) -> type[Wire]:
-    """The view for a kind; a kind we do not know is seen by its head only."""
+    """Return the view for a kind; `Object` for unknown kinds."""
     return KINDS.get((split_api_version(api_version)[0], kind), Object)
 
 
 def decode_object(raw: bytes | str) -> Wire:
-    """Decode any API object into the view its apiVersion and kind call for."""
+    """Decode any API object into the view of its apiVersion and kind."""
     head = decode(raw, Object)
     if not head.kind:
         raise DecodeError("is missing; every object says what kind it is", "kind")

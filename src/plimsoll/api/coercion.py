@@ -1,8 +1,7 @@
-"""The careful way to turn a plain JSON tree into a view.
+"""Conversion of a plain JSON tree to a view, with the rules of Go's JSON decoder.
 
-Owns the rules of Go's JSON decoder that msgspec does not share: null stands for the zero value wherever it is
-found, and an error names the exact field. `codec.decode` takes the fast way first and comes here only when
-that fails or when it already holds a tree.
+Unlike msgspec, null means the zero value everywhere, and an error names the exact field. `codec.decode` uses
+msgspec first and this module only if that fails or if it already has a tree.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class _Member:
 
 @lru_cache(maxsize=512)
 def members(view: type[msgspec.Struct]) -> tuple[_Member, ...]:
-    """The fields of a view in order."""
+    """Return the fields of a view in order."""
     hints = get_type_hints(view)
     return tuple(
         _Member(attribute, wire, hints[attribute])
@@ -44,7 +43,7 @@ def members(view: type[msgspec.Struct]) -> tuple[_Member, ...]:
 
 @lru_cache(maxsize=512)
 def wire_types(view: type[msgspec.Struct]) -> dict[str, Any]:
-    """The types of a view's fields by their name on the wire; not to be changed."""
+    """Return the types of a view's fields by wire name; the dict must not be modified."""
     return {member.wire: member.type for member in members(view)}
 
 
@@ -75,7 +74,7 @@ def zero_value(wanted: Any) -> Any:
 
 
 def coerce(value: Any, wanted: Any, path: str = "", depth: int = 0) -> Any:
-    """Convert a tree to the wanted type, null and all; raises DecodeError with the path of what is wrong."""
+    """Convert a tree to the wanted type; raises DecodeError with the path of the invalid value."""
     if depth > _MAX_DEPTH:
         raise DecodeError("is nested too deeply", path)
     wanted = strip_optional(wanted)
@@ -134,7 +133,7 @@ def _coerce_leaf(value: Any, wanted: Any, path: str) -> Any:
 
 
 def _brief(key: object) -> str:
-    """A map's key in a path; a long one is shortened in the middle."""
+    """Return a map's key for a path; long keys are shortened in the middle."""
     text = str(key)
     return text if len(text) <= 63 else f"{text[:30]}...{text[-30:]}"
 

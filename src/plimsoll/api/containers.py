@@ -1,6 +1,6 @@
-"""What containers are given and what is done to them: environment, probes, hooks, rules of restarts.
+"""Container types of core `v1`: environment, probes, lifecycle hooks, restart rules, resize policies.
 
-Owns the parts of core `v1` containers that have types of their own; `api.core` puts them together.
+`api.core` composes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.api.quantity import Quantity
 
 
 class ObjectFieldSelector(Wire, frozen=True):
-    """A field of the pod itself."""
+    """A field of the pod."""
 
     api_version: str = ""
     field_path: str = ""
@@ -29,7 +29,7 @@ class ResourceFieldSelector(Wire, frozen=True):
 
 
 class KeySelector(Wire, frozen=True):
-    """A key of a ConfigMap or a Secret; without a key, the whole of it."""
+    """A key of a ConfigMap or Secret, or the entire object if no key is set."""
 
     name: str = ""
     key: str = ""
@@ -99,7 +99,7 @@ class SleepAction(Wire, frozen=True):
 
 
 class ProbeHandler(Wire, frozen=True):
-    """What a probe or a hook does."""
+    """Action of a probe or lifecycle hook."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None

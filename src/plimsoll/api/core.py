@@ -1,7 +1,7 @@
-"""Pods and Nodes as the ledger, the scheduler and the node agent read them (core `v1`).
+"""Typed views of core `v1` kinds: Pod, Node, Namespace.
 
-Owns the typed views of the core kinds, including the DRA parts of Pod in all three wire forms (document 000,
-Pod API changes; document 002 for the draft names). `forms.py` turns those into one internal form.
+Includes the DRA fields of Pod in all three wire forms (KEP-5517, "Pod API Changes", and its earlier draft;
+docs/spec/keps.md). `api.forms` converts them to one internal form.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class WeightedPodAffinityTerm(Wire, frozen=True):
 
 
 class PodAffinity(Wire, frozen=True):
-    """Affinity to pods, or away from them."""
+    """Pod affinity or anti-affinity."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=()
@@ -137,7 +137,7 @@ class ContainerPort(Wire, frozen=True):
 
 
 class VolumeReference(Wire, frozen=True):
-    """A volume of the pod that a container mounts, or has as a block device."""
+    """A volume of the pod that a container mounts or uses as a block device."""
 
     name: str = ""
 
@@ -183,13 +183,13 @@ class PodSchedulingGate(Wire, frozen=True):
 
 
 class PodSchedulingGroup(Wire, frozen=True):
-    """The group of pods a pod is to be placed with."""
+    """Pod group that a pod is scheduled with."""
 
     pod_group_name: str | None = None
 
 
 class WorkloadReference(Wire, frozen=True):
-    """The same in 1.35."""
+    """Pod group reference of 1.35."""
 
     name: str = ""
     pod_group: str = ""
@@ -266,7 +266,7 @@ class ExtendedResourceClaimStatus(Wire, frozen=True):
 
 
 class MappedQuantity(Wire, frozen=True):
-    """1.37: what a claim's mapping charges for one resource."""
+    """1.37: charge of a claim's mapping to one resource."""
 
     item_key: ClassVar[tuple[str, ...]] = ("name",)
     name: str = ""
@@ -276,7 +276,7 @@ class MappedQuantity(Wire, frozen=True):
 
 
 class OverheadQuantity(Wire, frozen=True):
-    """1.37: what a claim charges beside its mapping, per pod and per referencing container."""
+    """1.37: charges of a claim in addition to its mapping, per pod and per referring container."""
 
     item_key: ClassVar[tuple[str, ...]] = ("name",)
     name: str = ""
@@ -306,7 +306,7 @@ class NativeResourceAllocation(Wire, frozen=True):
 
 
 class NativeResourceClaimStatus(Wire, frozen=True):
-    """The draft's form of one claim's charge (document 002)."""
+    """Charge of one claim in the draft's form."""
 
     claim_info: ObjectReference = ObjectReference()
     containers: tuple[str, ...] = ()
@@ -379,7 +379,7 @@ class NamespaceStatus(Wire, frozen=True):
 
 
 class Namespace(Wire, frozen=True):
-    """A namespace; its labels are what affinity selects namespaces by."""
+    """A namespace; affinity selects namespaces by its labels."""
 
     api_version: str = ""
     kind: str = ""

@@ -1,12 +1,12 @@
-"""A machine's CPUs in one short text: where each is, and which of them nobody can claim.
+"""CPU topology of a machine in the annotation `plimsoll.dev/cpu-topology`.
 
-Owns the form of the annotation `plimsoll.dev/cpu-topology`, which a CPU driver puts on one ResourceSlice of
-its pool, and which others read to draw the machine. DRA devices that stand for groups of CPUs do not say what
-is in them. Sets of CPUs are written as the kernel does; cores that have the same place are listed together:
+A CPU driver sets the annotation on one ResourceSlice of its pool; the dashboard reads it to draw the machine.
+DRA devices for groups of CPUs do not list their CPUs. CPU sets use the kernel's list format; cores with the
+same location are grouped:
 
     {"groups":[{"socket":0,"numa":0,"l3":0,"cores":["0,4","1,5"]}],"reserved":"0","shared":"","offline":""}
 
-`parse_cpu_map` takes a text of anybody and trusts nothing in it. docs/dashboard.md, "The map of CPUs".
+`parse_cpu_map` accepts untrusted input. docs/dashboard.md, "The map of CPUs".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_CPUS = 8192
 
 @dataclass(frozen=True, slots=True)
 class CpuLocation:
-    """Where a CPU is; what is not known is -1. `core` is the lowest CPU of its core."""
+    """Location of a CPU; unknown values are -1. `core` is the lowest CPU of its core."""
 
     socket: int
     numa: int
@@ -37,10 +37,10 @@ class CpuLocation:
 
 @dataclass(frozen=True, slots=True)
 class CpuMap:
-    """The CPUs that are switched on, by number.
+    """Online CPUs by number.
 
-    `reserved` are for the system; `shared` can never be claimed either; `offline` are switched off, wherever
-    they are. `kinds` are kinds of cores, where they differ.
+    `reserved` are for the system; `shared` cannot be claimed either; `offline` are offline CPUs. `kinds` are
+    core types, if they differ.
     """
 
     places: Mapping[int, CpuLocation]
@@ -51,7 +51,7 @@ class CpuMap:
 
 
 def format_cpu_map(machine: CpuMap) -> str:
-    """The text of a map; the same map has the same text."""
+    """Format a map; equal maps have equal texts."""
     groups: dict[tuple[int, int, int], dict[int, list[int]]] = {}
     for cpu, place in sorted(machine.places.items()):
         cores = groups.setdefault((place.socket, place.numa, place.l3), {})
@@ -79,7 +79,7 @@ def format_cpu_map(machine: CpuMap) -> str:
 
 
 def parse_cpu_map(text: str) -> CpuMap | None:
-    """The map of a text, or None if it is none."""
+    """Parse a map; None if the text is invalid."""
     if len(text) > MAX_BYTES:
         return None
     try:

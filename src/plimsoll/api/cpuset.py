@@ -1,9 +1,8 @@
-"""Sets of CPUs and their text form (`0-3,8`), as Kubernetes reads and writes it.
+"""CPU sets and their list format (`0-3,8`), as in Kubernetes.
 
-Owns `CpuSet`. Sets are immutable and compare by value; they are whole numbers inside, one bit for each CPU,
-so that set arithmetic costs next to nothing on machines with hundreds of CPUs. Texts are read by the rules of
-Kubernetes and refused in its words (InputError): no spaces, no empty parts, a sign is allowed where Go's
-numbers have one.
+`CpuSet` is immutable and compares by value. Internally it is a bit mask, so that set operations are fast on
+machines with hundreds of CPUs. Parsing follows Kubernetes, including its error texts (InputError): no spaces,
+no empty parts, a sign where Go's numbers allow one.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ MAX_SPARSE_CPUS = 1 << 20
 class CpuSet:
     """An immutable set of CPU numbers.
 
-    `mask` has one bit for each CPU that a machine can have, `far` the numbers past those: none, but for texts
-    of odd origin.
+    `mask` has one bit for each CPU below `MASK_LIMIT`; `far` has larger numbers, which only occur in unusual
+    texts.
     """
 
     __slots__ = ("far", "mask")
@@ -45,7 +44,7 @@ class CpuSet:
 
     @classmethod
     def of_mask(cls, mask: int, far: frozenset[int] = frozenset()) -> CpuSet:
-        """The set with one bit for each of its CPUs."""
+        """Return the set for a bit mask."""
         made = _new(cls)
         _set(made, "mask", mask)
         _set(made, "far", far)
@@ -53,7 +52,7 @@ class CpuSet:
 
     @classmethod
     def parse(cls, text: str) -> CpuSet:
-        """The CPUs that a text like `0-3,8` names; InputError in Kubernetes' words if it is none."""
+        """Parse a list such as `0-3,8`; raises InputError with Kubernetes' text."""
         mask = 0
         far: set[int] = set()
         for part in text.split(",") if text else ():
@@ -87,7 +86,7 @@ class CpuSet:
         return CpuSet.of_mask(self.mask & ~other.mask, self.far - other.far)
 
     def __le__(self, other: CpuSet) -> bool:
-        """Whether every CPU of this set is in the other."""
+        """Return whether this set is a subset of the other."""
         return not self.mask & ~other.mask and self.far <= other.far
 
     def __eq__(self, other: object) -> bool:
@@ -106,24 +105,24 @@ class CpuSet:
         return (0 <= cpu < MASK_LIMIT and bool(self.mask >> cpu & 1)) or cpu in self.far
 
     def __iter__(self) -> Iterator[int]:
-        """The CPUs, lowest first."""
+        """Iterate over the CPUs, ascending."""
         near = (at.start() for at in re.finditer("1", bin(self.mask)[:1:-1]))
         return chain(near, sorted(self.far)) if self.far else near
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """First and last CPU of each run of neighbours, lowest first."""
+        """Yield the first and last CPU of each contiguous range, ascending."""
         if self.far:
             return _runs_of(self)
         return ((at.start(), at.end() - 1) for at in re.finditer("1+", bin(self.mask)[:1:-1]))
 
     def lowest(self, count: int) -> CpuSet:
-        """Its `count` lowest CPUs, or all if it has no more."""
+        """Return the `count` lowest CPUs, or all if there are fewer."""
         if count >= len(self):
             return self
         return CpuSet(islice(self, count))
 
     def __str__(self) -> str:
-        """As Kubernetes writes it: runs joined, lowest first; nothing for the empty set."""
+        """Format as Kubernetes does: ranges joined, ascending; "" for the empty set."""
         return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self.runs())
 
     def __repr__(self) -> str:
@@ -160,7 +159,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]*)")
 
 
 def _read(text: str) -> int:
-    """A decimal number of 64 bits, as Go reads it."""
+    """Parse a 64-bit decimal number as Go does."""
     match = _NUMBER.match(text)
     digits = match[1] if match else ""
     # What is past 64 bits is out of range before any sign behind it is looked at.
@@ -188,7 +187,7 @@ _ESCAPES = {
 
 
 def _quote(text: str) -> str:
-    """Text in Go's double quotes."""
+    """Quote a text as Go's %q does."""
     return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
 
 

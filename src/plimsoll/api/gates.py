@@ -1,8 +1,7 @@
-"""Feature gates: which parts of the documents are switched on.
+"""Feature gates, with their dependencies and aliases (docs/spec/api.md, "Dropping of gated fields").
 
-Owns the gates, their dependencies and aliases (section 8 of the API semantics). Everything is on
-by default here, alpha gates included, because the documents describe the system with them; each can be
-switched off, and a set that contradicts itself is refused.
+All gates are enabled by default, including alpha gates, because the KEPs describe the system with them; each
+can be disabled, and inconsistent sets are rejected.
 
 DIFF: upstream defaults alpha gates to off and locks some gates on; here every gate is on and switchable
 (test_every_gate_is_on_and_switchable).
@@ -18,7 +17,7 @@ from plimsoll.errors import GateError
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One feature gate: what it switches, its default in Kubernetes 1.36, and the gates it needs."""
+    """One feature gate: its purpose, its default in Kubernetes 1.36, and the gates it requires."""
 
     name: str
     about: str
@@ -73,7 +72,7 @@ _NAMES = frozenset(_BY_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """A consistent set of switched-on gates."""
+    """A consistent set of enabled gates."""
 
     on: frozenset[str] = _NAMES
 
@@ -83,15 +82,15 @@ class Gates:
 
     @staticmethod
     def upstream() -> Gates:
-        """The defaults of Kubernetes 1.36."""
+        """Return the defaults of Kubernetes 1.36."""
         return Gates(frozenset(gate.name for gate in GATES if gate.upstream_default))
 
     @staticmethod
     def of(switches: Mapping[str, bool], start: Gates | None = None) -> Gates:
-        """Everything on (or `start`) with these switches set.
+        """Return all gates enabled (or `start`) with these settings applied.
 
-        A gate that is off takes along the gates that need it, unless one of those was explicitly asked for:
-        that contradiction is a GateError, as is an unknown name or an alias set against its gate.
+        Disabling a gate disables the gates that require it, unless one of those was explicitly enabled: that
+        is a GateError, as is an unknown name or an alias that contradicts its gate.
         """
         asked: dict[str, bool] = {}
         for given, value in switches.items():
@@ -113,7 +112,7 @@ class Gates:
 
     @staticmethod
     def parse(text: str, start: Gates | None = None) -> Gates:
-        """Read `Name=true,Other=false`, the form Kubernetes components take on the command line."""
+        """Parse `Name=true,Other=false`, the command-line form of Kubernetes components."""
         switches: dict[str, bool] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")

@@ -1,7 +1,7 @@
-"""What a device is called: driver, pool and device, all three.
+"""Identity of a device: driver, pool and device name.
 
-Two drivers may use the same pool name, and two pools the same device name; nothing in Plimsoll ever names a
-device by less.
+Two drivers may use the same pool name, and two pools the same device name, so a device is always identified
+by all three.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DeviceId(NamedTuple):
 
     @staticmethod
     def of(result: DeviceRequestAllocationResult) -> DeviceId:
-        """The device that an allocation result names."""
+        """Return the device of an allocation result."""
         return DeviceId(result.driver, result.pool, result.device)
 
     @property
@@ -42,6 +42,6 @@ class DeviceId(NamedTuple):
 
 
 def claim_name(claim: ResourceClaim) -> str:
-    """`namespace/name`, as messages have it."""
+    """Return `namespace/name` for messages."""
     metadata = claim.metadata
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name

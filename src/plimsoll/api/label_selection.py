@@ -1,10 +1,8 @@
-"""Whether labels are the ones a `LabelSelector` means.
+"""Label selector matching for typed objects: affinity, topology spread, disruption budgets.
 
-Owns the matching of label selectors in typed objects: affinities, spread constraints, disruption budgets.
-A selector is read once into a `LabelMatcher`, a value that can be a key; all its requirements must hold, no
-selector at all means nothing and an empty one means everything. One that cannot be read is a
-`SelectorProblem`, a value, because it may come from a cluster that stored it before validation became
-stricter.
+A selector is compiled once to a hashable value; all of its requirements must match, an absent selector
+matches nothing and an empty one everything. An invalid selector is a `SelectorProblem`, a value, because a
+cluster may have stored it before validation became stricter.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ IN, NOT_IN, EXISTS, ABSENT = "In", "NotIn", "Exists", "DoesNotExist"
 
 @dataclass(frozen=True, slots=True, order=True)
 class LabelRequirement:
-    """One condition on one label; `values` are sorted and each there once."""
+    """One requirement on one label; `values` are sorted and unique."""
 
     key: str
     operator: str
@@ -43,19 +41,19 @@ class LabelRequirement:
 
 @dataclass(frozen=True)
 class LabelMatcher:
-    """A label selector that has been read; equal for equal conditions, whatever their order."""
+    """A compiled label selector; equal for equal requirements in any order."""
 
     requirements: tuple[LabelRequirement, ...] = ()
     nothing: bool = False  #: matches no labels at all
 
     @property
     def everything(self) -> bool:
-        """Whether it asks for nothing and so matches all labels."""
+        """True if it has no requirements and matches all labels."""
         return not self.requirements and not self.nothing
 
     @cached_property
     def anchor(self) -> tuple[str, str] | None:
-        """A label that all it matches must have; None if there is no single one."""
+        """A label that all matching objects must have; None if there is no single one."""
         for requirement in self.requirements:
             if requirement.operator == IN and len(requirement.values) == 1:
                 return requirement.key, requirement.values[0]
@@ -72,7 +70,7 @@ class LabelMatcher:
         return not self.nothing and all(requirement.holds(labels) for requirement in self.requirements)
 
     def narrowed(self, more: Iterable[LabelRequirement]) -> LabelMatcher:
-        """This selector with further requirements; what matches nothing stays so."""
+        """Return this selector with further requirements; one that matches nothing is unchanged."""
         if self.nothing:
             return self
         return LabelMatcher(tuple(sorted({*self.requirements, *more})))
@@ -83,7 +81,7 @@ MATCH_EVERYTHING = LabelMatcher()
 
 
 def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher | SelectorProblem:
-    """A selector as a value to match with, or what keeps it from being evaluated."""
+    """Compile a selector, or return the error that prevents its evaluation."""
     if selector is None:
         return MATCH_NOTHING
     found: set[LabelRequirement] = set()

@@ -1,8 +1,7 @@
-"""What every Kubernetes object carries: names, versions, owners, conditions and selectors.
+"""Metadata types of all Kubernetes objects (`metav1`), and `Wire`, the base of all typed views.
 
-Owns `Wire`, the root of all typed views, and the `metav1` types. A view is a read projection: it holds the
-fields Plimsoll looks at, immutable and cheap to keep. The JSON itself stays the record (see `record.py`), so
-what a view does not know is never lost.
+A view is a read projection: the immutable fields that Plimsoll uses. The JSON itself remains the record (see
+`record.py`), so unknown fields are never lost.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class ObjectReference(Wire, frozen=True):
 
 
 class Object(Wire, frozen=True):
-    """Any API object, seen only by its head."""
+    """Any API object, with its type and metadata only."""
 
     api_version: str = ""
     kind: str = ""

@@ -1,8 +1,7 @@
-"""The formats of Kubernetes names: DNS labels and subdomains, label keys and label values.
+"""Formats of Kubernetes names: DNS labels and subdomains, label keys and values.
 
-Owns what makes such a text well formed. A format is a function from a text to the complaints about it,
-because one bad name can break several rules at once and each is told. Lengths count bytes; all checks are
-linear in the length of the text. Used by validation and by the `format` library of selectors.
+A format is a function from a text to its errors, because one name can violate several rules. Lengths are in
+bytes; all checks are linear. Used by validation and by the `format` library of CEL selectors.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def byte_length(text: str) -> int:
 
 
 def dns_label(text: str) -> list[str]:
-    """A DNS label: `gpu-0`."""
+    """Check a DNS label: `gpu-0`."""
     found = [f"must be at most {LABEL_MAX} bytes long"] if byte_length(text) > LABEL_MAX else []
     if not _LABEL.fullmatch(text):
         found.append("must not contain dots" if _is_subdomain(text) else _LABEL_RULE)
@@ -32,7 +31,7 @@ def dns_label(text: str) -> list[str]:
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """A DNS subdomain, labels joined with dots: `gpu.example.com`."""
+    """Check a DNS subdomain, labels joined with dots: `gpu.example.com`."""
     found = [f"must be at most {SUBDOMAIN_MAX} bytes long"] if byte_length(text) > SUBDOMAIN_MAX else []
     if not _is_subdomain(text):
         found.append(f"{_LABEL_RULE}, or several such parts joined with '.'")
@@ -44,7 +43,7 @@ def _is_subdomain(text: str) -> bool:
 
 
 def label_key(text: str) -> list[str]:
-    """A label key, also used for taints, conditions and resource names: `[prefix/]name`."""
+    """Check a label key, also used for taints, conditions and resource names: `[prefix/]name`."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return [f"must be a name or prefix/name with a single '/'; the name {_KEY_RULE}"]
@@ -63,7 +62,7 @@ def label_key(text: str) -> list[str]:
 
 
 def label_value(text: str) -> list[str]:
-    """A label value: empty, or like the name of a label key."""
+    """Check a label value: empty, or like the name of a label key."""
     found = [f"must be at most {LABEL_MAX} bytes long"] if byte_length(text) > LABEL_MAX else []
     if text and not _LABEL_KEY_NAME.fullmatch(text):
         found.append(f"must be empty, or {_KEY_RULE}")

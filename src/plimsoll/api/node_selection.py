@@ -1,9 +1,8 @@
-"""Whether a node is the one a name, a flag or a node selector means.
+"""Node selector matching for ResourceSlices, allocations and pods.
 
-Owns the matching of `NodeSelector` as ResourceSlices, allocations and pods use it: terms are alternatives,
-the requirements of a term must all hold, an empty term matches nothing, and fields know only the node's
-name. Implements section 2 of the allocator semantics. A selector that cannot be read is a `SelectorProblem`,
-a value, because it may come from a cluster that stored it before validation became stricter.
+Terms are ORed, the requirements of a term are ANDed, an empty term matches nothing, and `matchFields`
+supports metadata.name only (docs/spec/allocator.md, "Gathering pools"). An invalid selector is a
+`SelectorProblem`, a value, because a cluster may have stored it before validation became stricter.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _INT64 = range(INT64_MIN, INT64_MAX + 1)
 
 @dataclass(frozen=True, slots=True)
 class SelectorProblem:
-    """A node selector that cannot be evaluated: which requirement, and why."""
+    """A selector that cannot be evaluated: the requirement and the error."""
 
     field: str
     message: str
@@ -33,7 +32,7 @@ class SelectorProblem:
 def node_matches(
     node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None
 ) -> bool | SelectorProblem:
-    """Whether a slice's or a device's node selection means this node; nothing set means no node."""
+    """Return whether a slice's or device's node selection matches a node; nothing set matches no node."""
     if node_name:
         return node.metadata.name == node_name
     if all_nodes:
@@ -44,7 +43,7 @@ def node_matches(
 
 
 def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProblem:
-    """Whether a node selector matches a node."""
+    """Return whether a node selector matches a node."""
     problem = find_selector_problem(selector)
     if problem is not None:
         return problem
@@ -52,7 +51,7 @@ def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProbl
 
 
 def find_selector_problem(selector: NodeSelector) -> SelectorProblem | None:
-    """The first thing that keeps a selector from being evaluated, or None."""
+    """Return the first error that prevents evaluation, or None."""
     for number, term in enumerate(selector.node_selector_terms):
         problem = _term_problem(term, f"nodeSelectorTerms[{number}]")
         if problem is not None:
@@ -61,12 +60,12 @@ def find_selector_problem(selector: NodeSelector) -> SelectorProblem | None:
 
 
 def filter_valid_terms(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeSelectorTerm, ...]:
-    """The terms that can be evaluated: those a pod is held to, as in Kubernetes."""
+    """Return the terms that can be evaluated; the others are ignored, as in Kubernetes."""
     return tuple(term for term in terms if _term_problem(term, "") is None)
 
 
 def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether a term that can be evaluated matches a node; an empty one matches nothing."""
+    """Return whether a valid term matches a node; an empty one matches nothing."""
     return _term_matches(term, node.metadata.labels, node.metadata.name)
 
 

@@ -1,7 +1,4 @@
-"""PodDisruptionBudgets as the scheduler reads them (`policy/v1`).
-
-Owns the typed view of the kind: whom a budget covers and how many more of them may go.
-"""
+"""Typed views of `policy/v1`: PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from plimsoll.api.meta import Condition, Int, LabelSelector, ObjectMeta, Wire
 
 
 class PodDisruptionBudgetSpec(Wire, frozen=True):
-    """Whom it covers; what it wants of them is worked out by others, see the status."""
+    """Pods covered by a budget; the disruption controller evaluates the rest into the status."""
 
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None

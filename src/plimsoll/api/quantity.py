@@ -33,7 +33,7 @@ _MAX_BITS = _MAX_NANO.bit_length()
 
 
 class Format(Enum):
-    """How a quantity was written, which decides how it prints."""
+    """Notation of a quantity, which determines how it is formatted."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -122,7 +122,7 @@ class Quantity:
 
     @staticmethod
     def of(value: int, format: Format = Format.DECIMAL_SI, scale: int = 0) -> Quantity:
-        """`value` times ten to the `scale`; scale -3 makes thousandths."""
+        """Return `value` times ten to the `scale`; scale -3 means milli-units."""
         if scale < -9:
             nano, scale = divide_up(value, 10 ** min(-9 - scale, 64)), -9
         else:
@@ -131,7 +131,7 @@ class Quantity:
 
     @staticmethod
     def from_json(value: object) -> Quantity:
-        """Take a decoded JSON value: a string, a number or null (which is zero of no format)."""
+        """Convert a decoded JSON value: a string, a number or null (zero without a format)."""
         if isinstance(value, str):
             return Quantity.parse(value.strip(_JSON_BLANKS))
         if value is None:
@@ -146,7 +146,7 @@ class Quantity:
         return self._text if self._text is not None else self.canonical()
 
     def canonical(self) -> str:
-        """The canonical text: no fraction, the largest suffix that keeps the value."""
+        """Return the canonical text: no fraction, the largest suffix that preserves the value."""
         return _canonical(self.nano, self.format)
 
     def __repr__(self) -> str:
@@ -155,21 +155,21 @@ class Quantity:
     # -- numbers out
 
     def value(self) -> int:
-        """Whole units, rounded away from zero, saturated to int64."""
+        """Return the value in units, rounded away from zero, saturated to int64."""
         return self.scaled_value(0)
 
     def milli(self) -> int:
-        """Thousandths, rounded away from zero, saturated to int64."""
+        """Return the value in milli-units, rounded away from zero, saturated to int64."""
         return self.scaled_value(-3)
 
     def scaled_value(self, scale: int) -> int:
-        """Units of ten to the `scale`, rounded away from zero, saturated to int64."""
+        """Return the value in units of ten to the `scale`, rounded away from zero, saturated to int64."""
         if scale < -9:
             return _saturate(self.nano * 10 ** min(-9 - scale, _MAX_EXPONENT))
         return _saturate(divide_up(self.nano, 10 ** min(scale + 9, 2 * _MAX_EXPONENT)))
 
     def as_int64(self) -> int | None:
-        """The value where upstream has it at hand as an int64, else None (also for 1000m)."""
+        """Return the value if upstream stores it as an int64, else None (also for 1000m)."""
         if self.scale is None or self.scale < 0:
             return None
         value = self.nano // NANO
@@ -220,17 +220,17 @@ class Quantity:
         return Quantity(-self.nano, self.format, self.scale)
 
     def times(self, factor: int) -> Quantity:
-        """Multiply by a whole number."""
+        """Multiply by an integer."""
         nano = self.nano * factor
         scale = self.scale if factor or not self.nano else 0
         return Quantity(nano, self.format, None if scale is None else _fit_product(nano, scale))
 
     def multiply(self, other: Quantity) -> Quantity:
-        """Multiply two quantities, rounding up to 1n; the left side's format stays."""
+        """Multiply two quantities, rounding up to 1n; the left operand's format is kept."""
         return Quantity(divide_up(self.nano * other.nano, NANO), self.format)
 
     def round_up(self, scale: int) -> tuple[Quantity, bool]:
-        """Round away from zero to a multiple of ten to the `scale`; also tells whether nothing was lost."""
+        """Round away from zero to a multiple of ten to the `scale`; also return whether it was exact."""
         if (self.scale is not None and self.scale >= scale) or scale <= -9:
             return (self if self.scale is not None else Quantity(self.nano, self.format)), True
         unit = 10 ** min(scale + 9, 2 * _MAX_EXPONENT)

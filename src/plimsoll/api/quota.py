@@ -1,7 +1,7 @@
-"""ResourceQuotas, and the objects they count as far as they are counted (core `v1`).
+"""Typed views of ResourceQuota, and of the objects that quotas count (core `v1`).
 
-Owns the views that admission and the quota controller share. A pod is seen as in `core`, with the one field
-more that quotas select by; volume claims and services are seen lean.
+Shared by admission and the quota controller. Pods have one more field than in `core`, for scopes; volume
+claims and services have only the fields that are counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ResourceQuotaSpec(Wire, frozen=True):
 
 
 class ResourceQuotaStatus(Wire, frozen=True):
-    """None: never measured."""
+    """Usage; None if it was never computed."""
 
     hard: dict[str, Quantity] | None = None
     used: dict[str, Quantity] | None = None
@@ -52,7 +52,7 @@ class CountedPodSpec(PodSpec, frozen=True):
 
 
 class CountedPod(Pod, frozen=True):
-    """A pod with what quotas select by."""
+    """A pod with the fields that quota scopes use."""
 
     spec: CountedPodSpec = CountedPodSpec()
 

@@ -1,9 +1,8 @@
-"""An object as it is kept: the JSON bytes, with a typed view of what we use.
+"""Stored objects: the JSON bytes, with a typed view of the fields in use.
 
-Owns read-modify-write. The bytes are the record and the view is a projection, so changing a view and writing
-it back (`Record.replace`) changes in the JSON exactly what differs between the two views: every field the
-view does not know, at every level, stays as it was. Items of a list keep their unknown fields by their key
-(`Wire.item_key`), or by position where a type has none.
+Implements read-modify-write. `Record.replace` changes in the JSON exactly what differs between two views:
+fields the view does not know, at every level, are unchanged. List items keep their unknown fields by key
+(`Wire.item_key`), or by position for types without one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ T = TypeVar("T", bound=Wire)
 
 
 class Record(Generic[T]):
-    """One stored object: `raw` is the truth, `view` is decoded from it once, when first asked for."""
+    """One stored object: `raw` is authoritative, `view` is decoded from it on first use."""
 
     __slots__ = ("_view", "raw", "type")
 
@@ -32,7 +31,7 @@ class Record(Generic[T]):
 
     @staticmethod
     def of(view: T) -> Record[T]:
-        """A new object that has only what its view says."""
+        """Return a new object with the fields of its view."""
         return Record(codec.encode(view), type(view), view)
 
     @property
@@ -42,11 +41,11 @@ class Record(Generic[T]):
         return self._view
 
     def tree(self) -> Any:
-        """The whole object as plain dicts and lists, unknown fields included; a fresh copy."""
+        """Return the entire object as plain dicts and lists, including unknown fields; a new copy."""
         return codec.decode_tree(self.raw)
 
     def replace(self, view: T) -> Record[T]:
-        """The same object with the view changed to this one; what no view knows is kept."""
+        """Return the object with its view changed; unknown fields are kept."""
         return Record(codec.encode(apply_changes(self.tree(), self.view, view)), self.type, view)
 
     def __eq__(self, other: object) -> bool:
@@ -57,7 +56,7 @@ class Record(Generic[T]):
 
 
 def apply_changes(tree: Any, old: Any, new: Any) -> Any:
-    """Apply the difference between two views of a JSON tree to the tree; returns the changed tree."""
+    """Apply the difference between two views of a JSON tree to the tree, and return it."""
     if type(old) is not type(new) or old is None:
         return _plain(new)
     if isinstance(new, msgspec.Struct):
@@ -96,7 +95,7 @@ def _apply_to_map(tree: dict[str, Any], old: dict[str, Any], new: dict[str, Any]
 
 
 def _apply_to_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Any]:
-    """Give each new item the JSON of the old item it continues: the same key, else the same place."""
+    """Match new items to old ones by key, or else by position, and apply their changes."""
     if len(tree) != len(old):
         return [_plain(item) for item in new]
     places: dict[Any, list[int]] = {}
@@ -122,7 +121,7 @@ def _item_key(item: Any, place: int) -> Any:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Equal, and spelled alike: 1024Mi and 1Gi are one amount but not one text."""
+    """Return whether values are equal and have equal text: 1024Mi and 1Gi do not."""
     if isinstance(old, Quantity) and isinstance(new, Quantity):
         return old == new and str(old) == str(new)
     if isinstance(old, msgspec.Struct) and type(old) is type(new):

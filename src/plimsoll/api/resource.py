@@ -1,8 +1,8 @@
-"""The DRA kinds of `resource.k8s.io/v1`: slices, claims, templates, classes, taint rules.
+"""Typed views of `resource.k8s.io/v1`: slices, claims, templates, classes, taint rules.
 
-Owns their typed views, with everything document 001 adds (consumable capacity, request policies, shareID) and
-the node-allocatable fields of documents 000 and 002 in all three wire forms; `forms.py` turns those into one
-internal form.
+Includes the fields of KEP-5075 (consumable capacity, request policies, shareID) and the node-allocatable
+fields of KEP-5517 and its earlier draft in all three wire forms; `api.forms` converts those to one internal
+form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_ALLOCATION_RESULTS = 32
 
 
 class DeviceAttribute(Wire, frozen=True):
-    """Exactly one of the values; lists are given as None when absent, because an empty list is an error."""
+    """Exactly one of the values; lists are None if absent, because an empty list is an error."""
 
     int_value: Int | None = msgspec.field(name="int", default=None)
     bool_value: bool | None = msgspec.field(name="bool", default=None)
@@ -77,7 +77,7 @@ class DeviceTaint(Wire, frozen=True):
 
 
 class NodeAllocatableResourceMapping(Wire, frozen=True):
-    """1.36: how an allocated device turns into an amount of one node resource."""
+    """1.36: mapping from an allocated device to an amount of one node resource."""
 
     capacity_key: str | None = None
     allocation_multiplier: Quantity | None = None
@@ -85,7 +85,7 @@ class NodeAllocatableResourceMapping(Wire, frozen=True):
 
 
 class ResourceMapping(Wire, frozen=True):
-    """1.37: the part of a device that is drawn from the node."""
+    """1.37: mapping from an allocated device to the node's resources."""
 
     capacity_key: str | None = None
     capacity_multiplier: Quantity | None = None
@@ -93,7 +93,7 @@ class ResourceMapping(Wire, frozen=True):
 
 
 class ResourceOverhead(Wire, frozen=True):
-    """1.37: what using the device costs beside its mapping."""
+    """1.37: charges of using the device in addition to its mapping."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
@@ -113,7 +113,7 @@ class QuantitySource(Wire, frozen=True):
 
 
 class NativeResourceMapping(Wire, frozen=True):
-    """The draft's form of a mapping (document 002)."""
+    """A mapping in the draft's form."""
 
     quantity_from: QuantitySource | None = None
     accounting_policy: str = ""
@@ -145,7 +145,9 @@ class ResourcePool(Wire, frozen=True):
 
 
 class ResourceSliceSpec(Wire, frozen=True):
-    """`devices` and `shared_counters` are None when absent: giving both, even empty, is an error."""
+    """Slice spec; `devices` and `shared_counters` are None if absent: setting both, even empty, is an
+    error.
+    """
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
@@ -332,7 +334,7 @@ class DeviceClassConfiguration(Wire, frozen=True):
 
 
 class DeviceClassSpec(Wire, frozen=True):
-    """`manages_*` and the accounting policies come under their own and under the draft's names."""
+    """Device class spec; `manages_*` and accounting policies exist under their own and the draft's names."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()

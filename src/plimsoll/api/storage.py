@@ -1,7 +1,6 @@
-"""Volumes as the scheduler reads them: claims and volumes of core `v1`, `storage.k8s.io/v1`.
+"""Typed views of volumes: core `v1` volumes and claims, and `storage.k8s.io/v1`.
 
-Owns the typed views of PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode and VolumeAttachment,
-as far as they decide where a pod may go. The volumes of a pod are plain trees in `core.PodSpec`.
+Only the fields that affect scheduling. The volumes of a pod are plain trees in `core.PodSpec`.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ class PersistentVolumeClaim(Wire, frozen=True):
 
     @property
     def storage_class(self) -> str:
-        """The class it names, or ""."""
+        """Storage class name, or ""."""
         old = self.metadata.annotations.get(BETA_STORAGE_CLASS)
         return (self.spec.storage_class_name or "") if old is None else old
 
     @property
     def bound(self) -> bool:
-        """Whether it has its volume, for good."""
+        """True if the claim is bound completely."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
 
@@ -71,7 +70,7 @@ class CSIVolumeSource(Wire, frozen=True):
 
 
 class PersistentVolumeSpec(Wire, frozen=True):
-    """A volume; of the sources that are older than CSI only whether they are there matters."""
+    """A volume; for in-tree sources only their presence matters."""
 
     capacity: dict[str, Quantity] = {}
     access_modes: tuple[str, ...] = ()
@@ -105,7 +104,7 @@ class PersistentVolume(Wire, frozen=True):
 
 
 class TopologySelectorTerm(Wire, frozen=True):
-    """One of `allowedTopologies`: labels that must all hold."""
+    """One of `allowedTopologies`: label requirements that must all match."""
 
     match_label_expressions: tuple[dict[str, Any], ...] = ()
 
@@ -155,7 +154,7 @@ class VolumeAttachmentSpec(Wire, frozen=True):
 
 
 class VolumeAttachment(Wire, frozen=True):
-    """A volume that is, or is to be, attached to a node."""
+    """A volume that is attached, or is to be attached, to a node."""
 
     api_version: str = ""
     kind: str = ""

@@ -1,7 +1,7 @@
-"""Whether a toleration of a pod covers a taint of a node.
+"""Matching of tolerations and node taints, for scheduling and eviction.
 
-Owns the one rule that scheduling and eviction share: an empty effect or key covers every one, values are
-equal, any, or (operators Lt and Gt) whole numbers below or above a limit.
+An empty effect or key matches all; values are compared for equality, existence, or (operators Lt and Gt) as
+integers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration covers a taint."""
+    """Return whether a toleration matches a taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -31,12 +31,12 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def is_tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether one of these tolerations covers a taint."""
+    """Return whether any of these tolerations matches a taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
-    """Taints with numbers are tolerated below, or above, a number."""
+    """Compare integer values (operators Lt and Gt)."""
     if not (_WHOLE.fullmatch(toleration.value) and _WHOLE.fullmatch(taint.value)):
         return False
     limit, value = int(toleration.value), int(taint.value)

@@ -1,9 +1,8 @@
-"""What is kept between evaluations: programs, flattened devices and matches, each bounded.
+"""Bounded caches of compiled programs, flattened devices and matches.
 
-Programs are kept by expression and environment, refusals included, so that a bad selector costs its
-compilation once. Devices and matches are kept by slice version (uid and resourceVersion): a new version of a
-slice is a new key, and the old one is dropped with everything that was computed for it. Not thread-safe; each
-user holds its own.
+Programs are cached by expression and environment, including compile errors. Devices and matches are cached by
+slice version (UID and resourceVersion); a new version replaces the old one. Not thread-safe; each user has
+its own.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ V = TypeVar("V")
 
 
 class Lru(Generic[K, V]):
-    """A mapping that forgets what was not asked for the longest."""
+    """A mapping that evicts the least recently used entry."""
 
     __slots__ = ("_entries", "_size")
 
@@ -39,7 +38,7 @@ class Lru(Generic[K, V]):
         return key in self._entries
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value for a key, made if it is not there."""
+        """Return the value of a key, computing it if absent."""
         entries = self._entries
         if key in entries:
             entries.move_to_end(key)
@@ -54,7 +53,7 @@ class Lru(Generic[K, V]):
 
 
 class ProgramCache:
-    """Compiled selectors by expression and environment; an expression that does not compile is kept too."""
+    """Compiled selectors by expression and environment, including compile errors."""
 
     __slots__ = ("_known",)
 
@@ -65,7 +64,7 @@ class ProgramCache:
         return len(self._known)
 
     def compile(self, expression: str, environment: Environment) -> Selector:
-        """The selector for an expression; raises CelCompileError, the same one each time."""
+        """Return the selector of an expression; raises CelCompileError, cached as well."""
         found = self._known.get((expression, environment), lambda: _compiled(expression, environment))
         if isinstance(found, CelCompileError):
             raise found.with_traceback(None)
@@ -88,7 +87,7 @@ class SliceVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SelectorMatches:
-    """Which devices of a slice a selector matches: bit i is device i. Devices that raised match nothing."""
+    """Devices of a slice that a selector matches: bit i is device i. Devices with an error do not match."""
 
     bits: int
     errors: Mapping[int, CelRuntimeError]
@@ -118,7 +117,7 @@ class SliceCache:
     def devices(
         self, version: SliceVersion, driver: str, devices: Iterable[resource.Device | Mapping[str, Any]]
     ) -> tuple[CelDevice, ...]:
-        """The devices of a slice version, flattened at the first call."""
+        """Return the devices of a slice version, flattened at the first call."""
         return self._slice(version, driver, devices).devices
 
     def matches(
@@ -128,13 +127,13 @@ class SliceCache:
         driver: str,
         devices: Iterable[resource.Device | Mapping[str, Any]],
     ) -> SelectorMatches:
-        """What a selector says of a slice version, evaluated at the first call."""
+        """Return the matches of a selector on a slice version, evaluated at the first call."""
         known = self._slice(version, driver, devices)
         key = (selector.expression, selector.environment)
         return known.matches.get(key, lambda: match_all(selector, known.devices))
 
     def forget(self, uid: str) -> None:
-        """Drop a slice that is gone."""
+        """Remove a deleted slice."""
         if uid in self._versions:
             self._slices.pop(SliceVersion(uid, self._versions.get(uid, str)))
             self._versions.pop(uid)
@@ -149,7 +148,7 @@ class SliceCache:
 
 
 def match_all(selector: Selector, devices: Iterable[CelDevice]) -> SelectorMatches:
-    """Ask a selector about a row of devices."""
+    """Evaluate a selector on a sequence of devices."""
     marks = bytearray()
     errors: dict[int, CelRuntimeError] = {}
     for index, device in enumerate(devices):

@@ -1,9 +1,9 @@
-"""From source text to a checked expression.
+"""Front end: source text to a checked expression.
 
-Owns `check`, the one entry of the front end, and `CheckedExpr`, what the back ends and the validator consume.
-Promises that the result type is one a selector may have and that anything wrong with the text itself is a
-CelCompileError with a position, whatever the text. The limit of 10 240 bytes on selectors belongs to the
-validator; here text is refused beyond `parser.MAX_CODE_POINTS`.
+`check` parses, type-checks and estimates the cost; `CheckedExpr` is the input of the back ends and of
+validation. Guarantees that the result type is valid for a selector, and that any error in the text is a
+CelCompileError with a position. The limit of 10,240 bytes on selectors is part of validation; here text is
+rejected beyond `parser.MAX_CODE_POINTS`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plimsoll.errors import CelCompileError
 
 @dataclass(frozen=True, slots=True)
 class CheckedExpr:
-    """A selector that compiles; `types` and `references` are keyed by node id."""
+    """A valid selector; `types` and `references` are keyed by node ID."""
 
     source: str
     root: Expr

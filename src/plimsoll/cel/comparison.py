@@ -41,10 +41,10 @@ _COMPARED = 8
 
 
 class Meter(Protocol):
-    """Something that pays for work which the cost model does not see."""
+    """Budget for work that the cost model does not cover."""
 
     def spend(self, amount: int) -> None:
-        """Take `amount` off the allowance; raises CelCostError when it is used up."""
+        """Subtract `amount` from the budget; raises CelCostError if it is exhausted."""
 
 
 def equal(a: Value, b: Value, meter: Meter) -> bool:
@@ -55,7 +55,7 @@ def equal(a: Value, b: Value, meter: Meter) -> bool:
 
 
 def same(a: Value, b: Value, meter: Meter) -> bool:
-    """Whether `a` takes `b` for its equal."""
+    """Return whether `a` equals `b` by the rules of its type."""
     kind = type(a)
     if kind is type(b):
         test = _SAME_TYPE.get(kind)
@@ -109,7 +109,7 @@ def _same_map(a: dict[Value, Value], b: dict[Value, Value], meter: Meter) -> boo
 
 
 def contains(items: list[Value], value: Value, meter: Meter) -> bool:
-    """Whether a list holds a value; what cannot be compared is not the value."""
+    """Return whether a list contains a value; incomparable items differ."""
     kind = type(value)
     if kind is str:
         meter.spend(len(items) >> 3)
@@ -119,7 +119,7 @@ def contains(items: list[Value], value: Value, meter: Meter) -> bool:
 
 
 def holds(a: Value, b: Value, meter: Meter) -> bool:
-    """`same`, with errors counting as different."""
+    """Return whether values are equal; errors count as different."""
     try:
         return same(a, b, meter)
     except CelRuntimeError as error:
@@ -129,7 +129,7 @@ def holds(a: Value, b: Value, meter: Meter) -> bool:
 
 
 def compare(a: Value, b: Value) -> int:
-    """-1, 0 or 1; raises where the two have no order."""
+    """Return -1, 0 or 1; raises if the values have no order."""
     kind = type(a)
     if kind is type(b):
         if kind is str or kind is int or kind is bytes or kind is bool:

@@ -1,6 +1,6 @@
 """A device as selectors see it: flattened once, then read by every program.
 
-`flatten` takes a device as the API has it (`plimsoll.api.resource.CelDevice`, or the same as plain JSON) and
+`flatten` takes a device as the API has it (`plimsoll.api.resource.Device`, or the same as plain JSON) and
 the name of its driver. Names without a domain live under the driver's; versions and quantities are parsed,
 and equal values are one object across devices. What cannot be read is remembered in `problem` instead of
 raised, because to a selector it is a run-time error of that device. Implements section 10 of the API
@@ -29,7 +29,7 @@ class CelDevice:
     """A flattened device.
 
     `plain` and `listed` are the attributes again, there only if generated code may read this device (`listed`
-    also where some are lists). Without them the first read fails and the exact back end takes over.
+    also where some are lists). Without them the first read fails and the interpreter takes over.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class CelDevice:
 
 
 def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> CelDevice:
-    """Read a device for selectors."""
+    """Convert a device to the form that selectors read."""
     reader = _Reader(driver)
     values, amounts = DomainMap(), DomainMap()
     if isinstance(device, resource.Device):
@@ -104,7 +104,9 @@ _ZERO = Quantity.from_json(None)
 
 @lru_cache(maxsize=65_536)
 def _split(name: str, driver: str) -> tuple[str, str]:
-    """The domain of an attribute or capacity, and its name there; devices of a driver have the same ones."""
+    """Return the domain and the name of an attribute or capacity; cached, as devices of a driver share
+    them.
+    """
     domain, slash, key = name.partition("/")
     return (intern(domain), intern(key)) if slash else (driver, intern(name))
 

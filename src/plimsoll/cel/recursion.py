@@ -1,8 +1,4 @@
-"""Room for deep recursion, however deep the caller already is.
-
-Expressions that the parser accepts need a few hundred Python frames at most, but a caller may have left
-fewer. Each thread counts its frames from zero, so what does not fit is done again in a thread of its own.
-"""
+"""Stack space for deep recursion, independent of the depth of the caller."""
 
 from __future__ import annotations
 

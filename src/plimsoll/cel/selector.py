@@ -55,7 +55,7 @@ class Selector:
 
     @property
     def too_expensive(self) -> bool:
-        """Whether admission would refuse the expression."""
+        """True if admission would reject the expression."""
         return self.estimated_cost > COST_LIMIT
 
     def evaluate_exact(self, device: CelDevice, cost_limit: int = COST_LIMIT) -> EvaluationResult:

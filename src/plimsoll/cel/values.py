@@ -1,14 +1,14 @@
-"""Run-time values of CEL: what each CEL type is in Python, and how a value is measured and told apart.
+"""Run-time values of CEL: their Python representation, sizes and map keys.
 
     bool -> bool          int -> int             uint -> Uint          double -> float
     string -> str         bytes -> bytes         null -> None          list -> list
     map -> dict           timestamp -> Timestamp duration -> Duration  type -> TypeValue
     optional -> Optional  Quantity, Semver, IP, CIDR, URL, NamedFormat -> classes of the same names
 
-Lists and dicts are never changed once a program can see them. Keys of a map are kept in a form in which
-`1`, `true`, `1u` and `1.0` stay apart (`key_of`, `from_key`); strings and ints, the common keys, are
-themselves. `DomainMap` is the map of attribute or capacity domains of a device, where an unknown domain reads
-as an empty map. Floats appear here as CEL doubles only. Implements section 10 of the API semantics.
+Lists and dicts are immutable once a program can see them. Map keys have a form in which `1`, `true`, `1u` and
+`1.0` are distinct (`key_of`, `from_key`); strings and ints, the common keys, are unchanged. `DomainMap` is
+the map of attribute or capacity domains of a device, where an unknown domain reads as an empty map. Floats
+are CEL doubles only. docs/spec/api.md, "CEL environment".
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ NONE = Optional(None)
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What a variable's optional holds once upstream failed to adapt its value: reading it is an error."""
+    """Value of an optional that upstream failed to adapt: reading it is an error."""
 
     reason: str
 
 
 def content(optional: Optional) -> Value:
-    """What an optional holds; raises for none."""
+    """Return the value of an optional; raises for none."""
     if optional is NONE:
         raise CelRuntimeError("optional.none() dereference")
     value = optional.value
@@ -128,7 +128,7 @@ class Semver:
     """A semantic version. `key` orders versions; build metadata is kept in the text only.
 
     Comparing with anything but a Semver raises TypeError: to CEL that is an error, not "different", and the
-    generated code relies on the exception to hand over to the exact back end.
+    generated code relies on the exception to hand over to the interpreter.
     """
 
     __slots__ = ("key", "text")

@@ -1,10 +1,20 @@
-"""Who is charged what: pods, their claims, and the nodes they run on. Imports api.
+"""Node resource accounting: pods, their resource claims, and the nodes they run on.
 
-`NodeLedger` is the book of one node; `check_placement` says whether a pod with its claims fits and what it
-would be charged; `pod_requests` and `pod_limits` are what a pod asks for by itself. Implements documents 000
-and 002. Devices become amounts (`mapping`), claims become bills (`claims`), policies say how bills and
-requests go together (`policy`, `pools`, `compatibility`), entries of lines make up the book (`lines`,
-`node`), and `cgroups/`, `qos` and `eviction` plan what a node does with a pod.
+`NodeLedger` is the ledger of one node. `check_placement` checks whether a pod with its claims fits a node and
+computes its charges. `pod_requests` and `pod_limits` compute the effective requests and limits of a pod.
+Implements KEP-5517 and its earlier draft (docs/spec/keps.md; docs/spec/accounting.md).
+
+    requests.py, in_place.py, containers.py   effective requests and limits of a pod
+    device_charges.py, claims.py              charges of devices and of claims
+    policy.py, pools.py, policy_conflicts.py  accounting policies
+    entries.py, claim_state.py, node_ledger.py  entries of a ledger, and the ledger
+    placement.py, fit.py, pod_level_budget.py, claim_headroom.py  checks
+    verdict.py, messages.py                   results of checks and their texts
+    columns.py, change_log.py                 checks over many nodes at once
+    quota.py, quota_usage.py, quota_scopes.py  ResourceQuota
+    qos.py, eviction.py, cgroups/             decisions of the kubelet
+
+Imports only `api`.
 """
 
 from plimsoll.ledger.claim_headroom import ClaimHeadroom, compute_claim_headroom

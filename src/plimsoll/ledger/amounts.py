@@ -1,7 +1,7 @@
-"""Arithmetic on lists of amounts: resource name -> quantity.
+"""Arithmetic on resource lists (resource name -> quantity).
 
-Owns the two ways amounts are put together, adding and taking the greater, name by name. A name that is there
-with zero is not the same as a name that is absent, as in Kubernetes.
+Addition and maximum, resource by resource. As in Kubernetes, a resource with amount zero differs from an
+absent resource.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def raise_amounts(total: dict[str, Quantity], amounts: Amounts) -> None:
 
 
 def sum_amounts(lists: Iterable[Amounts]) -> dict[str, Quantity]:
-    """The sum, name by name."""
+    """Return the sum, resource by resource."""
     total: dict[str, Quantity] = {}
     for amounts in lists:
         add_amounts(total, amounts)
@@ -41,7 +41,7 @@ def sum_amounts(lists: Iterable[Amounts]) -> dict[str, Quantity]:
 
 
 def max_amounts(*lists: Amounts) -> dict[str, Quantity]:
-    """The greatest amount of each name."""
+    """Return the maximum, resource by resource."""
     total: dict[str, Quantity] = {}
     for amounts in lists:
         raise_amounts(total, amounts)
@@ -49,5 +49,5 @@ def max_amounts(*lists: Amounts) -> dict[str, Quantity]:
 
 
 def is_huge_page(name: str) -> bool:
-    """Whether a resource is huge pages of some size."""
+    """Return whether a resource is huge pages of any size."""
     return name.startswith(_HUGE_PAGES)

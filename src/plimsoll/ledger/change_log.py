@@ -1,8 +1,7 @@
-"""Which places have changed since somebody last looked.
+"""Log of changed rows, for caches that are computed per node.
 
-Owns `ChangeLog`: whoever keeps something that was worked out for every node remembers how far it has read,
-and later works out again only what changed since. The journal keeps a bounded number of entries; a reader
-that comes too late is told so, and starts anew.
+A reader keeps its position in the log and later recomputes only the rows changed since. The log is bounded; a
+reader that falls too far behind recomputes everything.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _KEPT = 4096
 
 
 class ChangeLog:
-    """The numbers of places in the order they changed."""
+    """Row numbers in the order of their changes."""
 
     __slots__ = ("_first", "_places")
 
@@ -23,18 +22,18 @@ class ChangeLog:
 
     @property
     def mark(self) -> int:
-        """How far it goes now."""
+        """Current position."""
         return self._first + len(self._places)
 
     def note(self, place: int) -> None:
-        """A place has changed."""
+        """Record a change of a row."""
         self._places.append(place)
         if len(self._places) >= 2 * _KEPT:
             del self._places[:_KEPT]
             self._first += _KEPT
 
     def since(self, mark: int) -> Sequence[int] | None:
-        """The places that changed after a mark, some more than once; None if that is too long ago."""
+        """Return the rows changed since a position, possibly repeated; None if the position is too old."""
         if mark < self._first:
             return None
         return self._places[mark - self._first :]

@@ -1,13 +1,12 @@
-"""What claim charges add up to, for a pod and for one of its containers.
+"""Sums of claim charges, for a pod and for one of its containers.
 
-Owns the sums of section 6 of the accounting semantics. They hold for every wire form: a 1.36 or draft entry
-has an amount only, a 1.37 entry may have overhead beside it.
+docs/spec/accounting.md, "Changes in 1.37". The sums apply to every wire form: a 1.36 or draft entry has an
+amount only, a 1.37 entry may have overhead as well.
 
     pod         amount + per pod + per container x number of containers
     container   amount + per pod + per container, in full for every container of the entry
 
-Accounting policies are no matter of this module: whoever knows them hands over charges in which they are
-already worked out.
+Accounting policies are resolved before (`policy.resolve_policies`).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from plimsoll.api.quantity import ZERO, Quantity
 
 
 def read_charges(pod: Pod) -> tuple[ClaimCharge, ...]:
-    """The charges in a pod's status, whatever form they are written in, or else in its annotation."""
+    """Read the charges from a pod's status in any form, or else from its annotation."""
     return read_pod(pod)
 
 
 def sum_pod_charges(charges: Iterable[ClaimCharge]) -> dict[str, Quantity]:
-    """What the charges add to their pod, all claims side by side."""
+    """Sum the charges of all claims to their pod."""
     total: dict[str, Quantity] = {}
     for charge in charges:
         for name, resource in charge.resources.items():
@@ -39,7 +38,7 @@ def sum_pod_charges(charges: Iterable[ClaimCharge]) -> dict[str, Quantity]:
 
 
 def sum_container_charges(charges: Sequence[ClaimCharge], container: str) -> dict[str, Quantity]:
-    """What the charges add to one container: everything of every claim it refers to, not divided."""
+    """Sum the charges to one container: all charges of every claim it refers to, undivided."""
     total: dict[str, Quantity] = {}
     for charge in charges:
         if container not in charge.containers:

@@ -1,15 +1,15 @@
-"""How much the claims of a pod may still charge while its devices are being chosen.
+"""Headroom left for the claims of a pod while its devices are being selected.
 
-Owns the joint budget of a device search: given a node's headroom, what the pod requests by itself and its
-pod-level requests, it says how much of each resource is left for claims (`bounds`) and what one device would
-take of it (`charge`). A search that never lets the sum of charges past a bound leaves out what could not be
-placed anyway. That is necessary, not sufficient: under the other policies than AddPerClaim what a claim adds
-depends on the requests of the whole pod, so those count for nothing here, and `judge_placement` has the
-last word.
+Computes the bounds of a joint device search: given a node's headroom, the pod's own requests and its
+pod-level requests, the amount of each resource that is left for claims (`bounds`), and the charge of one
+device (`charge`). A search that keeps the sum of charges within the bounds skips allocations that could not
+be placed anyway. The bounds are necessary, not sufficient: under policies other than AddPerClaim the charge
+of a claim depends on the requests of the entire pod, so such charges count as zero here and `check_placement`
+decides.
 
-Nothing here knows about the search: devices come as allocation results, amounts are whole nano-units in plain
-dictionaries, so that charges add up exactly. Document 000, story 4: a pod that can take a GPU or 8 CPUs takes
-the GPU where the CPUs would not fit.
+Independent of the search: devices are passed as allocation results, amounts are integers in nano-units, so
+sums are exact. KEP-5517, user story 4: a pod that accepts a GPU or 8 CPUs gets the GPU where the CPUs would
+not fit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _NEVER = (Cause.NO_POLICY, Cause.UNKNOWN_POLICY, Cause.BAD_ANNOTATION)
 
 @dataclass(frozen=True, slots=True)
 class ClaimHeadroom:
-    """What is left for the claims of one pod on one node.
+    """Headroom for the claims of one pod on one node.
 
-    `bounds` says whose bound it is and how much of each resource is left below it, in nano-units; a resource
-    that is not named is not bounded.
+    `bounds` maps the name of each bound to the amount left per resource, in nano-units; resources that are
+    not listed are not bounded.
     """
 
     bounds: Mapping[str, Mapping[str, int]]
@@ -53,7 +53,7 @@ class ClaimHeadroom:
     def charge(
         self, claim: ResourceClaim, result: DeviceRequestAllocationResult, device: Device
     ) -> dict[str, int]:
-        """What handing out this device charges at least."""
+        """Return the minimum charge of allocating this device."""
         class_policy = self.charge_context.class_policy(claim, result.request)
         charges = compute_device_charges(result, device, class_policy, self.charge_context.profile)
         if isinstance(charges, Reason):
@@ -72,7 +72,7 @@ class ClaimHeadroom:
         return total
 
     def admits(self, charged: Mapping[str, int]) -> bool:
-        """Whether the claims may charge this much together; nothing at all breaks no bound."""
+        """Return whether the claims may charge these amounts together; zero never exceeds a bound."""
         return all(
             not amount or amount <= bound[name]
             for bound in self.bounds.values()
@@ -84,10 +84,10 @@ class ClaimHeadroom:
 def compute_claim_headroom(
     ledger: NodeLedger, pod: Pod, charge_context: ChargeContext, charged_claims: Sequence[ChargedClaim] = ()
 ) -> ClaimHeadroom:
-    """What a pod's claims may charge on a node, beside those whose bills are known already.
+    """Compute the headroom for a pod's claims on a node, in addition to claims already charged.
 
-    Where the pod has a pod-level request for a resource, that request is what the node is charged, and claims
-    have what the containers leave of it; elsewhere they have the node's headroom beyond the pod's own needs.
+    Where the pod has a pod-level request for a resource, the node is charged that request and claims may use
+    what the containers leave of it; otherwise they may use the node's headroom beyond the pod's own requests.
     """
     ledger = ledger.without(pod)
     options = without_status(ledger.options)

@@ -1,9 +1,9 @@
-"""What a node knows about the claims in use on it.
+"""State of the claims in use on a node.
 
-Owns the state of a claim: which pods use it, and what is charged for it as a whole. A pool is charged when
-its first consumer comes and released when the last one goes (points P22 and P23 of the accounting semantics);
-between the two only what is drawn changes. States are values: a change makes a new one, so that copies of a
-ledger can share them. Document 000, "Inter-Pod Sharing" and "Pod Consuming from a Shared CPU Pool".
+Tracks the pods that use a claim and its claim-level charges. A pool is charged when its first consumer is
+added and released with the last one; in between only the draws change (docs/spec/accounting.md, "Accounting
+policies"). States are immutable, so copies of a ledger can share them. KEP-5517, "Inter-Pod Sharing" and "Pod
+Consuming from a Shared CPU Pool".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.ledger.units import to_unit
 
 @dataclass(frozen=True, slots=True)
 class ConsumerShare:
-    """One consumer's part in what is charged for a claim: what it says the whole is, and what it draws."""
+    """One consumer's share in a claim-level charge: the claim's total as it recorded it, and its draw."""
 
     whole: Quantity
     drawn: Quantity
@@ -27,10 +27,10 @@ class ConsumerShare:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLevelCharge:
-    """An amount of one resource charged for a claim as a whole, while it has consumers.
+    """Amount of one resource charged for a claim, independent of its number of consumers.
 
-    All consumers name the same whole, because an allocation does not change; should they differ, the greatest
-    counts, whoever came first.
+    All consumers record the same total, because an allocation is immutable; if they differ, the maximum
+    counts.
     """
 
     policy: str
@@ -50,7 +50,7 @@ class ClaimLevelCharge:
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """A claim in use on a node: its consumers, and what is charged for it as a whole."""
+    """A claim in use on a node: its consumers and claim-level charges."""
 
     namespace: str
     name: str
@@ -60,12 +60,12 @@ class ClaimState:
 
     @property
     def allocated(self) -> dict[str, Quantity]:
-        """What the claim has of each resource it is charged for as a whole."""
+        """Total of each resource charged at claim level."""
         return {name: with_share.pool.allocated for name, with_share in self.claim_level_charges.items()}
 
     @property
     def consumed(self) -> dict[str, Quantity]:
-        """What its consumers draw from that."""
+        """Amounts drawn by the consumers."""
         return {name: with_share.pool.consumed for name, with_share in self.claim_level_charges.items()}
 
     def with_consumer(self, pod: str) -> ClaimState:
@@ -77,13 +77,13 @@ class ClaimState:
         return replace(self, consumers=self.consumers - {pod})
 
     def with_share(self, resource: str, pod: str, part: ConsumerShare, blank: ClaimLevelCharge) -> ClaimState:
-        """The state with a pod's part in a holding; `blank` says what a new holding is like."""
+        """Return the state with a pod's share; `blank` is the charge to start from."""
         before = self.claim_level_charges.get(resource, blank)
         after = replace(before, parts={**before.parts, pod: part})
         return replace(self, claim_level_charges={**self.claim_level_charges, resource: after})
 
     def without_share(self, resource: str, pod: str) -> ClaimState:
-        """The state without a pod's part in a holding; the last part takes the holding along."""
+        """Return the state without a pod's share; the last share removes the charge."""
         before = self.claim_level_charges[resource]
         parts = {uid: part for uid, part in before.parts.items() if uid != pod}
         others = {

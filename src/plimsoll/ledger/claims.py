@@ -1,10 +1,10 @@
-"""What the claims of a pod charge, claim by claim.
+"""Charges of the claims of a pod.
 
-Owns the bill of a claim: which ResourceClaim a pod's claim name means (generated ones are named in the pod's
-status), which containers refer to it, and what its allocated devices charge together. A claim is billed once
-per pod however many containers refer to it, and also when none does. A prioritized list charges what was
-chosen, under the class of the chosen (sub)request (point P4 of the accounting semantics); one claim cannot
-have two policies for one resource (P5). Document 000, "Handling Shared Claims" to "Unreferenced Claims".
+Resolves the ResourceClaim of each pod claim (generated names are in the pod's status), the containers that
+refer to it, and the charge of its allocated devices. A claim is charged once per pod regardless of the number
+of references, including none. A prioritized list charges the selected subrequest under its class; one claim
+cannot have two policies for one resource (docs/spec/accounting.md, "Accounting policies"). KEP-5517,
+"Handling Shared Claims" to "Unreferenced Claims".
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from plimsoll.ledger.verdict import Cause, Reason
 
 @dataclass(frozen=True, slots=True)
 class ChargedClaim:
-    """What one claim charges to one pod, and the devices it comes from.
+    """Charge of one claim to one pod, with the device charges it is the sum of.
 
-    A bill read back from a pod's status has no parts: the status does not name devices. `uid` is the claim's,
-    where it is known.
+    One read from a pod's status has no `parts`, because the status does not name devices. `uid` is the
+    claim's UID, if known.
     """
 
     charge: ClaimCharge
@@ -56,11 +56,11 @@ class ChargedClaim:
         return self.charge.claim
 
     def policy(self, resource: str) -> AccountingPolicy:
-        """The policy for a resource; where none is named, or one we do not know, it is added per claim."""
+        """Return the accounting policy for a resource; AddPerClaim if none or an unknown one is set."""
         return effective_policy(self.charge.resources[resource].policy)
 
     def devices(self, resource: str) -> tuple[DeviceId, ...]:
-        """The devices that charge a resource, each once."""
+        """Return the devices that charge a resource, without duplicates."""
         return tuple(dict.fromkeys(part.device for part in self.parts if part.resource == resource))
 
 
@@ -68,7 +68,7 @@ _POLICIES = {policy.value: policy for policy in AccountingPolicy}
 
 
 def effective_policy(text: str) -> AccountingPolicy:
-    """The policy a text names; none named means adding per claim, and so does a name from the future."""
+    """Parse a policy; an empty or unknown one means AddPerClaim."""
     return _POLICIES.get(text, AccountingPolicy.ADD_PER_CLAIM)
 
 
@@ -76,9 +76,9 @@ def effective_policy(text: str) -> AccountingPolicy:
 
 
 def resolve_claim_names(pod: Pod) -> dict[str, str]:
-    """The names a pod has for its claims -> the claims; those not generated yet are left out.
+    """Map the pod claim names to ResourceClaim names; claims not generated yet are omitted.
 
-    The claim made for extended resources has no name in the pod; it goes by the empty one.
+    The claim for extended resources has no name in the pod and is listed under the empty name.
     """
     generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = {}
@@ -97,7 +97,7 @@ def resolve_claim_names(pod: Pod) -> dict[str, str]:
 def find_referring_containers(
     pod: Pod, names: Mapping[str, str], claim: str, profile: AccountingProfile
 ) -> tuple[str, ...]:
-    """The containers that refer to a claim, init containers first; each once unless the profile repeats."""
+    """List the containers that refer to a claim, init containers first, once unless the profile repeats."""
     found = [
         container.name
         for container in (*pod.spec.init_containers, *pod.spec.containers)
@@ -111,7 +111,7 @@ def find_referring_containers(
 
 
 def find_requested_class(claim: ResourceClaim, request: str) -> str:
-    """The class of the request, or of the chosen alternative (`request/alternative`), a result answers."""
+    """Return the device class of the request or subrequest (`request/subrequest`) of a result."""
     name, _, alternative = request.partition("/")
     for entry in claim.spec.devices.requests:
         if entry.name != name:
@@ -128,7 +128,7 @@ def find_requested_class(claim: ResourceClaim, request: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChargeContext:
-    """What is needed to price claims: the devices of a node and the classes."""
+    """Inputs for computing charges: the devices of a node, device classes, and the accounting profile."""
 
     devices: DeviceIndex
     node: Node | None = None
@@ -145,9 +145,9 @@ class ChargeContext:
 def has_node_allocatable_device(
     claim: ResourceClaim, allocation: AllocationResult, charge_context: ChargeContext
 ) -> bool:
-    """Whether a device of an allocation has anything to do with node resources, as far as they are known.
+    """Return whether a device of an allocation affects node resources.
 
-    A device that is not published counts if its class says what such devices charge.
+    An unpublished device counts if its class defines charges.
     """
     return any(
         _concerns_node(
@@ -168,7 +168,7 @@ def charge_claim(
     containers: tuple[str, ...],
     charge_context: ChargeContext,
 ) -> ChargedClaim | Reason | None:
-    """The bill of an allocated claim; None if it charges nothing."""
+    """Compute the charge of an allocated claim; None if it charges nothing."""
     found = _find_devices(claim, allocation.devices.results, charge_context)
     if not any(_concerns_node(device, policy) for _, device, policy in found):
         return None
@@ -181,7 +181,7 @@ def charge_results(
     containers: tuple[str, ...],
     charge_context: ChargeContext,
 ) -> ChargedClaim | Reason | None:
-    """The bill of allocation results, whether or not any of their devices has to do with node resources."""
+    """Compute the charge of allocation results, regardless of whether their devices affect node resources."""
     return _charge_devices(
         claim, _find_devices(claim, results, charge_context), containers, charge_context.profile
     )
@@ -190,7 +190,7 @@ def charge_results(
 def _find_devices(
     claim: ResourceClaim, results: Sequence[DeviceRequestAllocationResult], charge_context: ChargeContext
 ) -> list[tuple[DeviceRequestAllocationResult, Device | None, ClassPolicy]]:
-    """Results with the devices they name, where published, and what the classes they ask for say."""
+    """Pair results with their published devices and the policies of their classes."""
     return [
         (
             result,
@@ -207,7 +207,7 @@ def _charge_devices(
     containers: tuple[str, ...],
     profile: AccountingProfile,
 ) -> ChargedClaim | Reason | None:
-    """The bill of allocation results, each of which must name a device that is published."""
+    """Compute the charge of allocation results, all of whose devices must be published."""
     parts: list[DeviceCharge] = []
     for result, device, class_policy in found:
         if device is None:
@@ -226,7 +226,7 @@ def _charge_devices(
 
 
 def _sum_parts(parts: Iterable[DeviceCharge]) -> dict[str, ResourceCharge] | Reason:
-    """The charges of all devices together, by resource name in order."""
+    """Sum the charges of all devices by resource name, in order."""
     quantity: dict[str, Quantity] = {}
     per_pod: dict[str, Quantity] = {}
     per_container: dict[str, Quantity] = {}
@@ -272,7 +272,7 @@ def _missing(
 def _locate_reason(
     reason: Reason, claim: ResourceClaim, result: DeviceRequestAllocationResult | None
 ) -> Reason:
-    """The reason with the claim and the device it is about."""
+    """Return the reason with its claim and device."""
     placed = replace(reason, namespace=claim.metadata.namespace, claim=claim.metadata.name)
     if result is None:
         return placed
@@ -280,7 +280,7 @@ def _locate_reason(
 
 
 def read_charged_claims(pod: Pod, profile: AccountingProfile | None = None) -> tuple[ChargedClaim, ...]:
-    """The bills a pod carries in its status, whatever form they are written in, or else in its annotation."""
+    """Read the charges from a pod's status in any form, or else from its annotation."""
     annotations = (profile or AccountingProfile.default()).annotations
     return tuple(
         ChargedClaim(charge, charge.reference.uid if charge.reference is not None else "")

@@ -1,9 +1,8 @@
-"""The lines of many nodes side by side, one column for each resource.
+"""Allocatable and free amounts of many nodes, as one numpy column per resource.
 
-Owns the test of one demand against thousands of nodes at once: allocatable and free amounts are columns of
-int64, and a fit test is a comparison per resource. It answers what `fit.py` answers node by node; a test
-holds the two equal. Free amounts beyond int64 are cut off there: single demands never go beyond it. Whoever
-keeps what was worked out from the columns finds in `changes` which places to look at again.
+Checks one demand against thousands of nodes at once with one int64 comparison per resource. Equivalent to
+`fit.py`, which checks one node; a property test compares the two. Free amounts are clamped to int64, which
+single demands never exceed. Caches derived from the columns use `changes` to find the nodes to update.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _ALL = slice(None)
 
 
 class NodeColumns:
-    """What nodes have and what is left of it; `refresh` after a ledger has changed."""
+    """Columns of allocatable and free amounts; call `refresh` when a ledger changes."""
 
     __slots__ = ("_free", "_line", "_nothing", "_spare", "changes", "size")
 
     def __init__(self, ledgers: Sequence[NodeLedger] = (), size: int = 0) -> None:
-        """Room for at least `size` nodes, and the numbers of those given."""
+        """Allocate columns for at least `size` nodes and fill in those given."""
         self.size = max(size, len(ledgers))
         self._nothing: Column = np.zeros(self.size, dtype=np.int64)
         self._free: dict[str, Column] = {PODS: self._nothing.copy()}
@@ -44,7 +43,7 @@ class NodeColumns:
             self.refresh(place, ledger)
 
     def refresh(self, place: int, ledger: NodeLedger) -> None:
-        """Take over the numbers of one ledger."""
+        """Update the row of one ledger."""
         allocatable, requested, lines, free = ledger.allocatable, ledger.requested, self._line, self._free
         for names in (allocatable, requested):
             for name in names:
@@ -60,14 +59,14 @@ class NodeColumns:
         self.changes.note(place)
 
     def clear(self, place: int) -> None:
-        """There is no node at this place any more."""
+        """Clear the row of a removed node."""
         for columns in (self._line, self._free, self._spare):
             for column in columns.values():
                 column[place] = 0
         self.changes.note(place)
 
     def grow(self, size: int) -> None:
-        """Make room for more nodes."""
+        """Extend the columns for more nodes."""
         self._nothing = np.zeros(size, dtype=np.int64)
         for columns in (self._line, self._free, self._spare):
             for name, column in columns.items():
@@ -76,23 +75,25 @@ class NodeColumns:
 
     @property
     def names(self) -> set[str]:
-        """The resources there are columns for."""
+        """Resources that have columns."""
         return {*self._line, *self._free}
 
     def line(self, name: str) -> Column:
-        """What each node has of a resource."""
+        """Return the allocatable amounts of a resource."""
         return self._line.get(name, self._nothing)
 
     def free(self, name: str) -> Column:
-        """What is left of it."""
+        """Return the free amounts of a resource."""
         return self._free.get(name, self._nothing)
 
     def spare(self, name: str) -> Column:
-        """What is left of it where containers without a request count for a little (NonZeroRequested)."""
+        """Return the free amounts by NonZeroRequested, where containers without a request count as a
+        minimum.
+        """
         return self._spare.get(name, self.free(name))
 
     def fits_requests(self, demand: Units, skip: Collection[str] = (), places: slice | Column = _ALL) -> Mask:
-        """Where one more pod with this demand fits, by its requests; at all places, or some."""
+        """Return the mask of nodes where one more pod with this demand fits by its requests."""
         mask: Mask = self._free[PODS][places] >= 1
         for name, amount in demand.items():
             if amount > 0 and name not in skip:
@@ -100,11 +101,13 @@ class NodeColumns:
         return mask
 
     def fits_claims(self, demand: Units) -> Mask:
-        """Where a demand that has claims in it fits; huge pages count even at zero, as in Kubernetes."""
+        """Return the mask of nodes where a demand with claims fits; huge pages count even at zero, as
+        upstream.
+        """
         return self._below(self._free, demand, _charged(demand))
 
     def preemption_may_help(self, demand: Units) -> Mask:
-        """Where such a demand does not fit, but would if other pods were gone."""
+        """Return the mask of nodes where the demand does not fit but would without other pods."""
         names = _charged(demand)
         return self._below(self._line, demand, names) & ~self._below(self._free, demand, names)
 

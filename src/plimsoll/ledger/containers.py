@@ -1,10 +1,10 @@
-"""What the containers of a pod need together, given what each of them needs.
+"""Aggregation of container amounts over a pod.
 
-Owns the rule for init containers and sidecars (section 2, step 3, of the accounting semantics): regular
-containers and sidecars run side by side, init containers run one after the other beside the sidecars started
-before them, and the pod needs the greater of the two, resource by resource. The rule is a function of
-(container, amounts) pairs, so that it serves requests, limits, and amounts that a policy has changed or
-containers it has selected.
+The rule for init containers and sidecars (docs/spec/accounting.md, "PodRequests and PodLimits", step 3):
+regular containers and sidecars run concurrently, init containers run one after the other along with the
+sidecars started before them, and the pod needs the maximum of the two, resource by resource. The functions
+take (container, amounts) pairs, so that they serve requests, limits, amounts adjusted by a policy, and
+subsets of containers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ContainerAmounts: TypeAlias = "tuple[Container, Amounts]"
 
 
 class ContainerRole(Enum):
-    """The part a container plays in its pod."""
+    """Role of a container in its pod."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -32,10 +32,10 @@ class ContainerRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerUse:
-    """What is in use at one point of a pod's life.
+    """Amounts in use at one point of a pod's life.
 
-    For a regular container its own amounts. While an init container runs: its own and those of the sidecars
-    before it. When a sidecar starts: its own and those of the sidecars before it.
+    For a regular container, its own amounts. While an init container runs or a sidecar starts: its own
+    amounts and those of the sidecars before it.
     """
 
     container: Container
@@ -44,14 +44,14 @@ class ContainerUse:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether an init container keeps running beside the regular ones."""
+    """Return whether an init container is restartable, that is, a sidecar."""
     return container.restart_policy == "Always"
 
 
 def pair_amounts(
     pod: Pod, amounts: Callable[[Container], Amounts]
 ) -> tuple[list[ContainerAmounts], list[ContainerAmounts]]:
-    """The pairs of a pod's regular and init containers, as `sum_with_init_containers` takes them."""
+    """Pair the regular and the init containers of a pod with amounts, for `sum_with_init_containers`."""
     return (
         [(container, amounts(container)) for container in pod.spec.containers],
         [(container, amounts(container)) for container in pod.spec.init_containers],
@@ -61,7 +61,7 @@ def pair_amounts(
 def sum_with_init_containers(
     containers: Iterable[ContainerAmounts], init_containers: Iterable[ContainerAmounts]
 ) -> dict[str, Quantity]:
-    """What regular and init containers (in spec order, sidecars among them) need together."""
+    """Sum the amounts of regular and init containers (in spec order, including sidecars)."""
     total = sum_amounts(amounts for _, amounts in containers)
     sidecars: dict[str, Quantity] = {}
     peak: dict[str, Quantity] = {}
@@ -81,7 +81,7 @@ def sum_with_init_containers(
 def list_uses(
     containers: Iterable[ContainerAmounts], init_containers: Iterable[ContainerAmounts]
 ) -> tuple[ContainerUse, ...]:
-    """Each use in the order Kubernetes looks at them: regular containers, then init containers."""
+    """List the uses in the order of upstream: regular containers, then init containers."""
     found = [ContainerUse(container, ContainerRole.REGULAR, amounts) for container, amounts in containers]
     sidecars: dict[str, Quantity] = {}
     for container, amounts in init_containers:

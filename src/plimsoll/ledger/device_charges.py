@@ -1,16 +1,15 @@
-"""What an allocated device charges to its node.
+"""Charges of an allocated device to its node.
 
-Owns the step from one allocation result to amounts of node resources, in every wire form:
+Converts one allocation result to amounts of node resources, in every wire form:
 
     a capacity key          the consumed amount of that capacity x multiplier
-    no capacity key         the multiplier, once per result (point P29: a shared device counts per share)
-    overhead                per pod and per container, beside the mapping
+    no capacity key         the multiplier, once per result (a shared device counts per share)
+    overhead                per pod and per container, in addition to the mapping
 
-A device that says nothing charges what its class says in an annotation, if it does. Products are rounded up
-to whole nano-units (P27). Also owns which accounting policy holds: the device's, else
-that of the class the device was requested by, else none, which adds per claim unless the class says that it
-manages node resources (P1, P2, P3). Document 000, "Kube-Scheduler Workflow" and "Accounting Policy
-Precedence".
+A device without mappings uses those in its class's annotation, if any. Products are rounded up to nano-units.
+The accounting policy is the device's, else that of the class it was requested by, else none, which means
+AddPerClaim unless the class manages node resources. docs/spec/accounting.md, "Accounting policies"; KEP-5517,
+"Kube-Scheduler Workflow" and "Accounting Policy Precedence".
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ NO_CLASS = ClassPolicy()
 
 @dataclass(frozen=True, slots=True)
 class DeviceCharge:
-    """What one allocation result charges to one node resource."""
+    """Charge of one allocation result to one node resource."""
 
     device: DeviceId
     resource: str
@@ -58,7 +57,7 @@ def compute_device_charges(
     class_policy: ClassPolicy = NO_CLASS,
     profile: AccountingProfile | None = None,
 ) -> tuple[DeviceCharge, ...] | Reason:
-    """What a result charges, resource by resource; a reason if that cannot be known."""
+    """Compute the charges of a result by resource, or the reason why they cannot be computed."""
     profile = profile or AccountingProfile.default()
     if class_policy.problem:
         return Reason(cause=Cause.BAD_ANNOTATION, detail=class_policy.problem)
@@ -112,7 +111,7 @@ def _mapped(
 def resolve_policy(
     resource: str, rule: DeviceRule, class_policy: ClassPolicy, profile: AccountingProfile
 ) -> str | Reason:
-    """The policy that holds: of the device, of the class, or none (empty: added once per claim)."""
+    """Return the policy of the device or of the class, or "" (AddPerClaim)."""
     if not profile.policies:
         return ""
     policy = rule.policy or class_policy.policies.get(resource, "")

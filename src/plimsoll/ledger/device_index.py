@@ -1,8 +1,8 @@
-"""Which device an allocation means.
+"""Index of published devices, to look up the device of an allocation result.
 
-Owns the look-up of published devices by what an allocation result says. A device is named by driver, pool and
-name on a node, and only the newest generation of its pool counts (point P27 of the accounting semantics).
-The profile of Kubernetes 1.36 asks for pool and name only and takes the first of that name in any slice.
+A device is identified by driver, pool and name on a node, and only the newest generation of its pool counts
+(docs/spec/accounting.md, "Accounting policies"). The profile of Kubernetes 1.36 looks up pool and name only
+and takes the first match in any slice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _by_name(spec: ResourceSliceSpec) -> dict[str, Device]:
 
 
 class DeviceIndex:
-    """The devices of some slices, by name; slices are looked at in the order given."""
+    """Devices of ResourceSlices by name; slices are searched in the given order."""
 
     __slots__ = ("_exact", "_pieces", "_pools")
 
@@ -36,7 +36,7 @@ class DeviceIndex:
         profile: AccountingProfile | None = None,
         last: DeviceIndex | None = None,
     ) -> None:
-        """`last` is an index of many of the same slices: what it knows of those is kept."""
+        """Index the slices; `last` is an earlier index whose entries for unchanged slices are reused."""
         self._exact = (profile or AccountingProfile.default()).exact_devices
         self._pools: dict[tuple[str, str], list[_Piece]] = {}
         #: By the identity of the slice's spec, which the piece keeps alive.
@@ -50,7 +50,7 @@ class DeviceIndex:
             self._pools.setdefault((owner, spec.pool.name), []).append(piece)
 
     def find(self, result: DeviceRequestAllocationResult, node: Node | None = None) -> Device | None:
-        """The device a result names, on this node if one is given; None if it is not published."""
+        """Return the device of a result, on this node if given; None if it is not published."""
         if not self._exact:
             return self._find_first(result)
         pieces = self._pools.get((result.driver, result.pool), [])
@@ -71,7 +71,7 @@ class DeviceIndex:
 
 
 def _is_for(spec: ResourceSliceSpec, node: Node) -> bool:
-    """Whether a slice has anything on a node; a selector that cannot be read means no node."""
+    """Return whether a slice may have devices on a node; a malformed selector matches no node."""
     if spec.per_device_node_selection:
         return True
     return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector) is True

@@ -1,9 +1,9 @@
-"""The lines of the book: what a pod is charged, and why.
+"""Ledger entries: the charges of a pod and their reasons.
 
-Owns the entry of a pod: one line per charge, naming pod, claim, device and rule, and the whole numbers that
-the lines come to. An entry is made once, when a pod joins a ledger, from objects that do not change; taking
-the pod out subtracts that very entry, whatever has become of slices, classes or policies since (point P30 of
-the accounting semantics).
+An entry has one line per charge, naming pod, claim, device and rule, and the integer totals of the lines. It
+is computed once, when a pod is added to a ledger, from immutable objects; removing the pod subtracts exactly
+this entry, regardless of later changes of slices, classes or policies (docs/spec/accounting.md, "Accounting
+policies").
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from plimsoll.ledger.units import CPU, MEMORY, Units, to_unit, to_units
 
 
 class ChargeRule(Enum):
-    """Why an amount is charged."""
+    """Reason for a charge."""
 
     REQUESTS = "requests"  #: of the containers
     POD_LEVEL = "pod-level requests"
@@ -52,9 +52,9 @@ class ChargeRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
-    """One charge. A pool's line belongs to no pod but to all that draw from it.
+    """One charge. The line of a pool belongs to no single pod.
 
-    `counted` is False for a claim inside a pod-level request: the request covers it.
+    `counted` is False for a claim within a pod-level request, which covers it.
     """
 
     resource: str
@@ -69,7 +69,7 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLevelShare:
-    """A pod's part in a claim that is charged as a whole."""
+    """A pod's share in a claim-level charge."""
 
     claim: str  #: the ledger's key of the claim
     resource: str
@@ -79,7 +79,7 @@ class ClaimLevelShare:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What one pod is charged: the objects it was made from, and what they come to."""
+    """Charges of one pod: the objects it was computed from, and the totals."""
 
     pod: Pod
     charged_claims: tuple[ChargedClaim, ...]
@@ -93,14 +93,14 @@ class LedgerEntry:
 
     @property
     def lines(self) -> tuple[LedgerLine, ...]:
-        """The charges one by one; the counted ones come to `units`."""
+        """Charges one by one; the counted ones add up to `units`."""
         return tuple(_lines(self.pod, self.charged_claims, self.options, self.profile))
 
 
 def compute_node_amounts(
     pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions, profile: AccountingProfile
 ) -> dict[str, Quantity]:
-    """What a pod takes from its node by itself: not what is charged for claims as a whole."""
+    """Compute a pod's own amounts on its node, excluding claim-level charges."""
     charges = _charges(charged_claims, options)
     if not charges:
         return pod_requests(pod, options, ())
@@ -119,7 +119,7 @@ def compute_non_zero_amounts(
     profile: AccountingProfile,
     amounts: Mapping[str, Quantity],
 ) -> dict[str, Quantity]:
-    """The same with 100m CPU and 200Mi memory for each container that requests none."""
+    """Compute the same with 100m CPU and 200Mi memory for each container without a request."""
     fill = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
     if not options.skip_pod_level and has_pod_level_requests(pod):
         fill = {name: amount for name, amount in fill.items() if name not in amounts}
@@ -129,7 +129,7 @@ def compute_non_zero_amounts(
 
 
 def _all_request(pod: Pod, names: Iterable[str]) -> bool:
-    """Whether every container requests these resources: then nothing is missing that could be filled."""
+    """Return whether every container requests these resources, so that nothing needs filling."""
     return all(
         name in container.resources.requests
         for container in (*pod.spec.containers, *pod.spec.init_containers)
@@ -144,7 +144,7 @@ def make_entry(
     profile: AccountingProfile,
     assumed: bool = False,
 ) -> LedgerEntry:
-    """The entry of a pod with these bills, before its claims are looked up in a ledger."""
+    """Make the entry of a pod with these charges, before its claims are looked up in a ledger."""
     amounts = compute_node_amounts(pod, charged_claims, options, profile)
     non_zero = compute_non_zero_amounts(pod, charged_claims, options, profile, amounts)
     return LedgerEntry(
@@ -163,7 +163,7 @@ def _charges(charged_claims: Sequence[ChargedClaim], options: PodResourcesOption
 
 
 def _without_held(plain: ClaimCharge, charge: ClaimCharge, profile: AccountingProfile) -> ClaimCharge:
-    """The plain charge without what is charged for the claim as a whole; draws from pools stay."""
+    """Return the additive charge without claim-level amounts; draws from pools remain."""
     if not profile.share_per_claim:
         return plain
     resources = {
@@ -178,7 +178,7 @@ def _without_held(plain: ClaimCharge, charge: ClaimCharge, profile: AccountingPr
 def _held_under_pod_level(
     pod: Pod, charges: Sequence[ClaimCharge], options: PodResourcesOptions, profile: AccountingProfile
 ) -> dict[str, Quantity]:
-    """What a pod-level request has in it for claims that are charged as a whole; at most all of it."""
+    """Return the part of pod-level requests that is charged at claim level; at most all of it."""
     held: dict[str, Quantity] = {}
     if profile.share_per_claim and not options.skip_pod_level and pod.spec.resources is not None:
         for name, budget in pod.spec.resources.requests.items():
@@ -245,7 +245,7 @@ def _claim_charges(
 
 
 def sum_lines(lines: Sequence[LedgerLine]) -> dict[str, Quantity]:
-    """What counted lines come to, resource by resource, before rounding."""
+    """Sum the counted lines by resource, before rounding."""
     total: dict[str, Quantity] = {}
     for line in lines:
         if line.counted:

@@ -1,9 +1,8 @@
-"""Who has to go first when a node runs short of something.
+"""Eviction order of pods under node pressure.
 
-Owns the kubelet's order of eviction as a function of measured usage: pods nobody has figures of, then pods
-above their requests before pods within them, then lower priority, then the most above the request. For
-process ids, which nobody requests, priority comes first and then their number. Pods that are equal in all of
-this keep the order they came in.
+The kubelet's order as a function of measured usage: pods without metrics, then pods above their requests
+before pods within them, then lower priority, then the largest excess over the request. For process IDs, which
+have no requests, priority comes first and then their number. The order is stable.
 
 DIFF: what claims charge counts as requested, unless switched off; upstream ranks a pod that uses the memory
 of its claims as if it were above its request (test_claims_protect_from_eviction).
@@ -29,7 +28,7 @@ PIDS = "pids"
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What a pod uses of the resource that is short; None where it was not measured."""
+    """A pod's usage of the resource under pressure; None if it was not measured."""
 
     pod: Pod
     used: Quantity | None
@@ -37,7 +36,7 @@ class PodUsage:
 
 @dataclass(frozen=True, slots=True)
 class EvictionCandidate:
-    """A pod in the order of eviction, with the numbers its place follows from."""
+    """A pod in the eviction order, with the numbers that determine its rank."""
 
     pod: Pod
     used: Quantity | None
@@ -45,7 +44,7 @@ class EvictionCandidate:
 
     @property
     def exceeds_request(self) -> bool:
-        """Whether the pod is known to use more than it requested."""
+        """True if the pod is known to use more than it requested."""
         return self.used is not None and self.used > self.requested
 
 
@@ -56,9 +55,9 @@ def rank_pods(
     count_claims: bool = True,
     charges: Callable[[Pod], Iterable[ClaimCharge]] = read_charges,
 ) -> list[EvictionCandidate]:
-    """The pods in the order in which they are evicted for want of a resource, first the first to go.
+    """Sort pods in the order of eviction for a resource, first victim first.
 
-    `charges` looks up what a pod's claims charge; it is not asked where claims do not count.
+    `charges` looks up the claim charges of a pod; it is not called if claims do not count.
     """
     candidates = []
     for usage in usages:
@@ -80,9 +79,9 @@ def _pid_place(candidate: EvictionCandidate) -> tuple[int, bool, int]:
 
 
 def eviction_request(pod: Pod, resource: str, charges: Iterable[ClaimCharge] = ()) -> Quantity:
-    """What a pod requests of a resource where eviction is concerned.
+    """Return a pod's request of a resource for ranking.
 
-    If the pod as a whole has resources they alone count. Overhead is added to a request that is not zero.
+    Pod-level resources replace those of the containers. Overhead is added to a nonzero request.
     """
     options = PodResourcesOptions(
         form=Form.V1_37,

@@ -1,9 +1,8 @@
-"""Whether an amount still fits below a node's line.
+"""Fit of an amount within a node's allocatable resources.
 
-Owns the comparisons of whole amounts: Kubernetes' check of a pod's requests (NodeResourcesFit), its check of
-what claims add (DynamicResources) and the kubelet's at admission. All three tell every shortage, in
-upstream's order: pods, cpu, memory, ephemeral-storage, then the others by name. Section 3 of the accounting
-semantics.
+Compares integer amounts: the scheduler's check of a pod's requests (NodeResourcesFit), its check of claim
+charges (DynamicResources) and the kubelet's at admission. All three report every shortage in upstream's
+order: pods, cpu, memory, ephemeral-storage, then the others by name (docs/spec/accounting.md, "Scheduler").
 """
 
 from __future__ import annotations
@@ -24,7 +23,9 @@ def find_request_shortages(
     pods: int,
     skip: Collection[str] = (),
 ) -> Iterator[Reason]:
-    """What a node with `pods` pods on it lacks for one more; resources to `skip` are checked elsewhere."""
+    """Yield the shortages of a node with `pods` pods for one more; `skip` lists resources checked
+    elsewhere.
+    """
     allowed = allocatable.get(PODS, 0)
     if pods + 1 > allowed:
         yield Reason(
@@ -41,10 +42,10 @@ def find_request_shortages(
 
 
 def find_claim_shortages(demand: Units, allocatable: Units, requested: Units) -> Iterator[Reason]:
-    """What a node lacks of the resources that claims can charge.
+    """Yield the shortages of a node for resources that claims can charge.
 
-    Huge pages are compared even where nothing is asked for, as upstream does; resources that claims cannot
-    charge are left to `find_request_shortages`.
+    Huge pages are compared even at zero, as upstream does; other resources are left to
+    `find_request_shortages`.
     """
     for name in _in_order(demand):
         if is_huge_page(name) or (name in STANDARD_RESOURCES and demand[name] > 0):
@@ -73,7 +74,7 @@ def _shortage(name: str, wanted: int, allocatable: Units, requested: Units) -> I
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitResult:
-    """The kubelet's answer: a rejected pod fails with this reason and message."""
+    """Result of the kubelet's admission: a rejected pod fails with this reason and message."""
 
     admit: bool
     reason: str = ""
@@ -84,10 +85,10 @@ class PodAdmitResult:
 def admit_pod(
     demand: Units, allocatable: Units, requested: Units, pods: int, pools: Iterable[Reason] = ()
 ) -> PodAdmitResult:
-    """Whether a kubelet with these pods takes one more; it names the first shortage only.
+    """Check whether a kubelet admits one more pod; the message names the first shortage only.
 
-    What `pools` lack comes after what the node lacks. Extended resources the node does not have are no matter
-    of the kubelet: others may provide them.
+    Shortages of `pools` come after those of the node. Extended resources the node does not have are not
+    checked: they may be provided by other components.
     """
     missing = [name for name in demand if is_extended_resource(name) and name not in allocatable]
     shortages = (*find_request_shortages(demand, allocatable, requested, pods, missing), *pools)

@@ -1,12 +1,11 @@
-"""Requests and limits of containers while a pod is being resized in place.
+"""Requests and limits of containers while a pod is resized in place.
 
-Owns which of three values counts for a container: what the spec wants, what the node has set aside
-(`allocatedResources`) and what it has applied (`resources` in the status). In 1.36 the greatest of the three
-counts for each container; in 1.37 each of the three is summed over the pod first. A resize that the node
-called infeasible leaves the spec out. Section 2, steps 1 and 6, and the end of section 6 of the accounting
-semantics.
+Three values can apply to a container: the desired resources in the spec, the allocated ones
+(`allocatedResources`) and the actual ones (`resources` in the status). In 1.36 the maximum of the three
+applies per container; in 1.37 each of the three is summed over the pod first. An infeasible resize excludes
+the spec (docs/spec/accounting.md, "PodRequests and PodLimits", steps 1 and 6, and "Changes in 1.37").
 
-An empty list in a status is the same as none, which is how it is stored.
+An empty list in a status equals an absent one, as stored.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ PodAmounts: TypeAlias = "tuple[list[ContainerAmounts], list[ContainerAmounts]]"
 
 
 def _resize_pending_reason(pod: Pod) -> str | None:
-    """The reason of the first PodResizePending condition."""
+    """Return the reason of the first PodResizePending condition."""
     return next((c.reason for c in pod.status.conditions if c.type == "PodResizePending"), None)
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """Whether the node said that a wanted resize can never be done."""
+    """Return whether the node reported the resize as infeasible."""
     return _resize_pending_reason(pod) == "Infeasible"
 
 
 def is_resize_deferred(pod: Pod) -> bool:
-    """Whether the node said that a wanted resize cannot be done now."""
+    """Return whether the node reported the resize as deferred."""
     return _resize_pending_reason(pod) == "Deferred"
 
 
@@ -41,7 +40,7 @@ def is_resize_deferred(pod: Pod) -> bool:
 
 
 def list_container_requests(pod: Pod, use_status: bool, non_missing: Amounts) -> PodAmounts:
-    """The requests of every container; absent ones are filled from `non_missing`."""
+    """List the requests of every container; absent ones are filled from `non_missing`."""
     infeasible = use_status and is_resize_infeasible(pod)
 
     def requests(container: Container, status: ContainerStatus | None) -> Amounts:
@@ -55,7 +54,7 @@ def list_container_requests(pod: Pod, use_status: bool, non_missing: Amounts) ->
 
 
 def list_container_limits(pod: Pod, use_status: bool) -> PodAmounts:
-    """The limits of every container."""
+    """List the limits of every container."""
     infeasible = use_status and is_resize_infeasible(pod)
 
     def limits(container: Container, status: ContainerStatus | None) -> Amounts:
@@ -70,7 +69,7 @@ def list_container_limits(pod: Pod, use_status: bool) -> PodAmounts:
 def _list_from_spec(
     pod: Pod, use_status: bool, amounts: Callable[[Container, ContainerStatus | None], Amounts]
 ) -> PodAmounts:
-    """What is reported for plain init containers does not count: they are never resized."""
+    """Pair containers with amounts; status values of plain init containers are ignored (never resized)."""
     statuses: dict[str, ContainerStatus] = {}
     if use_status:
         reported = (*pod.status.container_statuses, *pod.status.init_container_statuses)
@@ -91,10 +90,10 @@ def _fill(amounts: Amounts, non_missing: Amounts) -> Amounts:
 def reported_requests(
     pod: Pod, in_place_pod_level: bool, non_missing: Amounts, extra: Amounts
 ) -> dict[str, Quantity]:
-    """The greater of what the node has set aside and applied; `extra` is what claims charge.
+    """Return the maximum of allocated and actual requests; `extra` are the claim charges.
 
-    What the node reports for the pod as a whole includes claims. What it has set aside for containers does
-    not, so they are added there; what it has applied to containers has them in it.
+    The node's pod-level values include claims. The allocated resources of containers do not, so claims are
+    added there; the actual resources of containers include them.
     """
     resources = pod.status.resources
     pod_level = in_place_pod_level and resources is not None and resources.requests
@@ -126,7 +125,7 @@ def reported_requests(
 
 
 def reported_limits(pod: Pod, in_place_pod_level: bool) -> dict[str, Quantity]:
-    """What the node has applied; claims are in it already."""
+    """Return the actual limits; claims are included."""
     resources = pod.status.resources
     if in_place_pod_level and resources is not None and resources.limits:
         return dict(resources.limits)
@@ -143,7 +142,9 @@ def reported_limits(pod: Pod, in_place_pod_level: bool) -> dict[str, Quantity]:
 def _list_from_status(
     pod: Pod, amounts: Callable[[Container, ContainerStatus | None], Amounts]
 ) -> PodAmounts:
-    """Every container with its status; of several with one name the first counts, regular ones before."""
+    """Pair containers with amounts by status; of duplicate names the first counts, regular containers
+    first.
+    """
     statuses: dict[str, ContainerStatus] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         statuses.setdefault(status.name, status)

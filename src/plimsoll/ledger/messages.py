@@ -1,7 +1,7 @@
-"""The sentences a user of Kubernetes knows, made from reasons.
+"""Messages for reasons, as users see them in events and conditions.
 
-Owns the wording of every refusal: upstream's own words where upstream has the case (section 3 and 6 of the
-accounting semantics), ours for the accounting policies. Nothing else in the package builds such a text.
+Upstream's texts where upstream has the case (docs/spec/accounting.md, "Scheduler" and "Changes in 1.37"), our
+own for accounting policies. All such texts are formatted here.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ _NAMES = tuple(field.name for field in fields(Reason))
 
 
 def format_reason(reason: Reason) -> str:
-    """One reason as the sentence that stands in an event."""
+    """Format one reason as it appears in an event."""
     return _TEXTS[reason.cause].format_map({name: getattr(reason, name) for name in _NAMES})
 
 
 def format_reasons(verdict: Verdict) -> tuple[str, ...]:
-    """All reasons of a verdict as sentences, in their order."""
+    """Format all reasons of a verdict, in order."""
     return tuple(map(format_reason, verdict.reasons))
 
 
 def format_admission_message(reason: Reason) -> str:
-    """A shortage in the kubelet's words, numbers included."""
+    """Format a shortage as the kubelet's admission message, including numbers."""
     name = "pods" if reason.cause is Cause.TOO_MANY_PODS else reason.resource
     if reason.cause is Cause.POOL_EXHAUSTED:
         name = f"{name} in claim {reason.claim}"

@@ -1,10 +1,9 @@
-"""The ledger of one node: its line, every charge, and what is left.
+"""Ledger of one node: allocatable amounts, all charges, and the headroom.
 
-Owns `NodeLedger`. Totals are whole numbers as Kubernetes keeps them. Each pod has an entry, recorded when it
-joins; taking it out subtracts that entry, so that adding and removing are exact inverses in any order. What
-is charged for a claim as a whole (a pool) is on the books while the claim has a consumer. `verify()` computes
-everything again from the recorded objects. Document 000, "Scheduler Internal Cache Update"; NodeInfo in
-section 3 of the accounting semantics.
+Totals are integers, as in kube-scheduler's NodeInfo. Each pod has an entry, recorded when it is added;
+removing the pod subtracts that entry, so adding and removing are exact inverses in any order. A claim-level
+charge (a pool) is recorded while the claim has a consumer. `verify()` recomputes everything from the recorded
+objects. KEP-5517, "Scheduler Internal Cache Update"; docs/spec/accounting.md, "Scheduler".
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from plimsoll.ledger.units import CPU, MEMORY, PODS, Units, add_units, is_accoun
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """A number in the books that is not what the objects come to."""
+    """A recorded number that differs from the recomputed one."""
 
     where: str
     booked: object
@@ -46,7 +45,7 @@ class Discrepancy:
 
 
 def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesOptions:
-    """How the pods of a node are counted with these feature gates."""
+    """Return the options for counting the pods of a node with these feature gates."""
     return PodResourcesOptions(
         form=profile.form,
         count_claims=gates.enabled("DRANodeAllocatableResources"),
@@ -57,12 +56,12 @@ def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesO
 
 
 def pod_key(pod: Pod) -> str:
-    """What a ledger knows a pod by: its UID, or its name where it has none."""
+    """Return the ledger's key of a pod: its UID, or its name if it has none."""
     return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 class NodeLedger:
-    """One node's book."""
+    """Ledger of one node."""
 
     __slots__ = (
         "_claims", "_entries", "_names", "allocatable", "name", "node", "non_zero", "options", "profile",
@@ -82,7 +81,7 @@ class NodeLedger:
         self.set_node(node or Node())
 
     def set_node(self, node: Node) -> None:
-        """Take over a node's line; what is booked stays."""
+        """Set the node and its allocatable amounts; entries are kept."""
         self.node = node
         self.name = node.metadata.name
         allocatable = to_units(node.status.allocatable)
@@ -93,7 +92,7 @@ class NodeLedger:
     # -- looking things up
 
     def __len__(self) -> int:
-        """How many pods are on the books."""
+        """Return the number of pods."""
         return len(self._entries)
 
     def __contains__(self, pod: Pod) -> bool:
@@ -101,20 +100,20 @@ class NodeLedger:
 
     @property
     def entries(self) -> Mapping[str, LedgerEntry]:
-        """The entries by pod, in the order the pods came."""
+        """Entries by pod, in the order of addition."""
         return self._entries
 
     @property
     def claims(self) -> Mapping[str, ClaimState]:
-        """The claims in use, by the ledger's key (the UID where it is known)."""
+        """Claims in use, by the ledger's key (the UID if known)."""
         return self._claims
 
     def claim_state(self, namespace: str, name: str, uid: str = "") -> ClaimState | None:
-        """The state of a claim that is in use here."""
+        """Return the state of a claim in use on this node."""
         return self._claims.get(self._key(namespace, name, uid))
 
     def lines(self) -> Iterator[LedgerLine]:
-        """Every charge on the books: those of the pods, then those of claims as a whole."""
+        """Yield every charge: those of pods, then claim-level charges."""
         for entry in self._entries.values():
             yield from entry.lines
         for state in self._claims.values():
@@ -124,7 +123,7 @@ class NodeLedger:
                 yield LedgerLine(resource, whole, rule, state.namespace, "", state.name, holding.devices)
 
     def headroom(self) -> dict[str, int]:
-        """What is left below the line, for each resource the node has or has promised."""
+        """Return allocatable minus charged, for each resource that is allocatable or charged."""
         left = {name: line - self.requested.get(name, 0) for name, line in self.allocatable.items()}
         left |= {name: -used for name, used in self.requested.items() if used and name not in left}
         if PODS in self.allocatable:
@@ -132,7 +131,7 @@ class NodeLedger:
         return left
 
     def headroom_after(self, pods: Iterable[tuple[Pod, Sequence[ChargedClaim]]]) -> dict[str, int]:
-        """What would be left with these pods on the books as well; negative: past the line."""
+        """Return the headroom with these pods added; negative if overcommitted."""
         book = self.clone()
         for pod, charged_claims in pods:
             book.add(pod, charged_claims)
@@ -141,14 +140,14 @@ class NodeLedger:
     # -- booking
 
     def add(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
-        """Book a pod, or confirm an assumed one; its bills are those in its status unless given."""
+        """Add a pod, or confirm an assumed one; its charges default to those in its status."""
         known = self._entries.get(pod_key(pod))
         if known is not None and not known.assumed:
             raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already; update it")
         return self._replace(known, pod, charged_claims)
 
     def remove(self, pod: Pod) -> LedgerEntry:
-        """Take a pod off the books, with exactly what was booked for it."""
+        """Remove a pod with exactly its recorded charges."""
         entry = self._entries.pop(pod_key(pod), None)
         if entry is None:
             raise LedgerError(f"pod {pod_key(pod)} is not on the books of node {self.name}")
@@ -156,33 +155,33 @@ class NodeLedger:
         return entry
 
     def update(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
-        """Book a pod anew after it changed."""
+        """Replace the entry of a changed pod."""
         known = self._entries.get(pod_key(pod))
         if known is None:
             raise LedgerError(f"pod {pod_key(pod)} is not on the books of node {self.name}; add it")
         return self._replace(known, pod, charged_claims)
 
     def assume(self, pod: Pod, charged_claims: Sequence[ChargedClaim] = ()) -> LedgerEntry:
-        """Book a pod that was placed here but is not bound yet."""
+        """Add a pod that is scheduled to this node but not bound yet."""
         if pod in self:
             raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already")
         return self._book(make_entry(pod, charged_claims, self.options, self.profile, assumed=True))
 
     def forget(self, pod: Pod) -> LedgerEntry:
-        """Take back an assumption."""
+        """Remove an assumed pod."""
         entry = self._entries.get(pod_key(pod))
         if entry is None or not entry.assumed:
             raise LedgerError(f"pod {pod_key(pod)} is not assumed on node {self.name}")
         return self.remove(pod)
 
     def restore(self, entry: LedgerEntry) -> LedgerEntry:
-        """Book an entry again, just as it was when it was taken off the books."""
+        """Add a removed entry again, unchanged."""
         if entry.pod in self:
             raise LedgerError(f"pod {pod_key(entry.pod)} is on the books of node {self.name} already")
         return self._book(entry)
 
     def clone(self) -> NodeLedger:
-        """An independent copy; entries and states never change, so both may keep them."""
+        """Return an independent copy; entries and claim states are immutable and shared."""
         copy = NodeLedger.__new__(NodeLedger)
         copy.profile, copy.options = self.profile, self.options
         copy.node, copy.name, copy.allocatable = self.node, self.name, self.allocatable
@@ -192,7 +191,7 @@ class NodeLedger:
         return copy
 
     def without(self, pod: Pod) -> NodeLedger:
-        """This ledger, or a copy without the pod if it is on the books."""
+        """Return this ledger, or a copy without the pod if it has an entry."""
         if pod not in self:
             return self
         copy = self.clone()
@@ -204,7 +203,7 @@ class NodeLedger:
     def verify(
         self, objects: Iterable[tuple[Pod, Sequence[ChargedClaim] | None]] | None = None
     ) -> list[Discrepancy]:
-        """Compute the books again, from the recorded objects or others, and list what differs."""
+        """Recompute the ledger from the recorded objects or others, and list the differences."""
         fresh = NodeLedger(self.node)
         fresh.profile, fresh.options = self.profile, self.options
         if objects is None:
@@ -245,7 +244,9 @@ class NodeLedger:
         return booked
 
     def _bills_now(self, known: LedgerEntry | None, pod: Pod) -> tuple[ChargedClaim, ...]:
-        """The bills in a pod's status, or better: the recorded ones, which also know devices and UIDs."""
+        """Return the charges in a pod's status, or the equal recorded ones, which also have devices and
+        UIDs.
+        """
         told = read_charged_claims(pod, self.profile)
         if known is None:
             return told
@@ -256,7 +257,7 @@ class NodeLedger:
         return told
 
     def _key(self, namespace: str, name: str, uid: str) -> str:
-        """The key of a claim. A claim whose UID is not known is taken for the one of its name (P26)."""
+        """Return the key of a claim. A claim with unknown UID is identified by its name."""
         by_name = self._names.get((namespace, name))
         if by_name is None:
             return uid or f"{namespace}/{name}"
@@ -300,7 +301,7 @@ class NodeLedger:
                     del self._names[state.namespace, state.name]
 
     def _settle(self, entry: LedgerEntry, keys: tuple[str, ...]) -> LedgerEntry:
-        """The entry with its claims looked up, and with what it draws from pools written into its bills."""
+        """Return the entry with its claim keys, and its draws from pools recorded in its charges."""
         held = {
             (key, resource): (place, charge)
             for place, (key, charged_claim) in enumerate(zip(keys, entry.charged_claims, strict=True))
@@ -323,7 +324,7 @@ class NodeLedger:
         return replace(entry, claims=keys, charged_claims=tuple(charged_claims), holds=tuple(holds))
 
     def pools_for(self, pod: Pod, charged_claims: Sequence[ChargedClaim]) -> dict[tuple[str, str], ClaimPool]:
-        """(claim, resource) -> the pool as it stands, for the claims that are in use here."""
+        """Return the pools in use on this node, by (claim, resource)."""
         found = {}
         for charged_claim in charged_claims:
             state = self.claim_state(pod.metadata.namespace, charged_claim.claim, charged_claim.uid)
@@ -340,7 +341,7 @@ class NodeLedger:
         return self._claims[hold.claim].with_share(hold.resource, pod, part, blank)
 
     def _change(self, key: str, after: ClaimState) -> None:
-        """Put a new state in place and book the difference in what is charged for the claim as a whole."""
+        """Replace the state of a claim and update the totals of claim-level charges."""
         before = self._claims[key]
         self._claims[key] = after
         for state, sign in ((before, -1), (after, 1)):
@@ -350,7 +351,7 @@ class NodeLedger:
 
 
 def _says_the_same(told: ChargedClaim, recorded: ChargedClaim) -> bool:
-    """Whether a bill from a status is the recorded one; a status need not say what was drawn."""
+    """Return whether a charge from a status equals the recorded one; a status may omit draws."""
     if (told.charge.claim, told.charge.containers) != (recorded.charge.claim, recorded.charge.containers):
         return False
     ours = recorded.charge.resources
@@ -371,7 +372,7 @@ def _summary(claims: Mapping[str, ClaimState]) -> dict[str, tuple[object, ...]]:
 def _differences(
     what: str, booked: Mapping[str, object], computed: Mapping[str, object]
 ) -> Iterator[Discrepancy]:
-    """What differs; a name that is there with zero is the same as one that is not."""
+    """Yield the differences; zero equals absent."""
     for name in sorted({*booked, *computed}):
         if (booked.get(name) or 0) != (computed.get(name) or 0):
             yield Discrepancy(f"{what} {name}", booked.get(name), computed.get(name))

@@ -1,9 +1,8 @@
-"""Whether a pod with its claims may run on a node, and what it would be charged.
+"""Placement check: whether a pod with its claims fits a node, and its charges.
 
-Owns the order of the questions, which is kube-scheduler's (section 3 of the accounting semantics): are its
-claims used by other pods, what do they charge, do the policies go together, do the pools suffice, does the
-pod-level request cover everything, is there room on the node. The first question that is answered with no
-decides; only the last one lists everything that is short.
+The checks run in kube-scheduler's order (docs/spec/accounting.md, "Scheduler"): claims used by other pods,
+charges of the claims, policy conflicts, pools, pod-level requests, free resources of the node. The first
+failing check decides; only the last one lists every shortage.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
 @dataclass(frozen=True, slots=True)
 class PlacementCheck:
-    """The verdict on a pod, and what its claims charge; `charged_claims` is None if that cannot be known.
+    """Verdict on a pod, and the charges of its claims; `charged_claims` is None if they cannot be computed.
 
-    `demand` is what the node would be charged in all, whether there is room for it or not.
+    `demand` is the total charge to the node, whether it fits or not.
     """
 
     verdict: Verdict
@@ -56,7 +55,7 @@ def check_placement(
     allocations: Mapping[str, AllocationResult],
     charge_context: ChargeContext,
 ) -> PlacementCheck:
-    """Judge a pod whose claims are allocated, in their status or just now (`allocations`, by name)."""
+    """Check a pod whose claims are allocated, in their status or in `allocations` (by claim name)."""
     if not ledger.options.count_claims:
         return PlacementCheck(SUCCESS)
     priced = [*charge_claims(pod, claims, allocations, charge_context)]
@@ -80,7 +79,7 @@ def charge_claims(
     allocations: Mapping[str, AllocationResult],
     charge_context: ChargeContext,
 ) -> Iterator[ChargedClaim | Reason]:
-    """The bills of a pod's allocated claims; those that charge nothing are left out."""
+    """Compute the charges of a pod's allocated claims; those without charges are omitted."""
     names = resolve_claim_names(pod)
     for claim, allocation in _charged(pod, claims, allocations, charge_context.profile):
         containers = find_referring_containers(pod, names, claim.metadata.name, charge_context.profile)
@@ -95,7 +94,7 @@ def _charged(
     allocations: Mapping[str, AllocationResult],
     profile: AccountingProfile,
 ) -> Iterator[tuple[ResourceClaim, AllocationResult]]:
-    """The claims of a pod that are to be charged, each once, with their allocations."""
+    """Yield the claims of a pod that are charged, once each, with their allocations."""
     for name in dict.fromkeys(resolve_claim_names(pod).values()):
         claim = claims.get(name)
         allocation = allocations.get(name)
@@ -111,7 +110,7 @@ def _concerns_node(
     allocations: Mapping[str, AllocationResult],
     charge_context: ChargeContext,
 ) -> bool:
-    """Whether the pod is judged at all: it is if a device of it could charge the node, even if none does."""
+    """Return whether the check applies: a device could charge the node, even if none does."""
     charged = _charged(pod, claims, allocations, charge_context.profile)
     return any(
         has_node_allocatable_device(claim, allocation, charge_context) for claim, allocation in charged
@@ -121,9 +120,9 @@ def _concerns_node(
 def check_charged_claims(
     ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim], concerns_node: bool = False
 ) -> PlacementCheck:
-    """Judge a pod whose bills are known; other pods' use of its claims is not looked at.
+    """Check a pod whose charges are known; use of its claims by other pods is not checked.
 
-    A pod without bills is only judged if it `concerns_node`; otherwise its requests are all there is.
+    A pod without charges is checked only if it `concerns_node`; otherwise its requests are all that counts.
     """
     ledger = ledger.without(pod)
     profile = ledger.profile
@@ -159,7 +158,7 @@ def check_charged_claims(
 def compute_demand(
     ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions
 ) -> dict[str, int]:
-    """What a node would be charged for a pod: its own amounts, and whole claims that are new here."""
+    """Compute a pod's charge to a node: its own amounts, and claim-level charges that are new there."""
     demand = to_units(compute_node_amounts(pod, charged_claims, options, ledger.profile))
     for charged_claim in charged_claims:
         state = ledger.claim_state(pod.metadata.namespace, charged_claim.claim, charged_claim.uid)
@@ -176,7 +175,7 @@ def compute_demand(
 def check_sharing(
     ledger: NodeLedger, pod: Pod, claims: Mapping[str, ResourceClaim], charge_context: ChargeContext
 ) -> Verdict:
-    """Whether other pods use claims of a pod that have their devices already, and nothing else."""
+    """Check only whether other pods use already allocated claims of a pod."""
     if not ledger.options.count_claims:
         return SUCCESS
     charged_claims = [
@@ -192,7 +191,7 @@ def _shared(
     allocations: Mapping[str, AllocationResult],
     charged_claims: Sequence[ChargedClaim],
 ) -> Iterator[Reason]:
-    """The claims of a pod, allocated before, that another pod uses and that may not be shared."""
+    """Yield the already allocated claims of a pod that another pod uses and that cannot be shared."""
     by_name = {charged_claim.claim: charged_claim for charged_claim in charged_claims}
     for name in resolve_claim_names(pod).values():
         claim = claims.get(name)
@@ -204,10 +203,10 @@ def _shared(
 
 
 def is_shareable(charged_claim: ChargedClaim, profile: AccountingProfile) -> bool:
-    """Whether the policies of a claim say what its use by several pods means.
+    """Return whether the policies of a claim define its use by several pods.
 
-    A pool is there to be shared, and what is added per reference every pod pays for itself, as it does for
-    overhead. What is added per claim is shared only where the profile allows it (P6).
+    Pools are shareable, and AddPerReference is charged to every pod, as overhead is. AddPerClaim is shareable
+    only if the profile allows it.
     """
     meaningful = {AccountingPolicy.CONSUME_FROM, AccountingPolicy.ADD_PER_REFERENCE}
     if profile.share_per_claim:
@@ -222,7 +221,7 @@ def is_shareable(charged_claim: ChargedClaim, profile: AccountingProfile) -> boo
 def find_sharing_conflicts(
     ledger: NodeLedger, pod: Pod, claim: ResourceClaim, charged_claim: ChargedClaim | None = None
 ) -> Iterator[Reason]:
-    """Whether another pod has a claim, as the profile finds out about it."""
+    """Yield a conflict if another pod uses a claim, as the profile detects it."""
     meta = claim.metadata
     by, reserved = ledger.profile.sharing, claim.status.reserved_for
     mapped = charged_claim is not None and any(
@@ -245,9 +244,9 @@ def find_sharing_conflicts(
 
 
 def check_requests(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim] = ()) -> Verdict:
-    """Whether there is room for what a pod requests in its spec, claims apart.
+    """Check whether the requests in a pod's spec fit, excluding claims.
 
-    Resources under Max and ConsumeFrom cannot be judged from the spec (P24); `check_placement` does.
+    Resources under Max and ConsumeFrom cannot be checked from the spec; `check_placement` checks them.
     """
     ledger = ledger.without(pod)
     options = PodResourcesOptions(skip_pod_level=ledger.options.skip_pod_level, form=ledger.options.form)
@@ -261,7 +260,7 @@ def check_requests(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[Charge
 
 
 def check_pod(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim] = ()) -> PlacementCheck:
-    """Both judgements in one: of the requests, and of what the bills add."""
+    """Check the requests, then the claim charges."""
     requests = check_requests(ledger, pod, charged_claims)
     return (
         PlacementCheck(requests, tuple(charged_claims))
@@ -271,10 +270,9 @@ def check_pod(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClai
 
 
 def check_admission(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim]) -> PodAdmitResult:
-    """Whether a kubelet with this ledger of its other pods takes a pod that was sent to it (P25).
+    """Check whether a kubelet with this ledger of its other pods admits a bound pod.
 
-    A pod that would draw more from a pool than other pods have left is refused, too: its node has the room,
-    but the pool has not.
+    A pod that would draw more from a pool than is left is rejected as well.
     """
     ledger = ledger.without(pod)
     options = without_status(ledger.options)
@@ -286,7 +284,7 @@ def check_admission(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[Charg
 def find_overdrawn_pools(
     ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions
 ) -> tuple[Reason, ...]:
-    """The pools that have too little left for a pod; what its bills say it draws counts as said."""
+    """Find the pools with too little left for a pod; recorded draws are used where present."""
     charges = tuple(charged_claim.charge for charged_claim in charged_claims)
     wholes = collect_pools(charges) if options.count_claims else {}
     if not wholes:

@@ -1,8 +1,8 @@
-"""Pod-level budgets: what a pod requests as a whole must cover its containers and its claims.
+"""Check of pod-level requests and limits against containers and claims.
 
-Owns the check of document 000, "Integration with Pod Level Resources". The failure is global: no node can
-help. 1.36 compares requests; 1.37 also compares limits (section 6 of the accounting semantics). A claim that
-pods share counts in full in every one of them (point P7).
+KEP-5517, "Integration with Pod Level Resources". A violation holds on every node. 1.36 compares requests;
+1.37 also compares limits (docs/spec/accounting.md, "Changes in 1.37"). A claim shared by several pods counts
+in full in each of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plimsoll.ledger.verdict import Cause, Reason
 def find_budget_violations(
     pod: Pod, charges: Sequence[ClaimCharge], options: PodResourcesOptions, limits: bool = False
 ) -> Iterator[Reason]:
-    """Every resource for which the pod level does not cover containers and claims together."""
+    """Yield every resource for which the pod level does not cover containers and claims together."""
     if options.skip_pod_level or pod.spec.resources is None:
         return
     if pod.spec.resources.requests:
@@ -37,7 +37,7 @@ def find_budget_violations(
 def find_uncovered_requests(
     pod: Pod, budget: Amounts, options: PodResourcesOptions, charges: Sequence[ClaimCharge]
 ) -> Iterator[Reason]:
-    """The resources of a budget that are smaller than what containers, claims and overhead take."""
+    """Yield the resources whose budget is smaller than the sum of containers, claims and overhead."""
     taken = pod_requests(pod, replace(options, skip_pod_level=True), charges)
     for name in sorted(budget):
         if taken.get(name, ZERO) > budget[name] and name in taken:

@@ -1,20 +1,21 @@
-"""How a claim's amount goes together with the requests of the containers: the accounting policies.
+"""Accounting policies: how a claim's amount combines with the requests of the containers.
 
-Owns the four rules of document 000 and turns charges under them into plain ones that are simply added, which
-is what `requests.py` takes. A pod lives through phases: each init container with the sidecars started before
-it, then all sidecars with the regular containers. In every phase a policy adds something to the requests of
-what runs, and the pod needs the greatest phase:
+Implements the four policies of KEP-5517 and converts charges under them to additive ones, which `requests.py`
+sums. A pod has phases: each init container with the sidecars started before it, then all sidecars with the
+regular containers. In every phase a policy adds to the requests of the running containers, and the pod needs
+the largest phase:
 
     AddPerClaim      the amount, once, in every phase
-    AddPerReference  the amount for every running container that refers to the claim (P8, P9);
-                     once if no container refers to it (P10)
-    Max              what the claims lack less: for containers joined by such claims, the sum of the claims
-                     minus the sum of the requests, if that is more than nothing (P11, P12)
-    ConsumeFrom      takes the requests of the containers that refer to the claim off the node: they are drawn
-                     from the claim's pool, which is charged as a whole elsewhere (P16, P17, P18)
+    AddPerReference  the amount for every running container that refers to the claim;
+                     once if no container refers to it
+    Max              the excess of the claims over the requests: for containers connected by such claims, the
+                     sum of the claims minus the sum of the requests, if positive
+    ConsumeFrom      subtracts the requests of the containers that refer to the claim: they are drawn from the
+                     claim's pool, which is charged at claim level
 
-An unreferenced claim under Max charges its amount, under ConsumeFrom nothing is drawn (P15). Max compares
-with the requests in the spec, and what other claims add comes on top (rule 4 of document 000).
+An unreferenced claim under Max charges its amount; under ConsumeFrom nothing is drawn. Max compares with the
+requests in the spec, and charges of other claims are added on top (docs/spec/accounting.md, "Accounting
+policies").
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Phase: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ClaimAmount:
-    """What one claim has of one resource, in nano-units, and who refers to it."""
+    """Amount of one claim of one resource, in nano-units, and the containers that refer to it."""
 
     amount: int
     containers: frozenset[str]
@@ -79,7 +80,7 @@ POLICY_RULES: Mapping[AccountingPolicy, Callable[[Phase, Sequence[ClaimAmount]],
 
 
 def _join(shares: Iterable[ClaimAmount], phase: Phase) -> list[tuple[set[str], int]]:
-    """Groups of running containers that are joined by claims, with the sum of those claims."""
+    """Return the groups of running containers that are connected by claims, with the sums of those claims."""
     groups: list[tuple[set[str], int]] = []
     for share in shares:
         containers: set[str] = {*(share.containers & phase.keys())}
@@ -103,14 +104,14 @@ def _join(shares: Iterable[ClaimAmount], phase: Phase) -> list[tuple[set[str], i
 def list_spec_requests(
     pod: Pod, options: PodResourcesOptions
 ) -> tuple[list[ContainerAmounts], list[ContainerAmounts]]:
-    """What each container requests, status values included where the options say so."""
+    """List the requests of each container, including status values if enabled in the options."""
     return in_place.list_container_requests(
         pod, options.use_status and options.form is Form.V1_36, options.non_missing
     )
 
 
 def split_phases(needs: tuple[list[ContainerAmounts], list[ContainerAmounts]], resource: str) -> list[Phase]:
-    """The phases of a pod's life as far as one resource goes, the last one first."""
+    """Return the phases of a pod's life for one resource, the last phase first."""
     regular, init = needs
 
     def requested(need: ContainerAmounts) -> int:
@@ -130,7 +131,7 @@ def split_phases(needs: tuple[list[ContainerAmounts], list[ContainerAmounts]], r
 def compute_peak_demand(
     phases: Sequence[Phase], shares: Mapping[AccountingPolicy, Sequence[ClaimAmount]]
 ) -> int:
-    """What a pod takes of one resource from its node, by its requests and these shares."""
+    """Compute a pod's demand of one resource from its requests and these claim amounts."""
     return max(
         sum(phase.values())
         + sum(rule(phase, shares.get(policy, ())) for policy, rule in POLICY_RULES.items())
@@ -142,17 +143,17 @@ def compute_peak_demand(
 
 
 def is_additive(charge: ResourceCharge) -> bool:
-    """Whether a charge is simply added, once."""
+    """Return whether a charge is added once, without regard to requests."""
     return charge.quantity is None or effective_policy(charge.policy) is AccountingPolicy.ADD_PER_CLAIM
 
 
 def resolve_policies(
     pod: Pod, charges: Sequence[ClaimCharge], options: PodResourcesOptions
 ) -> tuple[ClaimCharge, ...]:
-    """The same charges as plain ones: added to the requests they make what the policies say.
+    """Convert charges to additive ones with the effect of their policies.
 
-    What a claim draws from a pool comes out negative. Where several claims meet in one container, each gets
-    what it adds to those before it.
+    A draw from a pool becomes negative. Where several claims meet in one container, each gets the difference
+    to those before it.
     """
     odd = {
         name for charge in charges for name, resource in charge.resources.items() if not is_additive(resource)
@@ -174,7 +175,7 @@ def resolve_policies(
 
 
 def _added(phases: Sequence[Phase], charges: Sequence[ClaimCharge], resource: str) -> dict[int, int]:
-    """What each charge (by its place) adds to the cost of those before it, in the order of the rules."""
+    """Return the increase of the demand by each charge (by index), in the order of the policies."""
     shares: dict[AccountingPolicy, list[ClaimAmount]] = {policy: [] for policy in POLICY_RULES}
     added = {}
     before = compute_peak_demand(phases, shares)
@@ -200,10 +201,10 @@ def _plain(resource: ResourceCharge, nano: int | None) -> ResourceCharge:
 
 
 def is_claim_level(charge: ResourceCharge, profile: AccountingProfile) -> bool:
-    """Whether an amount is charged to the node for the claim as a whole rather than for each pod.
+    """Return whether an amount is charged to the node per claim rather than per pod.
 
-    Pools are, and AddPerClaim where pods may share such claims (P6): then the node pays while any pod on it
-    uses the claim.
+    True for pools, and for AddPerClaim where pods may share such claims: the node is charged while any pod on
+    it uses the claim.
     """
     if charge.quantity is None:
         return False
@@ -214,7 +215,7 @@ def is_claim_level(charge: ResourceCharge, profile: AccountingProfile) -> bool:
 
 
 def find_policy_dependent_resources(charges: Iterable[ClaimCharge]) -> frozenset[str]:
-    """The resources whose fit cannot be told from the pod's spec (P24): those under Max and ConsumeFrom."""
+    """Return the resources under Max and ConsumeFrom, whose fit cannot be checked from the spec."""
     return frozenset(
         name
         for charge in charges

@@ -1,9 +1,9 @@
-"""Which policies may meet in one container.
+"""Conflicts between accounting policies in one container.
 
-Owns the validation rules of document 000, "Accounting Policy Compatibility and Validation", and its three
-invalid scenarios, as resolved in points P13, P14 and P19 of the accounting semantics: claims under Max, and
-claims under ConsumeFrom, must come from one driver per container and resource; the two never meet in a
-container for one resource; and a pool does not go together with a pod-level request for its resource.
+KEP-5517, "Accounting Policy Compatibility and Validation", with its three invalid scenarios
+(docs/spec/accounting.md, "Accounting policies"): claims under Max, and claims under ConsumeFrom, must come
+from one driver per container and resource; the two policies must not meet in a container for one resource;
+and a pool cannot be combined with a pod-level request for its resource.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.ledger.verdict import Cause, Reason
 def find_policy_conflicts(
     pod: Pod, charged_claims: Sequence[ChargedClaim], pod_level: bool = True
 ) -> Iterator[Reason]:
-    """Every place where policies contradict each other; `pod_level`: whether pod-level requests count."""
+    """Yield every conflict of policies; `pod_level` enables pod-level requests."""
     odd = [
         (charged_claim, resource, charged_claim.policy(resource))
         for charged_claim in charged_claims

@@ -1,9 +1,9 @@
-"""Pools: claims whose amount is there to be drawn from (ConsumeFrom).
+"""Pools: claims whose amount containers draw their requests from (ConsumeFrom).
 
-Owns what a pod draws from which pool. Each container that refers to a pool has its request for the resource
-drawn from it; one that refers to several fills them in the order of the pod's claims (point P20 of the
-accounting semantics). What runs one after the other may draw the same amount (P17). A container without a
-request draws nothing (P16). Document 000, "Pod Consuming from a Shared CPU Pool".
+Each container that refers to a pool draws its request for the resource from it; one that refers to several
+fills them in the order of the pod's claims. Containers that do not run concurrently may draw the same amount.
+A container without a request draws nothing. docs/spec/accounting.md, "Accounting policies"; KEP-5517, "Pod
+Consuming from a Shared CPU Pool".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plimsoll.ledger.verdict import Cause, Reason
 
 @dataclass(frozen=True, slots=True)
 class ClaimPool:
-    """How much of one resource a claim has been given, and how much of it is drawn."""
+    """Allocated and consumed amount of one resource of a claim."""
 
     allocated: Quantity
     consumed: Quantity
@@ -34,7 +34,7 @@ class ClaimPool:
 
 
 def collect_pools(charges: Sequence[ClaimCharge]) -> dict[str, dict[str, Quantity]]:
-    """Resource -> claim -> the whole of its pool."""
+    """Return the pool sizes by resource and claim."""
     found: dict[str, dict[str, Quantity]] = {}
     for charge in charges:
         for resource, amount in charge.resources.items():
@@ -54,10 +54,10 @@ def draw_from_pools(
     *,
     overdraw: bool = False,
 ) -> dict[tuple[str, str], Quantity] | Reason:
-    """(claim, resource) -> what the pod draws; a reason if a pool is too small.
+    """Return the amounts a pod draws by (claim, resource), or a reason if a pool is too small.
 
-    `pools` has the pools other pods draw from already; others are new. With `overdraw` what does not fit is
-    drawn from the last pool all the same: a pod that runs has its resources, whatever the books say.
+    `pools` has the pools other pods draw from already; others are new. With `overdraw` the excess is drawn
+    from the last pool nevertheless, because a running pod has its resources regardless of the ledger.
     """
     drawn: dict[tuple[str, str], Quantity] = {}
     for resource, wholes in sorted(collect_pools(charges).items()):
@@ -73,7 +73,7 @@ def draw_from_pools(
 
 
 def record_draws(charged_claim: ChargedClaim, drawn: Mapping[tuple[str, str], Quantity]) -> ChargedClaim:
-    """The bill with what is drawn from its pools written into it, where that is not there yet."""
+    """Return the charge with its draws from pools recorded, unless already present."""
     if not drawn:
         return charged_claim
     resources = {
@@ -86,7 +86,7 @@ def record_draws(charged_claim: ChargedClaim, drawn: Mapping[tuple[str, str], Qu
 
 
 def _order(pod: Pod, charges: Sequence[ClaimCharge], wholes: Mapping[str, Quantity]) -> dict[str, list[str]]:
-    """Container -> its pools, in the order of the pod's claims."""
+    """Return the pools of each container, in the order of the pod's claims."""
     places = {claim: place for place, claim in enumerate(resolve_claim_names(pod).values())}
     ordered = sorted(
         (charge for charge in charges if charge.claim in wholes),
@@ -108,9 +108,9 @@ def _rest(pools: Mapping[tuple[str, str], ClaimPool], claim: str, resource: str,
 def _fill(
     phases: Sequence[Phase], order: Mapping[str, Sequence[str]], rests: Mapping[str, int], overdraw: bool
 ) -> dict[str, int] | str:
-    """Claim -> what is drawn from it, or the container whose request does not fit.
+    """Return the draw from each claim, or the container whose request does not fit.
 
-    Containers with a single pool go first: the others can still choose.
+    Containers with a single pool come first, because the others have a choice.
     """
     used = {claim: [0] * len(phases) for claim in rests}
     for container in sorted(order, key=lambda name: len(order[name])):
@@ -139,7 +139,7 @@ def _exhausted(
     rests: Mapping[str, int],
     container: str,
 ) -> Reason:
-    """The refusal (P21): if not even the untouched pools would do, nobody's leaving helps."""
+    """Build the reason; it is unresolvable if even unused pools would not suffice."""
     claims = order[container]
     demand = _fill(phases, order, rests, True)
     untouched = _fill(phases, order, {claim: whole.nano for claim, whole in wholes.items()}, False)

@@ -1,27 +1,27 @@
-"""Whose rules a ledger follows: ours, or those of a stock Kubernetes release.
+"""Accounting profiles: Plimsoll's rules, or those of a stock Kubernetes release.
 
-Owns the switches between Plimsoll's accounting and upstream's where the two differ on purpose. The default is
-ours, which follows document 000; `AccountingProfile.upstream_1_36()` answers exactly as kube-scheduler 1.36.4
-does, and `AccountingProfile.upstream_1_37()` as 1.37.0-rc.1 is written.
+The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behaves exactly as kube-scheduler
+1.36.4, and `AccountingProfile.upstream_1_37()` as the sources of 1.37.0-rc.1. They differ in:
 
 - DIFF: a device is found by driver, pool and name, on this node, in the newest generation of its pool; 1.36
-  takes the first of that pool and name, whoever published it
+  takes the first of that pool and name, whichever driver published it
   (test_a_device_is_found_by_driver_pool_and_name, test_the_newest_generation_on_the_node_counts).
-- DIFF: a capacityKey of a device that is not shared charges the device's whole capacity; 1.36 ends in an
+- DIFF: a capacityKey of a device that is not shared charges the device's full capacity; 1.36 ends in an
   error (test_an_exclusive_device_charges_its_whole_capacity).
 - DIFF: a claim that no container refers to is charged once; 1.36 refuses the pod
   (test_an_unreferenced_claim_is_charged_once).
-- DIFF: a claim that was allocated before the pod came is charged; 1.36 passes it over
+- DIFF: a claim that was allocated before the pod was created is charged; 1.36 ignores it
   (test_a_claim_allocated_before_is_charged).
 - DIFF: a container counts once for a claim however often it refers to it; 1.36 lists it every time
   (test_a_container_is_listed_once).
-- DIFF: accounting policies are heeded; upstream has none (test_policies_need_the_default_profile).
-- DIFF: charges of an assumed pod stay when its status comes back without them; upstream loses them
+- DIFF: accounting policies are applied; upstream has none (test_policies_need_the_default_profile).
+- DIFF: charges of an assumed pod remain if its status comes back without them; upstream loses them
   (test_charges_survive_a_server_that_drops_them).
-- DIFF: a claim that charges its node is taken if another pod on the node has it, or if it is reserved for
-  another pod, which may be on its way to a node or just gone; 1.36 looks at the node only, 1.37 at the
+- DIFF: a claim that charges its node is in use if another pod on the node has it, or if it is reserved for
+  another pod, which may not be bound yet or may just be deleted; 1.36 checks the node only, 1.37 the
   reservation (test_a_reserved_claim_is_taken).
-- DIFF: where the cluster has no fields for it, annotations of classes say what devices charge and annotations
+- DIFF: where the cluster has no fields for it, annotations of classes define what devices charge and
+annotations
   of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
   test_charges_in_an_annotation_are_booked).
 """
@@ -35,7 +35,7 @@ from plimsoll.api.forms import Form
 
 
 class SharingCheck(Enum):
-    """How a claim used by another pod is noticed."""
+    """Method of detecting that another pod uses a claim."""
 
     BY_CONSUMERS = "1.36"  #: another pod on this node has it in its status
     BY_RESERVATION = "1.37"  #: the claim has a mapped device and is reserved for another pod
@@ -66,17 +66,17 @@ class AccountingProfile:
 
     @staticmethod
     def upstream_1_36() -> AccountingProfile:
-        """kube-scheduler 1.36.4, exactly."""
+        """Return the rules of kube-scheduler 1.36.4."""
         return _UPSTREAM_1_36
 
     @staticmethod
     def upstream_1_37() -> AccountingProfile:
-        """kube-scheduler 1.37.0-rc.1."""
+        """Return the rules of kube-scheduler 1.37.0-rc.1."""
         return _UPSTREAM_1_37
 
     @staticmethod
     def named(name: str) -> AccountingProfile | None:
-        """The profile of this name (`default`, `upstream-1.36`, `upstream-1.37`), if there is one."""
+        """Return a profile by name (`default`, `upstream-1.36`, `upstream-1.37`), or None."""
         return PROFILES.get(name)
 
 

@@ -1,9 +1,9 @@
-"""The quality-of-service class of a pod, from its spec alone.
+"""QoS class of a pod, computed from its spec.
 
-A pod is Guaranteed when every container (or the pod as a whole) limits cpu and memory and requests what it
-limits, BestEffort when nothing is requested or limited, and Burstable otherwise. Claims never change the
-class. Where the pod has resources of its own they alone count: in 1.36 even empty ones, since 1.37 only if
-they name a resource that can be given for a pod (sections 5 and 6 of the accounting semantics).
+A pod is Guaranteed if every container (or the pod level) limits cpu and memory and requests equal limits,
+BestEffort if nothing is requested or limited, and Burstable otherwise. Claims never change the class.
+Pod-level resources, if present, replace those of containers: in 1.36 even empty ones, since 1.37 only if they
+contain a supported pod-level resource (docs/spec/accounting.md, "Kubelet" and "Changes in 1.37").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPUTE = ("cpu", "memory")
 
 
 def qos_class(spec: PodSpec, form: Form = Form.V1_36, *, pod_level: bool = True) -> str:
-    """Guaranteed, Burstable or BestEffort; `pod_level` is the gate PodLevelResources."""
+    """Return Guaranteed, Burstable or BestEffort; `pod_level` is the gate PodLevelResources."""
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     limited = True
@@ -40,7 +40,7 @@ def qos_class(spec: PodSpec, form: Form = Form.V1_36, *, pod_level: bool = True)
 
 
 def pod_qos(pod: Pod, form: Form = Form.V1_36, *, pod_level: bool = True) -> str:
-    """The class the API server wrote down, or the one that follows from the spec."""
+    """Return the class in the status, or else the one computed from the spec."""
     if pod.status.qos_class in _CLASSES:
         return pod.status.qos_class
     return qos_class(pod.spec, form, pod_level=pod_level)

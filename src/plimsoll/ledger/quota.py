@@ -1,9 +1,8 @@
-"""What the pods and claims of a namespace use, in the terms of a ResourceQuota.
+"""Resource usage of namespaces, in terms of ResourceQuota.
 
-Owns the totals per namespace, from the same lines the nodes are booked by. Kubernetes counts only what pod
-specs say (`count_claims=False`); counting claims as well shows what the namespace really takes from its
-nodes, pools included. Section 2 of the accounting semantics (callers), point P28, and document 000,
-"Kube-Scheduler Scoring and Resource Quota".
+Sums the ledger lines per namespace. Kubernetes counts pod specs only (`count_claims=False`); counting claims
+as well shows the actual usage of nodes, including pools. docs/spec/accounting.md, "PodRequests and PodLimits"
+and "Accounting policies"; KEP-5517, "Kube-Scheduler Scoring and Resource Quota".
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _IN_SPEC = (ChargeRule.REQUESTS, ChargeRule.POD_LEVEL, ChargeRule.OVERHEAD)
 def usage_by_namespace(
     ledgers: Iterable[NodeLedger], claims: Iterable[ResourceClaim] = (), *, count_claims: bool = True
 ) -> dict[str, dict[str, Quantity]]:
-    """Namespace -> quota resource -> what is used, over the pods on these books and these claims."""
+    """Return usage by namespace and quota resource, over the pods in these ledgers and these claims."""
     usage: dict[str, dict[str, Quantity]] = {}
 
     def book(namespace: str, amounts: Amounts) -> None:
@@ -69,7 +68,7 @@ def _limits(entry: LedgerEntry, count_claims: bool) -> dict[str, Quantity]:
 
 
 def find_exceeded(used: Amounts, hard: Amounts) -> dict[str, Quantity]:
-    """What is used beyond a quota's hard limits, by how much."""
+    """Return the excess of usage over a quota's hard limits."""
     return {
         name: used.get(name, ZERO) - limit for name, limit in hard.items() if used.get(name, ZERO) > limit
     }

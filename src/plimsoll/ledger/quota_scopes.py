@@ -1,7 +1,7 @@
-"""Which quotas an object falls under.
+"""Quota scopes: selection of the quotas that apply to an object.
 
-Owns the scopes of a ResourceQuota, which of its resources are about objects of a kind, and so what of an
-object's usage is booked to it. Admission and the quota controller ask the same questions here.
+Matches the scopes of a ResourceQuota and the resources it tracks for a kind. Used by both admission and the
+quota controller.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _OF_SERVICES = frozenset(("services", "services.loadbalancers", "services.nodepo
 
 
 def matches_resource(resource: str, name: str, around: QuotaContext) -> bool:
-    """Whether a resource of a quota is about objects of this kind."""
+    """Return whether a resource of a quota tracks objects of this kind."""
     if resource in UNCOUNTED:
         return False
     if name == COUNT + resource:
@@ -87,12 +87,12 @@ def _is_extended(name: str) -> bool:
 
 
 def matching_resources(resource: str, hard: Iterable[str], around: QuotaContext) -> list[str]:
-    """Those of a quota's resources that are about a kind; a quota with none is not for it."""
+    """Return those of a quota's resources that track a kind; a quota without any does not apply."""
     return [name for name in hard if matches_resource(resource, name, around)]
 
 
 def filter_usage(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
-    """What of the usage of an object goes to the account of a quota that is for it."""
+    """Return the part of an object's usage that a quota tracks."""
     return {name: usage[name] for name in hard if name in usage}
 
 
@@ -100,7 +100,7 @@ def filter_usage(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
 
 
 def scope_requirements(spec: ResourceQuotaSpec) -> tuple[ScopedResourceSelectorRequirement, ...]:
-    """All the scopes of a quota, however they are said."""
+    """Return all scope requirements of a quota, from `scopes` and `scopeSelector`."""
     listed = tuple(
         ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists") for scope in spec.scopes
     )
@@ -110,7 +110,7 @@ def scope_requirements(spec: ResourceQuotaSpec) -> tuple[ScopedResourceSelectorR
 def matches_scopes(
     item: Wire, requirements: Iterable[ScopedResourceSelectorRequirement], gates: Gates = _ALL_ON
 ) -> bool:
-    """Whether an object is in all of these scopes; only pods and volume claims can be in any."""
+    """Return whether an object matches all scopes; only pods and volume claims can match any."""
     return all(_in_scope(item, requirement, gates) for requirement in requirements)
 
 
@@ -143,7 +143,7 @@ def _in_pod_scope(pod: CountedPod, requirement: ScopedResourceSelectorRequiremen
 
 
 def is_terminating(pod: CountedPod) -> bool:
-    """Whether a pod may run for a limited time only; it has nothing to do with its deletion."""
+    """Return whether a pod has an active deadline (scope Terminating); unrelated to deletion."""
     deadline = pod.spec.active_deadline_seconds
     return deadline is not None and deadline >= 0
 
@@ -153,7 +153,7 @@ def _is_best_effort(pod: CountedPod, gates: Gates) -> bool:
 
 
 def _attributes_classes(claim: CountedVolumeClaim) -> set[str]:
-    """A volume on its way from one class to another is in the scope of both."""
+    """Return the classes of a volume claim; one being modified belongs to both."""
     status = claim.status
     names = {claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name}
     if status.modify_volume_status is not None:
@@ -162,7 +162,7 @@ def _attributes_classes(claim: CountedVolumeClaim) -> set[str]:
 
 
 def _selects(requirement: ScopedResourceSelectorRequirement, names: set[str]) -> bool:
-    """Whether any of the names is selected; a list of values that must not be empty selects nothing."""
+    """Return whether any of the names is selected; a missing list of values selects nothing."""
     values = set(requirement.values)
     match requirement.operator:
         case "Exists":
@@ -177,7 +177,7 @@ def _selects(requirement: ScopedResourceSelectorRequirement, names: set[str]) ->
 
 
 def _crosses_namespaces(affinity: PodAffinity | None) -> bool:
-    """Whether a pod wants to be near pods of other namespaces, or away from them."""
+    """Return whether affinity or anti-affinity refers to other namespaces."""
     if affinity is None:
         return False
     terms = [*affinity.required, *(weighted.pod_affinity_term for weighted in affinity.preferred)]

@@ -1,10 +1,8 @@
-"""What one object counts for in the terms of a ResourceQuota.
+"""Quota usage of one object.
 
-Owns the measure of each kind (upstream's quota evaluators): pods by their requests and limits, claims by the
-most devices of each class they may get, volume claims by their size, services by their ports, and any kind by
-number. Admission charges by it and the quota controller sums by it, so that they cannot disagree. Which
-quotas an object falls under is `quota_scopes`' question; what pods and claims really take from their nodes is
-`quota`'s.
+Implements upstream's quota evaluators: pods by requests and limits, claims by the maximum number of devices
+per class, volume claims by size, services by ports, and any kind by number. Used by both admission and the
+quota controller. `quota_scopes` selects the quotas; `quota` computes the actual usage of nodes.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ _LONGEST = 10**12  # seconds: more than any clock tells
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResourceNames:
-    """The device classes there are, each with the extended resource that pods ask for it by ("" if none).
+    """Device classes with the extended resource that pods request them by ("" if none).
 
     Several classes may share a name: devices of all of them count under it.
     """
@@ -81,7 +79,7 @@ class ExtendedResourceNames:
         )
 
     def serve(self, resource: str) -> bool:
-        """Whether an extended resource stands for devices of a class that exists."""
+        """Return whether an extended resource is backed by an existing device class."""
         if resource.startswith(DEVICE_CLASS):
             return resource.removeprefix(DEVICE_CLASS) in self.names
         return bool(resource) and resource in self.names.values()
@@ -97,7 +95,7 @@ def _find_no_claims(uid: str) -> Iterable[ResourceClaim]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaContext:
-    """The moment, the gates and the device classes; and, for claims, their namespace."""
+    """Inputs of the evaluation: time, feature gates, device classes, and lookups in the namespace."""
 
     now: datetime
     gates: Gates = _ALL_ON
@@ -112,7 +110,7 @@ class QuotaContext:
 
 
 def compute_usage(resource: str, item: Wire, around: QuotaContext) -> dict[str, Quantity]:
-    """What one object of a kind counts for; `item` is seen as in `VIEW_TYPES`."""
+    """Return the quota usage of one object of a kind, given as the view in `VIEW_TYPES`."""
     if isinstance(item, Pod):
         return pod_usage(item, around.now, around.gates)
     if isinstance(item, ResourceClaim):
@@ -125,7 +123,7 @@ def compute_usage(resource: str, item: Wire, around: QuotaContext) -> dict[str, 
 
 
 def count_usage(resource: str, number: int = 1) -> dict[str, Quantity]:
-    """What objects count for by number alone."""
+    """Return the quota usage by object count."""
     amount = Quantity.of(number, Format.DECIMAL_SI)
     return {COUNT + resource: amount} | ({resource: amount} if resource in BARE else {})
 
@@ -134,9 +132,9 @@ def count_usage(resource: str, number: int = 1) -> dict[str, Quantity]:
 
 
 def pod_usage(pod: Pod, now: datetime, gates: Gates = _ALL_ON) -> dict[str, Quantity]:
-    """What a pod counts for, by its spec and what its node reports; claims are not counted, as upstream.
+    """Return the quota usage of a pod by spec and status; claims are not counted, as upstream.
 
-    A pod that has ended, or should have been gone by now, still is an object, and nothing more.
+    A pod that is terminal, or overdue for deletion, counts as an object only.
     """
     usage = {COUNT_PODS: ONE}
     if pod.status.phase in ("Failed", "Succeeded") or is_overdue(pod, now):
@@ -156,7 +154,7 @@ def pod_usage(pod: Pod, now: datetime, gates: Gates = _ALL_ON) -> dict[str, Quan
 
 
 def is_overdue(pod: Pod, now: datetime) -> bool:
-    """Whether a pod should have been gone by now, since its node may be lost."""
+    """Return whether the deletion grace period of a pod has passed, since its node may be lost."""
     text, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if not text or grace is None:
         return False
@@ -172,7 +170,7 @@ def is_overdue(pod: Pod, now: datetime) -> bool:
 
 
 def claim_usage(claim: ResourceClaim) -> dict[str, Quantity]:
-    """What a claim counts for by itself: one claim, and of each class the most devices it may get."""
+    """Return the quota usage of a claim: one claim, and the maximum number of devices per class."""
     usage = {COUNT_CLAIMS: ONE}
     for request in claim.spec.devices.requests:
         for name, count in _devices(request).items():
@@ -181,7 +179,7 @@ def claim_usage(claim: ResourceClaim) -> dict[str, Quantity]:
 
 
 def _devices(request: DeviceRequest) -> dict[str, int]:
-    """Class -> the most devices a request may get of it; alternatives are not taken together."""
+    """Return the maximum number of devices per class; alternatives are not added up."""
     most: dict[str, int] = {}
     if request.first_available:
         for sub in request.first_available:
@@ -194,12 +192,12 @@ def _devices(request: DeviceRequest) -> dict[str, int]:
 
 
 def _count(mode: str, count: int) -> int:
-    """A request for all devices counts for the most that a claim can have."""
+    """Return the maximum device count; allocation mode All counts as the limit of a claim."""
     return {EXACT_COUNT: count, ALL: MAX_ALLOCATION_RESULTS}.get(mode, 0)
 
 
 def _extended_usage(claim: ResourceClaim, around: QuotaContext) -> dict[str, Quantity]:
-    """Devices as extended resources, without those that their pod counts for already.
+    """Return devices as extended resources, without those already counted for their pod.
 
     DIFF: of classes with one name that one claim asks for, the greatest amount counts; upstream takes any of
     them by chance (test_a_claim_for_two_classes_of_one_name).
@@ -220,7 +218,7 @@ def _extended_usage(claim: ResourceClaim, around: QuotaContext) -> dict[str, Qua
 
 
 def _paid_by_pod(claim: ResourceClaim, around: QuotaContext) -> Amounts:
-    """What the pod counts for whose extended resources a claim stands for."""
+    """Return the usage already counted for the pod whose extended resources a claim backs."""
     owner = find_requesting_pod(claim)
     pod = around.find_pod(owner.name) if owner is not None else None
     if pod is None or owner is None or pod.metadata.uid != owner.uid:
@@ -238,7 +236,7 @@ def _made(claim: ResourceClaim) -> tuple[str, str]:
 
 
 def find_requesting_pod(claim: ResourceClaim) -> OwnerReference | None:
-    """The pod whose extended resources a claim was made for."""
+    """Return the pod whose extended resources a claim was created for."""
     if claim.metadata.annotations.get(_EXTENDED_CLAIM) != "true":
         return None
     owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
@@ -250,7 +248,7 @@ def find_requesting_pod(claim: ResourceClaim) -> OwnerReference | None:
 
 
 def volume_claim_usage(claim: CountedVolumeClaim) -> dict[str, Quantity]:
-    """The size is the one asked for, or the one that is being grown to where that is more."""
+    """Return the quota usage of a volume claim: the requested size, or the allocated one if larger."""
     usage = {VOLUME_CLAIMS: ONE}
     size = claim.spec.resources.requests.get("storage")
     if size is not None:
@@ -264,7 +262,7 @@ def volume_claim_usage(claim: CountedVolumeClaim) -> dict[str, Quantity]:
 
 
 def _whole(size: Quantity) -> Quantity:
-    """Storage is counted in whole bytes."""
+    """Round storage up to bytes."""
     whole = Quantity.of(size.value(), size.format)
     return size if size == whole else whole
 

@@ -1,12 +1,12 @@
-"""The effective requests and limits of a pod.
+"""Effective requests and limits of a pod.
 
-Owns `pod_requests` and `pod_limits` with every switch Kubernetes has for them (sections 2 and 6 of the
-accounting semantics), in two forms. In 1.36 claims count in requests only, and values from the status of a
-resized pod count container by container. In 1.37 claims count in limits too, and the status counts as whole
-sums. The draft form is computed as 1.37 is.
+`pod_requests` and `pod_limits` with all options of the Kubernetes helpers (docs/spec/accounting.md,
+"PodRequests and PodLimits" and "Changes in 1.37"), in two forms. In 1.36 claims count in requests only, and
+the status of a resized pod counts per container. In 1.37 claims count in limits too, and the status counts as
+sums. The draft form is computed as 1.37.
 
-Whether claims count is a switch (`PodResourcesOptions.count_claims`); which charges count is the argument
-`charges`, read from the pod's status where it is not given.
+`PodResourcesOptions.count_claims` enables claims; the argument `charges` defaults to those in the pod's
+status.
 
 DIFF: reading a pod changes nothing; upstream adds the overhead to pod-level amounts that it keeps as big
 decimals (1.5Gi), so that the pod grows each time it is looked at (test_reading_changes_nothing).
@@ -34,7 +34,7 @@ NON_ZERO_MEMORY = Quantity.of(200 << 20, Format.DECIMAL_SI)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodResourcesOptions:
-    """What counts towards a pod's requests and limits; as in Kubernetes everything starts switched off."""
+    """Options for a pod's requests and limits; as in Kubernetes all are off by default."""
 
     form: Form = Form.V1_36
     count_claims: bool = False  #: claim charges (useDRANodeAllocatableResourceClaimStatus)
@@ -51,7 +51,7 @@ DEFAULTS = PodResourcesOptions()
 
 @lru_cache(maxsize=64)
 def without_status(options: PodResourcesOptions) -> PodResourcesOptions:
-    """The same for a pod that is not running: it has no status values to heed."""
+    """Return the options for a pod that is not running: its status is ignored."""
     return replace(options, use_status=False, in_place_pod_level=False)
 
 
@@ -59,22 +59,22 @@ def without_status(options: PodResourcesOptions) -> PodResourcesOptions:
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """Whether a resource can be given for a pod as a whole."""
+    """Return whether a resource is supported at pod level."""
     return name in ("cpu", "memory") or is_huge_page(name)
 
 
 def has_pod_level_requests(pod: Pod) -> bool:
-    """Whether the pod as a whole requests a resource that can be given so."""
+    """Return whether the pod has supported pod-level requests."""
     return pod.spec.resources is not None and any(map(is_pod_level_resource, pod.spec.resources.requests))
 
 
 def has_pod_level_limits(pod: Pod) -> bool:
-    """Whether the pod as a whole limits a resource that can be given so."""
+    """Return whether the pod has supported pod-level limits."""
     return pod.spec.resources is not None and any(map(is_pod_level_resource, pod.spec.resources.limits))
 
 
 def has_pod_level_resources(pod: Pod) -> bool:
-    """Whether the pod as a whole requests or limits a resource that can be given so."""
+    """Return whether the pod has supported pod-level requests or limits."""
     return has_pod_level_requests(pod) or has_pod_level_limits(pod)
 
 
@@ -84,7 +84,7 @@ def has_pod_level_resources(pod: Pod) -> bool:
 def pod_requests(
     pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
-    """What a pod requests in all."""
+    """Return the total requests of a pod."""
     requests = {} if options.skip_containers else aggregate_container_requests(pod, options, charges)
     if not options.skip_pod_level and has_pod_level_requests(pod):
         _replace_by_pod_level(requests, pod, options, limits=False)
@@ -96,7 +96,7 @@ def pod_requests(
 def aggregate_container_requests(
     pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
-    """What the containers of a pod request together, with what their claims charge."""
+    """Return the sum of the container requests, including claim charges."""
     extra = _extra(pod, options, charges)
     if options.form is Form.V1_36 and options.use_status and _has_reports(pod):
         total = sum_with_init_containers(*in_place.list_container_requests(pod, True, options.non_missing))
@@ -120,7 +120,7 @@ def _has_reports(pod: Pod) -> bool:
 
 
 def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
-    """What the containers request by the spec; the caller may change it."""
+    """Return the sum of the container requests in the spec; the caller may modify it."""
     if non_missing:
         return sum_with_init_containers(*in_place.list_container_requests(pod, False, non_missing))
     spec, total = _last[0]
@@ -135,7 +135,7 @@ _last: list[tuple[PodSpec | None, dict[str, Quantity]]] = [(None, {})]
 
 
 def list_request_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tuple[ContainerUse, ...]:
-    """The requests of each container as it runs, in the order of the 1.36 rule; claims apart."""
+    """List the requests of each container as it runs, in the order of the 1.36 rule; without claims."""
     return list_uses(*in_place.list_container_requests(pod, options.use_status, options.non_missing))
 
 
@@ -145,7 +145,7 @@ def list_request_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tupl
 def pod_limits(
     pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
-    """What a pod is limited to in all; overhead is added to limits that are there and not zero."""
+    """Return the total limits of a pod; overhead is added to existing nonzero limits."""
     limits = aggregate_container_limits(pod, options, charges)
     if not options.skip_pod_level and has_pod_level_resources(pod):
         _replace_by_pod_level(limits, pod, options, limits=True)
@@ -159,7 +159,7 @@ def pod_limits(
 def aggregate_container_limits(
     pod: Pod, options: PodResourcesOptions = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
 ) -> dict[str, Quantity]:
-    """What the containers of a pod are limited to together; since 1.37 with what their claims charge."""
+    """Return the sum of the container limits; since 1.37 including claim charges."""
     if options.form is Form.V1_36:
         return sum_with_init_containers(*in_place.list_container_limits(pod, options.use_status))
     spec = sum_with_init_containers(*in_place.list_container_limits(pod, False))
@@ -177,7 +177,7 @@ def aggregate_container_limits(
 
 
 def list_limit_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tuple[ContainerUse, ...]:
-    """The limits of each container as it runs, in the order of the 1.36 rule."""
+    """List the limits of each container as it runs, in the order of the 1.36 rule."""
     return list_uses(*in_place.list_container_limits(pod, options.use_status))
 
 
@@ -195,7 +195,7 @@ def _extra(
 def _replace_by_pod_level(
     total: dict[str, Quantity], pod: Pod, options: PodResourcesOptions, *, limits: bool
 ) -> None:
-    """Put the values of the pod as a whole in place of the sums, claims included; changes `total`."""
+    """Replace sums by pod-level values, which include claims, in `total`."""
     assert pod.spec.resources is not None
     spec: ResourceList = pod.spec.resources.limits if limits else pod.spec.resources.requests
     effective: Amounts = spec

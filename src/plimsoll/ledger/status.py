@@ -1,13 +1,11 @@
-"""What a pod's status says about its claims.
+"""Claim charges in a pod's status.
 
-Owns the entries between a scheduler and everybody else (`nodeAllocatableResourceClaimStatuses`, or the
-draft's name): made from bills, sorted as upstream sorts them, in any wire form; and the two writes a
-scheduler makes, putting them there before it binds and taking them away if binding fails. Document 000, "Pod
-API Changes" and "PreBind Stage".
+Builds the entries of `nodeAllocatableResourceClaimStatuses` (or the draft's field) in upstream's order and in
+any wire form, and plans the scheduler's two writes: before binding, and clearing after a failed binding.
+KEP-5517, "Pod API Changes" and "PreBind Stage".
 
-The policy that was used and what was drawn from pools are part of an entry (points P1, P25 and P30 of the
-accounting semantics); where nobody named a policy none is written, so that such an entry is what stock
-Kubernetes writes.
+Entries include the policy and the draws from pools (docs/spec/accounting.md, "Accounting policies"); without
+an explicit policy none is written, so that the entry equals that of stock Kubernetes.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
 
 def build_status_entries(charged_claims: Iterable[ChargedClaim]) -> tuple[ClaimCharge, ...]:
-    """The entries for these bills: by claim name, resources by name."""
+    """Build the entries for these charges, sorted by claim name and resource name."""
     charges = sorted(
         (charged_claim.charge for charged_claim in charged_claims), key=lambda charge: charge.claim
     )
@@ -32,21 +30,21 @@ def build_status_entries(charged_claims: Iterable[ChargedClaim]) -> tuple[ClaimC
 
 
 def write_charges(pod: Pod, charged_claims: Iterable[ChargedClaim], form: Form) -> WriteResult[Pod]:
-    """The pod with these bills in its status, and what the form has no room for."""
+    """Return the pod with these charges in its status, and what the form cannot express."""
     written = write_status(pod.status, build_status_entries(charged_claims), form)
     return WriteResult(with_fields(pod, status=written.view), written.losses)
 
 
 @dataclass(frozen=True, slots=True)
 class StatusPatch:
-    """A write of claim charges to a pod: what to write (None: nothing), or why not."""
+    """A write of claim charges to a pod: the entries (None: no write), or the reason against it."""
 
     verdict: Verdict = SUCCESS
     entries: tuple[ClaimCharge, ...] | None = None
 
 
 def plan_status_patch(assumed: PodStatus, calculated: Sequence[ClaimCharge]) -> StatusPatch:
-    """The write before binding; what was assumed must be what is written."""
+    """Plan the write before binding; the assumed status must equal the calculated one."""
     if not calculated:
         return StatusPatch()
     if read_status(assumed) != tuple(calculated):
@@ -55,12 +53,12 @@ def plan_status_patch(assumed: PodStatus, calculated: Sequence[ClaimCharge]) -> 
 
 
 def plan_status_clear(status: PodStatus) -> StatusPatch:
-    """The write after a failed binding: an empty list, if there is anything to take away."""
+    """Plan the write after a failed binding: an empty list, if there are entries."""
     return StatusPatch(entries=()) if read_status(status) else StatusPatch()
 
 
 def patch_failure(pod: Pod, cause: str) -> Verdict:
-    """The verdict when the server refuses the write."""
+    """Return the verdict for a write that the server rejected."""
     meta = pod.metadata
     reason = Reason(cause=Cause.PATCH_FAILED, namespace=meta.namespace, pod=meta.name, detail=cause)
     return Verdict.of([reason])

@@ -1,9 +1,9 @@
-"""Amounts as the whole numbers a node is booked in.
+"""Integer units of resources, as in kube-scheduler's NodeInfo.
 
-Owns the step from exact quantities to Kubernetes' integers: cpu in thousandths, everything else in units,
-rounded up once per pod and resource (section 3 of the accounting semantics). What is not counted on nodes
-(names that are neither cpu, memory, ephemeral-storage nor a scalar resource) is left out, as in Kubernetes.
-Unlike there, nothing wraps: single amounts saturate at int64, sums are unbounded.
+Converts exact quantities to integers: millicores for cpu, units otherwise, rounded up once per pod and
+resource (docs/spec/accounting.md, "Scheduler"). Resources that nodes do not account for (neither cpu, memory,
+ephemeral-storage nor scalar resources) are omitted, as in Kubernetes. Unlike there, nothing wraps: single
+amounts saturate at int64, sums are unbounded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VOLUMES = "attachable-volumes-"
 
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
-    """Whether a resource is one that somebody outside Kubernetes named (`example.com/gpu`)."""
+    """Return whether a resource is an extended resource (`example.com/gpu`)."""
     if "/" not in name or _NATIVE in name or name.startswith(_REQUESTS):
         return False
     return not label_key(_REQUESTS + name)
@@ -41,7 +41,7 @@ def is_extended_resource(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_accounted(name: str) -> bool:
-    """Whether nodes are booked in this resource (`pods` is a number of its own)."""
+    """Return whether nodes account for this resource (`pods` is counted separately)."""
     return (
         name in STANDARD_RESOURCES
         or is_huge_page(name)
@@ -52,28 +52,28 @@ def is_accounted(name: str) -> bool:
 
 
 def to_unit(name: str, amount: Quantity) -> int:
-    """One amount as a whole number, rounded up."""
+    """Convert one amount to an integer, rounded up."""
     return amount.milli() if name == CPU else amount.value()
 
 
 def to_units(amounts: Amounts) -> dict[str, int]:
-    """The amounts that are counted on nodes, as whole numbers."""
+    """Convert the amounts that nodes account for to integers."""
     return {name: to_unit(name, amount) for name, amount in amounts.items() if is_accounted(name)}
 
 
 def from_units(name: str, units: int) -> Quantity:
-    """A whole number of a resource as a quantity."""
+    """Convert an integer amount of a resource to a quantity."""
     if name == CPU:
         return Quantity.of(units, scale=-3)
     return Quantity.of(units, Format.DECIMAL_SI if is_extended_resource(name) else Format.BINARY_SI)
 
 
 def units_to_nano(name: str, units: int) -> int:
-    """A whole number of a resource in nano-units."""
+    """Convert an integer amount of a resource to nano-units."""
     return units * (10**6 if name == CPU else 10**9)
 
 
 def add_units(total: dict[str, int], units: Units, sign: int = 1) -> None:
-    """Add whole amounts to a total, or take them away; a name that was there stays, if only with zero."""
+    """Add integer amounts to a total, or subtract them; existing names remain, possibly with zero."""
     for name, amount in units.items():
         total[name] = total.get(name, 0) + sign * amount

@@ -1,9 +1,8 @@
-"""What is said about a pod on a node: yes, or no with reasons and numbers.
+"""Verdicts: the result of checking a pod against a node, with reasons and numbers.
 
-Owns `Verdict` and `Reason`, which are values: whoever wants a sentence calls `render` in `texts.py`. The code
-says what a scheduler can do about a refusal: after `Unschedulable` removing other pods may help, after
-`UnschedulableAndUnresolvable` it will not, and `Error` means that something is missing and the pod should be
-tried again.
+Verdicts are values; `messages.format_reason` formats them. The code determines the scheduler's reaction:
+after `Unschedulable` preemption may help, after `UnschedulableAndUnresolvable` it does not, and `Error` means
+that an input is missing and the pod should be retried.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from enum import Enum
 
 
 class VerdictCode(Enum):
-    """What follows from a verdict, in kube-scheduler's words."""
+    """Status code of a verdict, as in kube-scheduler's framework."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
@@ -23,7 +22,7 @@ class VerdictCode(Enum):
 
 
 class Cause(Enum):
-    """What a refusal is about."""
+    """Kind of a reason."""
 
     # shortages: preemption helps if the whole is big enough
     INSUFFICIENT = "insufficient"
@@ -66,10 +65,10 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason for a refusal: what it is about, where, and the numbers.
+    """One reason for a refusal: its cause, the objects involved, and the numbers.
 
-    Numbers are whole units of the resource: milli for cpu, units otherwise. `had` is what was free,
-    `capacity` what there is in all. `resolvable` says that it would fit if other pods were gone.
+    Numbers are in integer units: millicores for cpu, units otherwise. `had` is the free amount, `capacity`
+    the total. `resolvable` means that the pod would fit without other pods.
     """
 
     cause: Cause
@@ -98,14 +97,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Yes, or no with all the reasons that were found."""
+    """Success, or refusal with all reasons found."""
 
     code: VerdictCode = VerdictCode.SUCCESS
     reasons: tuple[Reason, ...] = ()
 
     @staticmethod
     def of(reasons: Iterable[Reason]) -> Verdict:
-        """Success without reasons; otherwise the gravest code among them."""
+        """Return success without reasons, otherwise the most severe code among them."""
         found = tuple(reasons)
         if not found:
             return SUCCESS
@@ -118,7 +117,7 @@ class Verdict:
 
     @property
     def preemption_may_help(self) -> bool:
-        """Whether the pod would fit if other pods were gone."""
+        """True if the pod would fit without other pods."""
         return self.code is VerdictCode.UNSCHEDULABLE
 
 

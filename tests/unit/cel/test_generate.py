@@ -1,4 +1,4 @@
-"""The fast back end: what it covers, and that no text of an expression reaches its source."""
+"""the code generator: what it covers, and that no text of an expression reaches its source."""
 
 from __future__ import annotations
 

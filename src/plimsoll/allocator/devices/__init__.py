@@ -1,1 +1,1 @@
-"""What there is: slices become pools, pools a node's numbered devices, and what others hold its usage."""
+"""Devices of a node: pools gathered from slices, numbered devices, and their usage by allocations."""

@@ -1,9 +1,9 @@
-"""The values of one attribute over a row of devices, as bits.
+"""Values of one attribute over the devices of a node, as bit sets.
 
-Every value that occurs gets a bit, so that constraints become arithmetic on integers: devices share a value
-if their bits overlap. Owns the lookup of attributes (a bare name stands for the driver's domain) and how
-lists count: with the gate on a list is the set of its values, and a scalar the set of one; with it off a list
-equals nothing. Implements section 5 of the allocator semantics.
+Every distinct value has a bit, so that constraints become integer arithmetic: devices share a value if their
+bits overlap. Handles attribute lookup (a bare name is in the driver's domain) and lists: with the gate on, a
+list is the set of its values and a scalar a set of one; with it off, a list equals nothing
+(docs/spec/allocator.md, "Constraints").
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Value: TypeAlias = "tuple[str, str | int]"
 
 
 class AttributeTable:
-    """Which devices have an attribute, and with which values."""
+    """Devices that have an attribute, and their values."""
 
     __slots__ = ("_overlaps", "by_bit", "has", "opaque", "scalar", "sets", "values")
 
@@ -54,7 +54,7 @@ class AttributeTable:
             self.sets.append(mine)
 
     def overlapping(self, bits: int) -> int:
-        """The mask of devices that have any of these values."""
+        """Return the mask of devices that have any of these values."""
         known = self._overlaps.get(bits)
         if known is None:
             known, rest = 0, bits
@@ -77,7 +77,7 @@ def _lookup(device: Device, driver: str, attribute: str) -> DeviceAttribute | No
 
 
 def _values(attribute: DeviceAttribute, lists: bool) -> Iterable[Value] | None:
-    """The values of an attribute; empty if it equals nothing, None if it does not count as set."""
+    """Return the values of an attribute; empty if it equals nothing, None if it does not count as set."""
     if lists:
         if attribute.int_values:
             return [("int", value) for value in attribute.int_values]

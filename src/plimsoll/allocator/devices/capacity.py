@@ -1,9 +1,9 @@
-"""How much of a device's capacity a request consumes.
+"""Consumption of device capacity by a request.
 
-Owns document 001's rules: what is consumed when nothing is asked for, rounding up to what the request policy
-allows, and refusing what it does not allow. `consume` is a function of the request and the device alone;
-what other shares have taken already is compared in the search. Implements section 7 of the allocator
-semantics, with the rounding format and the overflow rule of Kubernetes 1.37.
+Implements the rules of KEP-5075: the default consumption, rounding up to the request policy, and rejection of
+amounts the policy does not allow. `consume` depends on the request and the device only; usage by other shares
+is compared in the search. docs/spec/allocator.md, "Consumable capacity", with the rounding format and the
+overflow rule of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRa
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """What a request takes of every capacity of a device, in the order of the device's names."""
+    """Consumption of every capacity of a device, in the order of its capacity names."""
 
     amounts: Mapping[str, Quantity]
     nano: tuple[int, ...]  #: the same as whole billionths
@@ -25,7 +25,7 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRefusal:
-    """Why a device's capacity cannot serve a request; `rule` is one of the constants below."""
+    """Reason why a device's capacity cannot serve a request; `rule` is one of the constants below."""
 
     rule: str
     name: str
@@ -42,7 +42,7 @@ SHORT = "short"  #: more than the device has (`had`), or has left
 
 @dataclass(frozen=True, slots=True)
 class CapacityFault:
-    """A request whose consumption cannot be computed; it ends the whole allocation."""
+    """A request whose consumption cannot be computed; it ends the entire allocation."""
 
     name: str
     wanted: Quantity
@@ -52,7 +52,7 @@ class CapacityFault:
 def consume(
     requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity]
 ) -> Consumption | CapacityRefusal | CapacityFault:
-    """What a request takes of a device that nobody else uses, or why it cannot."""
+    """Compute the consumption of a request on an unused device, or the reason against it."""
     for name, wanted in requests.items():
         if name not in capacity:
             return CapacityRefusal(UNDEFINED, name, wanted, ZERO)
@@ -79,7 +79,7 @@ def capacity_value(entry: DeviceCapacity) -> Quantity:
 
 
 def compute_consumed_amount(requested: Quantity | None, entry: DeviceCapacity) -> Quantity | None:
-    """The amount consumed of one capacity, rounded up by its policy; None if 64 bits cannot hold it."""
+    """Round the amount of one capacity up by its policy; None if it overflows 64 bits."""
     policy = entry.request_policy
     if requested is None:
         return policy.default if policy is not None and policy.default is not None else capacity_value(entry)
@@ -93,7 +93,7 @@ def compute_consumed_amount(requested: Quantity | None, entry: DeviceCapacity) -
 def _round_to_range(
     requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity
 ) -> Quantity | None:
-    """At least the minimum, and a whole number of steps above it. Steps are counted in whole units."""
+    """Round up to the minimum, or to a multiple of the step above it. Steps are counted in units."""
     if requested < minimum:
         return minimum
     step = valid_range.step
@@ -113,7 +113,7 @@ def _round_to_range(
 
 
 def check_policy(name: str, amount: Quantity, policy: CapacityRequestPolicy | None) -> CapacityRefusal | None:
-    """Why a policy does not allow an amount; the default is always allowed."""
+    """Return the reason why a policy does not allow an amount; the default is always allowed."""
     if policy is None or _is_default(amount, policy):
         return None
     if policy.valid_range is not None:
@@ -142,5 +142,5 @@ def _range_refusal(
 
 
 def _units(quantity: Quantity) -> int:
-    """The quantity in whole units, rounded up."""
+    """Return the quantity in units, rounded up."""
     return divide_up(quantity.nano, NANO)

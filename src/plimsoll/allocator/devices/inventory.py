@@ -1,7 +1,7 @@
-"""The devices of a cluster: slices and taint rules, indexed by node and by pool.
+"""Devices of a cluster: slices and taint rules, indexed by node and by pool.
 
-Owns `Inventory`, an immutable value. `devices_for` gives a node's devices and remembers them; `replace` makes
-the next inventory and keeps everything computed for the slices that did not change.
+`Inventory` is immutable. `devices_for` returns a node's devices and caches them; `replace` returns the next
+inventory and reuses everything computed for unchanged slices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_CACHED_DEVICES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _CachedNode:
-    """A node's devices, and everything they were made from."""
+    """A node's devices, with the inputs they were computed from."""
 
     labels: dict[str, str]
     candidates: list[SliceView]
@@ -35,12 +35,12 @@ class _CachedNode:
     def holds(
         self, labels: dict[str, str], candidates: list[SliceView], pools: list[list[SliceView]]
     ) -> bool:
-        """Whether the same slices and labels would make the same devices."""
+        """Return whether the same inputs would give the same devices."""
         return self.labels == labels and self.candidates == candidates and self.pools == pools
 
 
 class Inventory:
-    """All slices there are. Equal input gives equal answers; what it remembers only makes them quicker."""
+    """All slices of a cluster. Equal inputs give equal results; caches affect speed only."""
 
     __slots__ = (
         "_by_pool",
@@ -79,7 +79,7 @@ class Inventory:
     def replace(
         self, slices: Iterable[ResourceSlice], taint_rules: Iterable[DeviceTaintRule] | None = None
     ) -> Inventory:
-        """The inventory with other slices (the same objects where nothing changed) and other rules."""
+        """Return an inventory with other slices (identical objects where unchanged) and other rules."""
         new = Inventory.__new__(Inventory)
         new.features, new._programs = self.features, self._programs
         new._rules = self._rules
@@ -93,7 +93,7 @@ class Inventory:
         return new
 
     def devices_for(self, node: Node) -> NodeDevices | AllocationFault:
-        """The devices that a node may use."""
+        """Return the devices that a node may use."""
         name, labels = node.metadata.name, node.metadata.labels
         known = self._nodes.get(name)
         if known is not None:
@@ -113,24 +113,24 @@ class Inventory:
         return known.devices
 
     def cluster_pools(self) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
-        """Every pool as a whole, by name: its devices wherever they are, and all slices there are of it.
+        """Yield every pool of the cluster, by name: its devices on all nodes, and all of its slices.
 
-        The devices are of no node: `Usage` tells what is left of them, selectors say nothing of them.
+        The devices belong to no node: `DeviceUsage` applies to them, selectors do not.
         """
         for pool in sorted(self._by_pool):
             yield self.cluster_pool(pool), self.slices_of(pool)
 
     def slices_of(self, pool: PoolId) -> Sequence[SliceView]:
-        """All slices there are of a pool, of whichever generation."""
+        """Return all slices of a pool, of any generation."""
         return self._by_pool.get(pool, ())
 
     def cluster_pool(self, pool: PoolId) -> NodeDevices:
-        """One pool as a whole, which must be known."""
+        """Return the devices of one known pool on all nodes."""
         whole = build_cluster_pool(self._by_pool[pool], self.features)
         return NodeDevices(Node(), [whole], self.features, self._programs)
 
     def _keep(self, name: str, known: _CachedNode) -> None:
-        """Remember a node's devices."""
+        """Cache a node's devices."""
         self._nodes[name] = known
         self._kept = _forget_oldest(self._nodes, self._kept + len(known.devices.entries))
 
@@ -153,7 +153,7 @@ class Inventory:
 
 
 def _forget_oldest(nodes: dict[str, _CachedNode], kept: int) -> int:
-    """Forget the nodes that came first while there are too many devices; how many are left."""
+    """Evict the oldest nodes while too many devices are cached; return the number left."""
     while kept > MAX_CACHED_DEVICES and len(nodes) > 1:
         kept -= len(nodes.pop(next(iter(nodes))).devices.entries)
     return kept

@@ -1,8 +1,8 @@
-"""The devices of one node, in the order of the search, with everything that does not change between searches.
+"""Devices of one node in search order, with everything that does not change between searches.
 
-Owns `NodeDevices`: devices are numbered, so that a set of them is an integer and a rule is a mask. It
-remembers the match bits of selectors, the values of attributes and the consumption of capacity requests;
-all of that depends on slices, classes and requests only, never on what is allocated.
+Devices are numbered, so that a set of devices is an integer and a rule is a mask. Caches the matches of
+selectors, the values of attributes and the consumption of capacity requests; all of these depend on slices,
+classes and requests only, never on allocations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DeviceEntry:
 
 @dataclass(frozen=True, slots=True)
 class SelectorFailure:
-    """A selector that fails: which one, of the class or of the request, and how."""
+    """A selector that failed: its index, whether it is of the class, and the error."""
 
     of_class: bool
     index: int
@@ -60,7 +60,7 @@ class SelectorFailure:
 
 @dataclass(frozen=True, slots=True)
 class SelectorResult:
-    """What class and request selectors make of a node's devices."""
+    """Result of class and request selectors on a node's devices."""
 
     mask: int
     failures: Mapping[int, SelectorFailure]  #: devices that no verdict exists for
@@ -69,7 +69,7 @@ class SelectorResult:
 
 @dataclass(frozen=True, slots=True)
 class CounterPool:
-    """The counters of one pool: a range of counter numbers, and who draws on them."""
+    """Counters of one pool: a range of counter numbers, and the devices that consume them."""
 
     pool: PoolId
     first: int
@@ -79,7 +79,7 @@ class CounterPool:
 
 
 class NodeDevices:
-    """The devices that a node may use."""
+    """Devices that a node may use."""
 
     __slots__ = (
         "_consumptions",
@@ -140,9 +140,9 @@ class NodeDevices:
 
     @property
     def signature(self) -> tuple[object, ...] | None:
-        """Equal for nodes whose devices a search cannot tell apart but for the names of their pools.
+        """Equal for nodes whose devices differ in nothing but the names of their pools.
 
-        None where devices are not the node's own: what others take of them counts, too.
+        None if devices are not local to the node, because usage on other nodes matters, too.
         """
         if self._signature is None:
             views = [view for pool in self.pools for view in pool.slices]
@@ -163,7 +163,7 @@ class NodeDevices:
     # -- what is computed once per question
 
     def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> SelectorResult:
-        """The devices that pass all selectors and are meant for this node."""
+        """Return the devices that pass all selectors and are available on this node."""
         key = (class_selectors, request_selectors)
         known = self._selections.get(key)
         if known is None:
@@ -171,7 +171,7 @@ class NodeDevices:
         return known
 
     def table(self, attribute: str) -> AttributeTable:
-        """The values of an attribute."""
+        """Return the values of an attribute."""
         known = self._tables.get(attribute)
         if known is None:
             devices = [(entry.id.driver, entry.device) for entry in self.entries]
@@ -182,7 +182,7 @@ class NodeDevices:
     def consumptions(
         self, requests: Mapping[str, Quantity]
     ) -> Sequence[Consumption | CapacityRefusal | CapacityFault]:
-        """What a capacity request takes, by capacity shape."""
+        """Return the consumption of a capacity request, by capacity shape."""
         # The spelling of an amount is recorded with it, so amounts that are merely equal differ here.
         key = tuple((name, str(amount)) for name, amount in requests.items())
         known = self._consumptions.get(key)
@@ -192,7 +192,7 @@ class NodeDevices:
         return known
 
     def reordered(self, order: Sequence[int]) -> NodeDevices:
-        """The same devices in another order of search."""
+        """Return the same devices in another search order."""
         clone = NodeDevices.__new__(NodeDevices)
         for name in NodeDevices.__slots__:
             setattr(clone, name, getattr(self, name))
@@ -324,7 +324,7 @@ class NodeDevices:
 
 
 def bit_numbers(mask: int) -> list[int]:
-    """The numbers of the devices in a mask, ascending."""
+    """Return the numbers of the devices in a mask, ascending."""
     numbers = []
     while mask:
         low = mask & -mask
@@ -334,12 +334,12 @@ def bit_numbers(mask: int) -> list[int]:
 
 
 def _moved(mask: int, places: Mapping[int, int]) -> int:
-    """A mask after the devices have changed places."""
+    """Return a mask after the devices were reordered."""
     return sum(1 << places[number] for number in bit_numbers(mask))
 
 
 def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> CounterDraw:
-    """What a device takes from the counters of its pool; twice from one counter is taken twice."""
+    """Return a device's consumption of its pool's counters; repeated counters add up."""
     amounts: dict[int, int] = {}
     for consumption in device.consumes_counters:
         for name, counter in consumption.counters.items():
@@ -350,10 +350,10 @@ def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> CounterDraw
 
 
 def _shape(capacity: Mapping[str, DeviceCapacity]) -> object:
-    """What tells capacities apart, by the identity of their amounts.
+    """Return a key that distinguishes capacities by the identity of their amounts.
 
-    Amounts that are spelled alike are one object (`Quantity.parse` sees to it), and spelling matters, because
-    a recorded amount keeps that of its source. Where they are not, there is one shape more.
+    Amounts with equal text are one object (`Quantity.parse` caches them), and the text matters because a
+    recorded amount keeps it. Otherwise there is merely one more shape.
     """
     return tuple(
         [(name, id(entry.value), _policy_key(entry.request_policy)) for name, entry in capacity.items()]

@@ -1,9 +1,8 @@
-"""Pools from slices: which devices of a cluster a node may use, in the order of the search.
+"""Gathering of pools from slices, in search order.
 
-Owns section 2 of the allocator semantics: a pool is used only whole, in its newest generation, and only if
-nothing in it contradicts itself; pools that are incomplete or invalid stay in the list as markers, because
-a request for all devices must know of them. Counter slices follow their own node selection and are fetched
-when a pool needs them, as in Kubernetes 1.37.
+docs/spec/allocator.md, "Gathering pools": a pool is used only if it is complete in its newest generation and
+consistent; incomplete and invalid pools remain in the list, because allocation mode All fails on them.
+Counter slices follow their own node selection and are fetched when a pool needs them, as in Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from plimsoll.api.quantity import ZERO
 
 
 class PoolStatus(Enum):
-    """Whether a pool's devices can be handed out."""
+    """Usability of a pool's devices."""
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"  #: slices of the newest generation are missing, or there are too many
@@ -47,7 +46,7 @@ def gather_pools(
     features: Features,
     by_pool: dict[PoolId, list[SliceView]],
 ) -> list[DevicePool] | AllocationFault:
-    """The pools of a node; `candidates` are the slices that may be for it, `by_pool` all slices there are."""
+    """Return the pools of a node; `candidates` are slices that may apply to it, `by_pool` all slices."""
     relevant: dict[PoolId, list[SliceView]] = {}
     for view in candidates:
         spec = view.slice.spec
@@ -72,7 +71,7 @@ def gather_pools(
 
 
 def build_cluster_pool(views: Sequence[SliceView], features: Features) -> DevicePool:
-    """A pool as a whole, seen from no node: the newest generation of all slices there are of it."""
+    """Return a pool independent of nodes: the newest generation of all of its slices."""
     newest: list[SliceView] = []
     for view in views:
         _keep_newest(newest, view)
@@ -108,7 +107,7 @@ def _keep_newest(views: list[SliceView], view: SliceView) -> None:
 def _build(
     pool_id: PoolId, views: list[SliceView], features: Features, known: list[SliceView]
 ) -> DevicePool | None:
-    """A pool from its relevant slices; None if a newer generation is on its way."""
+    """Build a pool from its relevant slices; None if a newer generation is being published."""
     expected = views[0].slice.spec.pool.resource_slice_count
     generation = views[0].slice.spec.pool.generation
     others: list[SliceView] = []
@@ -142,7 +141,7 @@ def _build(
 
 
 def _read_counters(views: Iterable[SliceView]) -> dict[tuple[str, str], int] | str:
-    """The counters of a pool, or what is wrong with them. A set without counters is remembered by name."""
+    """Return the counters of a pool, or an error. Empty counter sets are recorded by name."""
     counters: dict[tuple[str, str], int] = {}
     for view in views:
         for counter_set in view.slice.spec.shared_counters or ():
@@ -155,7 +154,7 @@ def _read_counters(views: Iterable[SliceView]) -> dict[tuple[str, str], int] | s
 
 
 def _checked(pool: DevicePool, problem: str = "", counting: bool = False) -> DevicePool:
-    """The pool, or its marker if it is invalid."""
+    """Return the pool, or a placeholder if it is invalid."""
     problem = _name_problem(pool.slices) or problem
     if not problem and counting:
         problem = _consumption_problem((*pool.slices, *pool.elsewhere), pool.counters)

@@ -1,9 +1,9 @@
-"""Which devices to prefer where several would do.
+"""Order of preference among devices that satisfy a request.
 
-The default is Kubernetes' choice: the first that fits, in the order of pools, slices and devices. Least
-waste takes the device with the least left over: a small device before a large one, one that others share
-already before a fresh one, a small partition before one that uses up more counters. It changes the order in
-which devices are tried, never whether there is a solution.
+The default is upstream's: the first fit in the order of pools, slices and devices. Least waste prefers the
+device with the least left over: a small device over a large one, one already shared over an unused one, a
+small partition over one that consumes more counters. It changes the order of the search, never whether there
+is a solution.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from plimsoll.allocator.devices.usage import DeviceUsage
 
 
 class Preference(Enum):
-    """An order among the devices that would do."""
+    """Order in which devices are tried."""
 
     FIRST = "first"
     LEAST_WASTE = "least-waste"
 
 
 def least_waste_first(devices: NodeDevices, usage: DeviceUsage) -> NodeDevices:
-    """The devices with the smallest, in what is left of them, first."""
+    """Return the devices sorted by remaining size, smallest first."""
     ranks = _size_ranks(devices, usage)
     order = sorted(range(len(devices.entries)), key=lambda number: (ranks[number], number))
     return devices.reordered(order)
 
 
 def _size_ranks(devices: NodeDevices, usage: DeviceUsage) -> list[tuple[int, int]]:
-    """How large each device is, in what is left of it: ranks, because unlike amounts do not add up."""
+    """Rank each device by remaining size; ranks, because different resources cannot be added."""
     left: list[dict[tuple[str, ...], int]] = []
     for number, entry in enumerate(devices.entries):
         sizes: dict[tuple[str, ...], int] = {}

@@ -1,7 +1,7 @@
-"""A ResourceSlice as the allocator keeps it: flattened once, asked by many selectors.
+"""ResourceSlices as the allocator keeps them: flattened once, matched against many selectors.
 
-Owns `SliceView`, which holds the match bits of every selector it was asked about, and the effect of
-DeviceTaintRules: they add taints to the devices they name (section 9 of the allocator semantics).
+`SliceView` caches the matches of every selector and includes the taints added by DeviceTaintRules
+(docs/spec/allocator.md, "Taints, admin access, binding").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CACHED_MATCHES = 256
 
 
 class SliceContent:
-    """Devices as selectors see them, and what the selectors said of them."""
+    """Devices in the form that selectors read, and cached matches."""
 
     __slots__ = ("__weakref__", "_flat", "_matches")
 
@@ -46,7 +46,7 @@ _contents: WeakValueDictionary[bytes, SliceContent] = WeakValueDictionary()
 
 
 class SliceView:
-    """One version of a slice, with everything computed from it. Immutable but for what it remembers."""
+    """One version of a slice, with everything computed from it. Immutable except for its caches."""
 
     __slots__ = ("_content", "_signature", "devices", "is_counters", "pool", "slice")
 
@@ -61,7 +61,7 @@ class SliceView:
 
     @property
     def signature(self) -> bytes:
-        """Equal for slices that a search cannot tell apart but for the name of their pool."""
+        """Equal for slices that differ in nothing but the name of their pool."""
         if self._signature is None:
             spec = self.slice.spec
             whole = encode((spec.driver, self.devices, spec.shared_counters))
@@ -73,7 +73,7 @@ class SliceView:
         return self.slice.metadata.name
 
     def matches(self, selector: Selector) -> SelectorMatches:
-        """Which devices a selector matches, and on which it fails; evaluated at the first call."""
+        """Return the devices a selector matches, and its errors; evaluated at the first call."""
         if self._content is None:
             known = _contents.get(self.signature)
             if known is None:
@@ -83,7 +83,7 @@ class SliceView:
 
 
 def apply_taint_rules(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceView:
-    """The slice with the taints that the rules add to its devices."""
+    """Return the slice with the taints that the rules add to its devices."""
     devices = slice.spec.devices or ()
     changed = False
     for rule in rules:

@@ -1,7 +1,7 @@
-"""Device taints and what tolerates them (section 9 of the allocator semantics).
+"""Device taints and tolerations (docs/spec/allocator.md, "Taints, admin access, binding").
 
-Only NoSchedule and NoExecute keep a device from being allocated. How long a taint is tolerated and since
-when it is there do not matter for allocation.
+Only NoSchedule and NoExecute prevent allocation. `tolerationSeconds` and `timeAdded` do not matter for
+allocation.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _PREVENTING = ("NoSchedule", "NoExecute")
 
 
 def is_tolerated(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> bool:
-    """Whether a device with these taints may be allocated."""
+    """Return whether a device with these taints may be allocated."""
     return find_untolerated_taint(taints, tolerations) is None
 
 
 def find_untolerated_taint(
     taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]
 ) -> DeviceTaint | None:
-    """The first taint that prevents allocation."""
+    """Return the first taint that prevents allocation."""
     known = tuple(tolerations)
     for taint in taints:
         if taint.effect in _PREVENTING and not any(tolerates(toleration, taint) for toleration in known):

@@ -1,8 +1,8 @@
-"""What the allocations of other claims take away from a node's devices.
+"""Usage of a node's devices by the allocations of other claims.
 
-Owns `DeviceUsage`: the allocation state of a cluster as masks and numbers over the devices of one node,
-computed once per search. Implements the allocated part of sections 7 and 8 of the allocator semantics:
-counters are drawn once per device however many share it, also by devices of the pool on other nodes.
+`DeviceUsage` is the allocation state of a cluster as masks and numbers over the devices of one node, computed
+once per search (docs/spec/allocator.md, "Consumable capacity" and "Shared counters"): counters are consumed
+once per device regardless of the number of shares, also by devices of the pool on other nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.allocator.state import AllocatedDevice, AllocationState
 
 
 class DeviceUsage:
-    """One node's devices as the allocations leave them."""
+    """Usage of the devices of one node."""
 
     __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "shared", "taken")
 
@@ -46,16 +46,16 @@ class DeviceUsage:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Equal for devices that are alike and of which the same is taken."""
+        """Equal for equal devices with equal usage."""
         consumed = tuple((number, tuple(sorted(used.items()))) for number, used in self.consumed.items())
         return (self.taken, self.shared, consumed, tuple(self.available))
 
     def fits(self, number: int, wanted: tuple[int, ...]) -> bool:
-        """Whether an amount per capacity fits beside what the shares of others have taken."""
+        """Return whether an amount per capacity fits next to the shares of other claims."""
         return not any(map(gt, wanted, self.free(number)))
 
     def free(self, number: int) -> tuple[int, ...]:
-        """What the shares of others leave of each capacity of a device."""
+        """Return the free amount of each capacity of a device."""
         known = self._free.get(number)
         if known is None:
             used = self.consumed.get(number, {})

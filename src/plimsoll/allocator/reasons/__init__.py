@@ -1,1 +1,1 @@
-"""Why there are no devices: the values of a refusal, how they are found out, and their words."""
+"""Reasons of a refusal: their values, their diagnosis, and their texts."""

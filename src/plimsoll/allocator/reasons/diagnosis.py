@@ -1,8 +1,7 @@
-"""From a search that found nothing to the reasons.
+"""Diagnosis of a search without a solution.
 
-Owns `diagnose`: every request is asked alone what each rule takes away, and the request at which the search
-came furthest is asked with everything in place that the earlier requests had taken. Slower than the search,
-and run only where somebody wants to know.
+`diagnose` evaluates every rule for each request alone, and for the request at which the search got furthest
+with the devices of the earlier requests taken. Slower than the search, and run only on demand.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ def diagnose(
     search_state: SearchState,
     deepest: tuple[int, int, tuple[Pick, ...]],
 ) -> Refusal:
-    """Why the order cannot be served; the tally is a fresh one, `deepest` is how far the search came."""
+    """Diagnose why the requests cannot be served, with a fresh search state and the furthest position
+    reached.
+    """
     reader = _Diagnoser(order, devices, usage, search_state)
     alone = [[reader.read(plan) for plan in step.plans] for step in order.steps]
     together = all(any(request.served for request in requests) for requests in alone)
@@ -71,7 +72,7 @@ def _find_sticking_point(
     reader: _Diagnoser,
     deepest: tuple[int, int, tuple[Pick, ...]],
 ) -> SearchDeadEnd | None:
-    """The request that cannot be served once the earlier ones have their devices."""
+    """Find the request that fails once the earlier ones have their devices."""
     position, alternative, picks = deepest
     failed: RequestPlan | None = None
     if picks:
@@ -96,7 +97,7 @@ def _find_sticking_point(
 def _find_group_shortages(
     order: RequestSet, devices: NodeDevices, tables: Sequence[AttributeTable]
 ) -> Iterator[GroupShortage]:
-    """Constraints over several requests that too few devices can satisfy, whichever are chosen."""
+    """Yield constraints over several requests that too few devices can satisfy, however selected."""
     for number, constraint in enumerate(order.constraints):
         plans = [
             step.plans[0] for step in order.steps if not step.optional and number in step.plans[0].constraints
@@ -120,7 +121,7 @@ def _find_group_shortages(
 
 
 class _Diagnoser:
-    """Asks every rule about every device, in the state that the tally is in."""
+    """Evaluates every rule for every device, in the current search state."""
 
     def __init__(
         self, order: RequestSet, devices: NodeDevices, usage: DeviceUsage, search_state: SearchState
@@ -136,7 +137,7 @@ class _Diagnoser:
         }
 
     def read(self, plan: RequestPlan) -> RequestRefusal:
-        """What is left for a plan, and what each rule took away."""
+        """Return the devices left for a plan, and those removed by each rule."""
         found: dict[RefusalRule, list[tuple[tuple[int, ...], int, RemovalDetail]]] = {}
         left = 0
         for number in range(len(self._devices.entries)):
@@ -166,7 +167,7 @@ class _Diagnoser:
         )
 
     def serve(self, plan: RequestPlan) -> bool:
-        """Give a plan the first devices that fit; whether they suffice."""
+        """Assign the first fitting devices to a plan; return whether they suffice."""
         missing = max(plan.count, 1)
         for number in range(len(self._devices.entries)):
             if (
@@ -180,7 +181,7 @@ class _Diagnoser:
     def _reason(
         self, plan: RequestPlan, number: int
     ) -> tuple[RefusalRule, tuple[int, ...], RemovalDetail] | None:
-        """The first rule that keeps a device from a plan, how far it is from passing, and the numbers."""
+        """Return the first rule that excludes a device, its distance from passing, and the numbers."""
         flag = 1 << number
         entry = self._devices.entries[number]
         if number in plan.failures:
@@ -254,7 +255,7 @@ class _Diagnoser:
         return worst
 
     def _counter(self, number: int) -> CounterShortage | None:
-        """The counter that lacks most for a device; one that is overdrawn by others counts, too."""
+        """Return the counter with the largest shortage, including counters overdrawn by others."""
         entry = self._devices.entries[number]
         wanted = dict(entry.draw)
         worst: CounterShortage | None = None
@@ -287,7 +288,7 @@ class _Diagnoser:
         return ConstraintConflict(asked.attribute, asked.distinct, _texts(table, mine), None)
 
     def _pair(self, plan: RequestPlan, left: int) -> tuple[DeviceId, ConstraintConflict] | None:
-        """Two of the devices left that a constraint does not let in together."""
+        """Return two of the devices left that a constraint excludes together."""
         numbers = bit_numbers(left)
         for constraint in plan.constraints:
             asked, table = self._order.constraints[constraint], self._search_state.tables[constraint]
@@ -315,7 +316,7 @@ class _Diagnoser:
         return None
 
     def _largest_group(self, plan: RequestPlan, left: int) -> int | None:
-        """Of the devices left, how many at most satisfy the constraints of the plan together."""
+        """Return the maximum number of devices left that satisfy the constraints together."""
         largest: int | None = None
         for constraint in plan.constraints:
             table, state = self._search_state.tables[constraint], self._search_state.constraints[constraint]

@@ -1,7 +1,6 @@
-"""A refusal as lines of text, for people.
+"""Text form of a refusal.
 
-Owns the wording of the reasons in `refusal.py`: one line per request, one per rule that took devices away,
-with the device that came closest and its numbers.
+One line per request, and one per rule that removed devices, with the closest device and its numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_LISTED_DEVICES = 4  #: how many devices a story of the search names
 
 
 def explain_lines(refusal: Refusal) -> Sequence[str]:
-    """The tree as lines of text."""
+    """Format a refusal as lines of text."""
     if refusal.allocated_elsewhere is not None:
         return [f"claim {refusal.allocated_elsewhere.claim} is allocated on other nodes"]
     lines = [f"pool {pool.pool} is {pool.status}: {pool.reason}" for pool in refusal.pools]

@@ -1,8 +1,7 @@
-"""Why a node cannot serve claims: a tree of counts and numbers, from the request down to the device.
+"""Reasons why a node cannot serve claims: a tree of counts, from requests to devices.
 
-Owns the values; `diagnosis.py` fills them in, and whoever shows them formats them. A tree is small enough for
-one screen: per request the number of devices, how many each rule took away, and for each rule the device
-that came closest, with what it had and what was wanted.
+`diagnosis.py` fills in the values; callers format them. Per request: the number of devices, how many each
+rule removed, and for each rule the closest device with its numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from plimsoll.api.resource import DeviceTaint, ResourceClaim
 
 
 class RefusalRule(Enum):
-    """What can keep a device from a request, in the order in which it is looked at."""
+    """Rules that can exclude a device, in the order of evaluation."""
 
     BINDING = "binding conditions are switched off"
     CLASS_SELECTOR = "class selector"
@@ -35,7 +34,7 @@ class RefusalRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CapacityShortage:
-    """A capacity that does not suffice: `rule` is one of the rules in `capacity.py`."""
+    """An insufficient capacity; `rule` is one of the rules in `capacity.py`."""
 
     rule: str
     name: str
@@ -45,7 +44,7 @@ class CapacityShortage:
 
 @dataclass(frozen=True, slots=True)
 class CounterShortage:
-    """A shared counter that does not suffice; amounts in whole billionths."""
+    """An insufficient shared counter; amounts in nano-units."""
 
     counter_set: str
     counter: str
@@ -55,7 +54,7 @@ class CounterShortage:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintConflict:
-    """A constraint that a device breaks, and the device it does not go with.
+    """A constraint that a device violates, and the device it conflicts with.
 
     Without values the device lacks the attribute.
     """
@@ -69,7 +68,7 @@ class ConstraintConflict:
 
 @dataclass(frozen=True, slots=True)
 class BudgetShortage:
-    """A node resource that the device's charge would overdraw, and whose bound it is."""
+    """A node resource that the device's charge would exceed, and the bound."""
 
     line: str
     resource: str
@@ -86,7 +85,7 @@ class TaintRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SelectorRefusal:
-    """The first selector that said no."""
+    """The first selector that did not match."""
 
     index: int
     expression: str
@@ -105,7 +104,7 @@ RemovalDetail = (
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """How many devices a rule took away, and the one that came closest."""
+    """Number of devices removed by a rule, and the closest one."""
 
     rule: RefusalRule
     count: int
@@ -115,7 +114,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class RequestRefusal:
-    """One request (or alternative): what there was, what each rule took away, what is left."""
+    """One request (or subrequest): devices available, removed by each rule, and left."""
 
     claim: str
     request: str
@@ -129,7 +128,7 @@ class RequestRefusal:
 
     @property
     def served(self) -> bool:
-        """Whether enough devices are left for this request."""
+        """True if enough devices are left for this request."""
         if self.takes_all and any(removal.rule in _AFTER_MATCHING for removal in self.removals):
             return False
         enough = self.left if self.largest_group is None else min(self.left, self.largest_group)
@@ -162,7 +161,7 @@ class AllocatedElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class UnusablePool:
-    """A pool whose devices are not handed out, and why."""
+    """A pool whose devices are not allocated, and the reason."""
 
     pool: PoolId
     status: str
@@ -171,7 +170,7 @@ class UnusablePool:
 
 @dataclass(frozen=True, slots=True)
 class GroupShortage:
-    """A constraint over several requests for which there are too few devices, however they are chosen."""
+    """A constraint over several requests for which there are too few devices, however selected."""
 
     claim: str
     attribute: str
@@ -183,7 +182,7 @@ class GroupShortage:
 
 @dataclass(frozen=True, slots=True)
 class SearchDeadEnd:
-    """Where the search came furthest: the request that failed, with what the earlier ones had taken."""
+    """The furthest position of the search: the request that failed, and the devices of the earlier ones."""
 
     held: tuple[tuple[str, str, DeviceId], ...]  #: (claim, request, device)
     request: RequestRefusal
@@ -191,10 +190,10 @@ class SearchDeadEnd:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """This node cannot serve the claims.
+    """A node that cannot serve the claims.
 
-    `requests` looks at every request alone; where each could be served alone, `together` is set, and the
-    reason is in `groups` or `dead_end`.
+    `requests` evaluates every request alone; if each could be served alone, `together` is set and the reason
+    is in `groups` or `dead_end`.
     """
 
     node: str

@@ -1,1 +1,1 @@
-"""The search for devices: the walk, the state it changes, and what tells early that a way leads nowhere."""
+"""Device search: the backtracking search, its state, and bounds that prune it."""

@@ -1,7 +1,7 @@
-"""What cannot work, told without trying: bounds on the devices that the rest of the requests need.
+"""Bounds that detect infeasible requests without trying devices.
 
-Owns `SearchBounds`. Every answer is safe: it says "hopeless" only where no choice of devices could serve the
-remaining requests. A prioritized list counts with the least that any alternative takes, or not at all.
+All bounds are safe: they report infeasibility only if no selection of devices could serve the remaining
+requests. A prioritized list counts with the minimum over its subrequests, or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 
 
 class RemainingSteps(NamedTuple):
-    """What the steps from a position on look at."""
+    """Inputs of the steps from a position on."""
 
     devices: int  #: mask
     claims: tuple[int, ...]
@@ -65,7 +65,7 @@ class SearchBounds:
         self._ahead: list[RemainingSteps] = []
 
     def ahead(self, position: int) -> RemainingSteps:
-        """What matters from a position on; worked out for all of them when first asked for."""
+        """Return the inputs of the steps from a position on; computed for all positions at the first call."""
         if not self._ahead:
             devices, claims, constraints = 0, set[int](), set[int]()
             found = [RemainingSteps(0, (), ())]
@@ -79,7 +79,7 @@ class SearchBounds:
         return self._ahead[position]
 
     def is_infeasible(self, search_state: SearchState) -> bool:
-        """Whether some request cannot be served even alone, or all of them not from the devices there are."""
+        """Return whether a request cannot be served alone, or all requests not together."""
         for position, step in enumerate(self._steps):
             if all(_is_short(plan) for plan in step.plans):
                 self.failed_step = position
@@ -88,29 +88,31 @@ class SearchBounds:
         return len(self._steps) > 1 and self.is_overdrawn(0, search_state)
 
     def is_overdrawn(self, position: int, search_state: SearchState) -> bool:
-        """Whether the requests from a position on need more devices, counters or capacity than are left."""
+        """Return whether the steps from a position on need more devices, counters or capacity than are
+        left.
+        """
         return self.lacks_devices(position, search_state.picked) or self._supply.lacks(position, search_state)
 
     def exceeds_supply(self, mask: int, missing: int, position: int, search_state: SearchState) -> bool:
-        """Whether the devices that a plan still needs, the cheapest of a mask, draw more than is left."""
+        """Return whether the cheapest devices of a mask that a plan still needs exceed the counters left."""
         return bool(self._counting) and self._supply.exceeds_supply(mask, missing, position, search_state)
 
     def is_independent(self, plan: RequestPlan, position: int) -> bool:
-        """Whether the requests from a position on cannot notice which devices a plan gets."""
+        """Return whether the steps from a position on are independent of the devices of a plan."""
         ahead = self.ahead(position)
         if plan.candidates & (ahead.devices | self._counting) or self._priced:
             return False
         return not any(constraint in plan.constraints for constraint in ahead.constraints)
 
     def lacks_devices(self, position: int, picked: int) -> bool:
-        """Whether the requests from a position on need more devices than are left."""
+        """Return whether the steps from a position on need more devices than are left."""
         demands = self._demands.get(position)
         if demands is None:
             demands = self._demands[position] = self._sum_demands(position)
         return any((mask & ~picked).bit_count() < count for mask, count in demands)
 
     def _sum_demands(self, position: int) -> list[tuple[int, int]]:
-        """Masks of devices, and how many of each the remaining requests need among them."""
+        """Return masks of devices, and the number needed of each by the remaining steps."""
         needs = [_least_need(step) for step in self._steps[position:]]
         masks = {mask for mask, count in needs if count}
         together = 0
@@ -136,10 +138,10 @@ class SearchBounds:
         mask: int,
         picked: int,
     ) -> int:
-        """What remains of a plan's candidates if the constraint is to hold to the end.
+        """Return the candidates of a plan with which a constraint can hold to the end.
 
-        The mask holds candidates that agree with the constraint so far; `number` devices of the plan are
-        placed already.
+        `mask` has the candidates that satisfy the constraint so far; `number` devices of the plan are
+        selected already.
         """
         table = self._tables[constraint]
         later = self._later_plans(constraint, position)
@@ -161,7 +163,7 @@ class SearchBounds:
     def _enough(
         self, having: int, missing: int, later: Sequence[RequestPlan], mask: int, picked: int
     ) -> bool:
-        """Whether the devices with one value suffice for all requests under a constraint."""
+        """Return whether the devices with one value suffice for all requests under a constraint."""
         mine = mask & having
         if mine.bit_count() < missing:
             return False
@@ -186,7 +188,7 @@ class SearchBounds:
         mask: int,
         picked: int,
     ) -> bool:
-        """Whether there are as many values as devices that must differ in them."""
+        """Return whether there are as many values as devices that must differ in them."""
         if table.opaque or not table.scalar:
             return True
         used = 0 if state == NO_VALUES else state
@@ -199,7 +201,7 @@ class SearchBounds:
         return not later or _count_values(table, used, mask) >= total
 
     def _later_plans(self, constraint: int, position: int) -> list[RequestPlan]:
-        """The plans under a constraint that certainly come after a position."""
+        """Return the plans under a constraint that certainly follow a position."""
         known = self._later.get((constraint, position))
         if known is None:
             known = self._later[constraint, position] = [
@@ -211,7 +213,7 @@ class SearchBounds:
 
 
 def _least_need(step: RequestStep) -> tuple[int, int]:
-    """The devices that a step chooses among, and how many of them it takes at least."""
+    """Return the devices that a step selects from, and the minimum number it needs."""
     if any(plan.admin for plan in step.plans):
         return 0, 0
     mask = 0
@@ -221,7 +223,7 @@ def _least_need(step: RequestStep) -> tuple[int, int]:
 
 
 def _all_bits(table: AttributeTable) -> int:
-    """The bits of all values of a table."""
+    """Return the bits of all values of a table."""
     return (1 << len(table.by_bit)) - 1
 
 

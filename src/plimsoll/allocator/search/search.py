@@ -1,17 +1,17 @@
-"""The search: which devices every request gets.
+"""Backtracking search for the devices of every request.
 
-Owns the walk through the possibilities, in Kubernetes' order (section 4 of the allocator semantics): claims,
-requests, alternatives and devices one after the other, the first full solution wins. It never tries what it
-knows to fail:
+Tries claims, requests, subrequests and devices in upstream's order (docs/spec/allocator.md, "Search"); the
+first complete solution wins. It skips choices that are known to fail:
 
-- devices that no rule can tell apart are tried once (`symmetry`);
+- devices that no rule distinguishes are tried once (`symmetry.py`);
 - a state of the later requests that failed once is not entered again (`_failed`);
-- a request whose candidates cannot suffice, alone or together with the later ones, fails before any of
-  them is tried (`bounds`).
+- a request whose candidates cannot suffice, alone or together with the later ones, fails before any of them
+is
+  tried (`bounds.py`).
 
-None of this changes which solution is found first. Where a candidate could end the search with a fault,
-nothing is skipped that might have come upon it, and only the second applies. The walk keeps its own stack,
-so its depth is not Python's; it counts its steps and gives up when they run out.
+None of this changes which solution is found first. If a candidate could end the search with a fault, nothing
+is skipped that might have reached it, and only the second rule applies. The search has an explicit stack,
+counts its steps, and aborts at its limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUPPLY_CHECK_AFTER_REJECTIONS = 64
 
 
 class SearchEnd(Enum):
-    """How a search ends, other than with a fault."""
+    """Result of a search, other than a fault."""
 
     FOUND = "found"
     NONE = "none"
@@ -47,7 +47,7 @@ class _Signal(Enum):
 
 
 class _AlternativeFrame:
-    """A prioritized list on the stack: which alternative is being tried."""
+    """Stack frame of a prioritized list: the subrequest being tried."""
 
     __slots__ = ("alternative", "exceeded", "position")
 
@@ -58,7 +58,7 @@ class _AlternativeFrame:
 
 
 class _DeviceFrame:
-    """Devices being taken for one plan: one of a count, or all of them at once."""
+    """Stack frame of devices selected for one plan: one of a count, or all at once."""
 
     __slots__ = ("alternative", "candidates", "number", "plan", "position", "undo")
 
@@ -74,7 +74,7 @@ class _DeviceFrame:
 
 
 class Search:
-    """One search over the steps of an order; the same input walks the same way."""
+    """One deterministic search over the steps of a request set."""
 
     __slots__ = (
         "_bounds",
@@ -131,7 +131,7 @@ class Search:
         self.deepest: tuple[int, int, tuple[Pick, ...]] = (-1, 0, ())
 
     def run(self) -> SearchEnd | AllocationFault:
-        """Search until there is a solution, none can be, a fault, or no steps left."""
+        """Search until there is a solution, infeasibility, a fault, or the step limit."""
         if not self._exact and self._bounds.is_infeasible(self._search_state):
             self.deepest = (self._bounds.failed_step, 0, ())
             return SearchEnd.NONE
@@ -150,33 +150,33 @@ class Search:
 
     @property
     def alternatives(self) -> Sequence[int]:
-        """After FOUND: which alternative every step was served with."""
+        """After FOUND: the subrequest that served each step."""
         return self._chosen
 
     @property
     def picks(self) -> Sequence[Pick]:
-        """After FOUND: the devices, in the order they were taken."""
+        """After FOUND: the devices, in the order of selection."""
         return self._search_state.picks
 
     @property
     def may_reorder(self) -> bool:
-        """Whether the requests may be taken in any order without changing whether there is a solution."""
+        """True if the order of the requests does not affect the existence of a solution."""
         return not self._exact and not self._has_admin and not self._ordered
 
     def learn_from(self, other: Search) -> None:
-        """Take over the failures of a search over the same steps that was given up."""
+        """Take over the failures of an aborted search over the same steps."""
         self._failed.update(other._failed)
 
     # -- walking; each returns the next position, a signal to backtrack, or an end
 
     def _enter(self, position: int) -> int | _Signal | SearchEnd | AllocationFault:
-        """Start with a request."""
+        """Start a request."""
         if self._steps[position].optional:
             self._stack.append(_AlternativeFrame(position))
         return self._start(position, 0)
 
     def _start(self, position: int, alternative: int) -> int | _Signal | SearchEnd | AllocationFault:
-        """Start with one plan of a request."""
+        """Start one plan of a request."""
         self._chosen[position] = alternative
         plan = self._steps[position].plans[alternative]
         if plan.all and not plan.devices:
@@ -199,7 +199,7 @@ class Search:
         return self._advance(frame)
 
     def _advance(self, frame: _DeviceFrame) -> int | _Signal | SearchEnd | AllocationFault:
-        """Take the next candidate of a frame, and go on with the rest of its plan."""
+        """Select the next candidate of a frame, and continue with the rest of its plan."""
         plan, position = frame.plan, frame.position
         while frame.candidates:
             low = frame.candidates & -frame.candidates
@@ -229,9 +229,9 @@ class Search:
         return self._fail(position, frame.alternative) if frame.number == 0 else _Signal.FAILED
 
     def _falls_short(self, position: int, following: int, missing: int) -> bool:
-        """Whether what is left cannot serve the rest of a plan, or the requests after it.
+        """Return whether the remainder cannot serve the rest of a plan, or the requests after it.
 
-        The bounds over later requests cost more than a step, so they wait until something has failed.
+        The bounds over later requests cost more than a step, so they are evaluated only after a failure.
         """
         if following.bit_count() < missing:
             return True
@@ -244,7 +244,7 @@ class Search:
     def _take_all(
         self, position: int, alternative: int, plan: RequestPlan
     ) -> int | _Signal | SearchEnd | AllocationFault:
-        """Take every device of a plan, or fail: there are no alternatives to try."""
+        """Select every device of a plan, or fail: there are no alternatives."""
         frame = _DeviceFrame(position, alternative, plan, 0, 0)
         for device in plan.devices:
             if self._clock.tick():
@@ -260,7 +260,7 @@ class Search:
         return position + 1
 
     def _resume(self, signal: _Signal) -> int | _Signal | SearchEnd | AllocationFault:
-        """Go back to the last decision and decide otherwise."""
+        """Backtrack to the last decision and try the next choice."""
         frame = self._stack[-1]
         if isinstance(frame, _AlternativeFrame):
             return self._next_alternative(frame, signal)
@@ -288,20 +288,20 @@ class Search:
         return self._crossing(frame.position, _Signal.EXCEEDED if frame.exceeded else _Signal.FAILED)
 
     def _crossing(self, position: int, signal: _Signal) -> _Signal:
-        """What a signal means to the frame below: an earlier claim may choose so that fewer will do."""
+        """Return the meaning of a signal for the frame below: an earlier claim may choose fewer devices."""
         if self._stack and self._steps[self._stack[-1].position].claim != self._steps[position].claim:
             return _Signal.FAILED
         return signal
 
     def _fail(self, position: int, alternative: int) -> _Signal:
-        """Remember that a plan cannot be served in this state."""
+        """Record that a plan cannot be served in this state."""
         self._failed[self._key(position, alternative)] = _Signal.FAILED
         if position > self.deepest[0]:
             self.deepest = (position, alternative, tuple(self._search_state.picks))
         return _Signal.FAILED
 
     def _key(self, position: int, alternative: int) -> object:
-        """Everything in the state that the steps from a position on depend on."""
+        """Return the part of the state that the steps from a position on depend on."""
         search_state = self._search_state
         devices, claims, constraints = self._bounds.ahead(position)
         return (
@@ -317,13 +317,13 @@ class Search:
         )
 
     def _is_unrelated_failure(self, frame: _DeviceFrame) -> bool:
-        """Whether the failure is one of later requests, which cannot notice what this plan takes."""
+        """Return whether the failed later requests are independent of the devices of this plan."""
         if self._exact or frame.number + 1 < frame.plan.count:
             return False
         return self._bounds.is_independent(frame.plan, frame.position + 1)
 
     def _unwind(self, frame: _DeviceFrame) -> _DeviceFrame:
-        """Give back everything that the plan of the top frame has; its first frame is on top then."""
+        """Undo all selections of the top frame's plan; its first frame is on top then."""
         while frame.number:
             self._stack.pop()
             below = self._stack[-1]
@@ -335,7 +335,7 @@ class Search:
     # -- candidates
 
     def _filter(self, plan: RequestPlan, position: int, mask: int, number: int) -> int:
-        """What is left of a mask: not taken, and in agreement with the constraints so far."""
+        """Return the devices of a mask that are free and satisfy the constraints so far."""
         search_state = self._search_state
         mask &= ~search_state.unavailable(plan)
         if not plan.constraints:
@@ -352,7 +352,7 @@ class Search:
         return mask | faulty
 
     def _skip_equals(self, frame: _DeviceFrame, device: int) -> None:
-        """Leave out the candidates that fail as this device did."""
+        """Remove the candidates that fail as this device did."""
         if self._exact or self._ordered or frame.plan.admin or not frame.candidates:
             return
         search_state = self._search_state

@@ -1,9 +1,9 @@
-"""What a search has taken so far, and the exact way back.
+"""State of a search: devices selected so far, with exact undo.
 
-Owns the state that changes during a search: devices taken, shares and the capacity they consume, counters
-drawn, the values that constraints have met, the results per claim, the budget. `take` gives a device to a
-plan if counters, capacity and budget allow it; `undo_picks` restores the state bit by bit (sections 4, 5, 7
-and 8 of the allocator semantics).
+Tracks selected devices, shares and the capacity they consume, counters, the values seen by constraints,
+results per claim, and the budget. `take` selects a device for a plan if counters, capacity and budget allow
+it; `undo_picks` restores the state exactly (docs/spec/allocator.md, "Search", "Constraints", "Consumable
+capacity" and "Shared counters").
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UndoRecord: TypeAlias = (
 
 
 class SearchState:
-    """The state of a search."""
+    """Mutable state of a search."""
 
     __slots__ = (
         "_available",
@@ -76,7 +76,7 @@ class SearchState:
         self.shares: dict[int, tuple[int, ...]] = {}  #: device -> (number of shares, amount per capacity)
 
     def compatible_devices(self, constraint: int) -> int:
-        """The mask of devices that a constraint would let in now."""
+        """Return the mask of devices that a constraint admits now."""
         state, table = self.constraints[constraint], self.tables[constraint]
         if state == NO_VALUES:
             return table.has
@@ -85,11 +85,11 @@ class SearchState:
         return table.overlapping(state)
 
     def unavailable(self, plan: RequestPlan) -> int:
-        """The mask of devices that this search has taken and the plan cannot have."""
+        """Return the mask of devices selected by this search that the plan cannot use."""
         return self.picked_by[plan.claim] if plan.admin else self.picked
 
     def needs_counters(self, device: int) -> bool:
-        """Whether a device draws on counters that no share of it has drawn yet."""
+        """Return whether a device consumes counters that no share of it consumes yet."""
         # DIFF: Kubernetes 1.36 draws again if the earlier share recorded no capacity; 1.37 and this do not.
         # Test: test_a_persisted_share_draws_its_counters_once
         return bool(self._entries[device].draw) and not (
@@ -103,7 +103,7 @@ class SearchState:
         )
 
     def take(self, plan: RequestPlan, device: int) -> UndoRecord | None:
-        """Give a candidate to a plan; None if counters, capacity or budget do not allow it."""
+        """Select a candidate for a plan; None if counters, capacity or budget do not allow it."""
         entry = self._entries[device]
         share = self.shares.get(device)
         draws = bool(entry.draw) and self.needs_counters(device)
@@ -143,7 +143,7 @@ class SearchState:
         return undo
 
     def take_required(self, plan: RequestPlan, device: int) -> UndoRecord | AllocationFault | None:
-        """Give a plan for all devices one of them, after the checks that other candidates passed before."""
+        """Select a device for allocation mode All, after the checks that other candidates passed before."""
         flag = 1 << device
         if flag & (self.unavailable(plan) | self._usage.blocked):
             return None
@@ -165,7 +165,7 @@ class SearchState:
         return self.take(plan, device)
 
     def undo_picks(self, plan: RequestPlan, undo: list[UndoRecord]) -> None:
-        """Undo what was taken for a plan, newest first, and empty the list."""
+        """Undo the selections of a plan, newest first, and empty the list."""
         while undo:
             device, picked, picked_by, states, share, draws, charges = undo.pop()
             self.picks.pop()
@@ -184,7 +184,7 @@ class SearchState:
                 self.remaining_budget.restore(charges)
 
     def _joined(self, constraint: int, device: int) -> int:
-        """The state of a constraint with one more device."""
+        """Return the state of a constraint with one more device."""
         # DIFF: Kubernetes 1.36 remembers one value per request under distinctAttribute and cannot undo a
         # narrowed list under matchAttribute; 1.37 and this keep and restore all of them.
         # Tests: test_distinct_holds_for_three_devices_of_one_request, test_a_list_match_is_undone_exactly

@@ -1,8 +1,8 @@
-"""How much the remaining requests take at least, and how much there is: sums over counters and capacities.
+"""Bound by supply: minimum consumption of the remaining requests against free counters and capacities.
 
-Owns a bound that sees through many devices at once: thirty small partitions and five whole cards cannot come
-from eight cards if their units do not add up, whichever devices are tried. It is safe, because every
-request is counted with the least that any of its candidates takes.
+Covers many devices at once: thirty small partitions and five full cards cannot come from eight cards if their
+units do not add up, whichever devices are tried. Safe, because every request counts with the minimum over its
+candidates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.allocator.search.search_state import SearchState
 
 
 class SupplyBound:
-    """Demands by position, worked out when first asked for."""
+    """Demands by position, computed on demand."""
 
     __slots__ = ("_cheapest", "_counter_needs", "_counters", "_devices", "_sharing", "_steps", "_usage")
 
@@ -35,15 +35,15 @@ class SupplyBound:
         self._sharing: dict[int, tuple[int, Mapping[str, int]]] = {}
 
     def lacks(self, position: int, search_state: SearchState) -> bool:
-        """Whether the steps from a position on take more than there is left."""
+        """Return whether the steps from a position on need more than is left."""
         if self._counters and self._lacks_counters(position, search_state):
             return True
         return bool(self._devices.shareable) and self._lacks_capacity(position, search_state)
 
     def exceeds_supply(self, mask: int, missing: int, position: int, search_state: SearchState) -> bool:
-        """Whether even the devices of a mask that draw least would draw more than there is.
+        """Return whether even the devices of a mask that consume least exceed the counters.
 
-        So many of them are missing for a plan, and the plans from the position on need theirs, too.
+        `missing` devices are needed for a plan; the plans from the position on need theirs as well.
         """
         if not mask & self._devices.shareable:
             for plan in self._certain(position):
@@ -69,7 +69,7 @@ class SupplyBound:
         return False
 
     def _rank_by_draw(self) -> list[tuple[Sequence[int], list[tuple[int, int]]]]:
-        """For the counters of each name, and for all together: devices by how much they draw, least first."""
+        """Sort the devices by consumption, for the counters of each name and for all together."""
         groups = [*self._counters.values()]
         if len(groups) > 1:
             groups.append([number for numbers in groups for number in numbers])
@@ -95,7 +95,7 @@ class SupplyBound:
         )
 
     def _sum_counters(self, position: int) -> dict[str, int]:
-        """The least that the steps from a position on draw on the counters of each name."""
+        """Sum the minimum consumption of the steps from a position on, by counter name."""
         needs: dict[str, int] = {}
         names = {number: name for name, numbers in self._counters.items() for number in numbers}
         for plan in self._certain(position):
@@ -129,7 +129,7 @@ class SupplyBound:
         return any(need > left.get(name, 0) for name, need in needs.items())
 
     def _sum_capacity(self, position: int) -> tuple[int, dict[str, int]]:
-        """The devices that the steps from a position on may share, and the least they take of each name."""
+        """Return the devices that the steps from a position on may share, and their minimum consumption."""
         union, needs = 0, dict[str, int]()
         for plan in self._certain(position):
             if not plan.candidates or plan.candidates & ~self._devices.shareable:
@@ -146,7 +146,7 @@ class SupplyBound:
         return union, needs
 
     def _certain(self, position: int) -> list[RequestPlan]:
-        """The plans that certainly have to be served; prioritized lists are left out."""
+        """Return the plans that must be served, excluding prioritized lists."""
         return [step.plans[0] for step in self._steps[position:] if not step.optional]
 
 

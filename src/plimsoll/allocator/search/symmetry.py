@@ -1,8 +1,8 @@
-"""Devices that no rule can tell apart.
+"""Equivalence classes of devices that no rule distinguishes.
 
-Owns the grouping of a node's devices by everything the search looks at: which plans may get them, the values
-of the attributes in constraints, capacity, counters, charges. If one device of a group fails, the others fail
-alike, because a solution with one is a solution with the other, swapped.
+Groups a node's devices by everything the search evaluates: the plans they are candidates of, attributes in
+constraints, capacity, counters, charges. If one device of a group fails, the others fail as well, because
+devices of a group can be swapped in any solution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def group_devices(
     usage: DeviceUsage,
     remaining_budget: RemainingBudget | None,
 ) -> list[int]:
-    """Device number -> mask of its group; devices that no plan can get are each alone."""
+    """Return the mask of the group of each device; devices that are no candidates are alone."""
     groups: dict[tuple[object, ...], int] = {}
     keys: list[tuple[object, ...] | None] = [None] * len(devices.entries)
     wanted = 0

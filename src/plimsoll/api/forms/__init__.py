@@ -1,20 +1,21 @@
-"""The wire forms of node-allocatable data, and the one form we think in.
+"""Wire forms of node-allocatable data, and their common internal form.
 
-Three generations of the same idea live in clusters:
+Three generations exist in clusters:
 
     form   device field                        pod status field
     1.36   nodeAllocatableResourceMappings     nodeAllocatableResourceClaimStatuses[].resources
     1.37   nodeAllocatableResources            nodeAllocatableResourceClaimStatuses[].mapping, .overhead
     draft  nativeResourceMappings              nativeResourceClaimStatus[].resources
 
-Owns reading each into `DeviceRule`, `ClaimCharge` and `ClassPolicy`, writing each back, and saying what a
-change of form would lose (`WriteResult.losses`; `write_*` never drops anything silently). Implements document
-000 (API changes, accounting policies), document 002 (draft names) and section 6 of the accounting semantics.
+Each is read into `DeviceRule`, `ClaimCharge` and `ClassPolicy` and written back; the result of a write lists
+what the form cannot express (`losses`), and `write_*` never drops anything silently. Implements KEP-5517 (API
+changes, accounting policies) and its earlier draft (docs/spec/keps.md), and docs/spec/accounting.md, "Changes
+in 1.37".
 
 Accounting policies have no field in stock 1.36 and 1.37; here they are `accountingPolicy` on a mapping,
-`accountingPolicies` and `drawn` beside `resources` in a 1.36 status entry, and `accountingPolicy` and `drawn`
-on the items of the other two. Stock API servers drop those; `docs/compat.md` says what follows from that, and
-`annotations.py` is what takes their place there.
+`accountingPolicies` and `drawn` next to `resources` in a 1.36 status entry, and `accountingPolicy` and
+`drawn` on the items of the other two. Stock API servers drop them; docs/compat.md describes the consequences,
+and `annotations.py` the replacement.
 """
 
 from plimsoll.api.forms.annotations import (

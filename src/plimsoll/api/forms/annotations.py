@@ -1,18 +1,17 @@
 """Node-allocatable data in annotations, for clusters that drop the fields.
 
-An API server without the alpha gates keeps none of the fields of the other forms. There a DeviceClass says in
-an annotation what its devices charge, in the very words of a device and of a class, and a pod carries the
-charges of its claims in an annotation, in the words of its status:
+An API server without the alpha gates drops the fields of all forms. There the annotation of a DeviceClass
+defines the charges of its devices, with the fields of a device and of a class, and a pod carries its claim
+charges in an annotation, with the fields of its status:
 
     DeviceClass   plimsoll.dev/node-allocatable   a JSON object: nodeAllocatableResourceMappings (or the
                                                   mappings of another form), managesNodeAllocatableResources,
                                                   nodeAllocatableResourceAccountingPolicies
     Pod           plimsoll.dev/claim-charges      a JSON list of nodeAllocatableResourceClaimStatuses
 
-Owns reading and writing both. Promises: an annotation that cannot be used is a problem that names the field,
-never an exception; fields, where a cluster keeps them, come before annotations. An annotation of a class is
-read strictly, a misspelt word in it would charge the wrong amount. (Document 000, "Alternatives": mappings
-in the class.)
+An invalid annotation is reported as a problem that names the field, never as an exception; fields, where a
+cluster keeps them, take precedence over annotations. Class annotations are parsed strictly, because a
+misspelled field would charge the wrong amount. KEP-5517, "Alternatives".
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ POD_KEY = "plimsoll.dev/claim-charges"
 
 @dataclass(frozen=True, slots=True)
 class AnnotationProblem:
-    """An annotation that cannot be used: which field of it, and why."""
+    """An invalid annotation: the field and the error."""
 
     field: str
     message: str
@@ -66,7 +65,7 @@ def _undecodable(error: DecodeError) -> AnnotationProblem:
 
 
 class ClassAnnotation(Wire, frozen=True):
-    """What the annotation of a class may say."""
+    """Fields of a class annotation."""
 
     node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
     node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
@@ -78,7 +77,7 @@ class ClassAnnotation(Wire, frozen=True):
 
 
 def read_device_class(device_class: DeviceClass) -> ClassPolicy:
-    """What a class says, in its fields and in its annotation; the fields win where both say something."""
+    """Read the accounting of a class from its fields and its annotation; fields take precedence."""
     policy = read_class(device_class.spec)
     text = device_class.metadata.annotations.get(CLASS_KEY)
     if text is None:
@@ -94,7 +93,7 @@ def read_device_class(device_class: DeviceClass) -> ClassPolicy:
 
 @lru_cache(maxsize=1024)
 def read_class_annotation(text: str) -> ClassPolicy | AnnotationProblem:
-    """What the annotation of a class says."""
+    """Parse the annotation of a class."""
     try:
         tree = decode_tree(text)
         words = convert(tree, ClassAnnotation)
@@ -117,7 +116,7 @@ def read_class_annotation(text: str) -> ClassPolicy | AnnotationProblem:
 
 
 def _as_device(words: ClassAnnotation) -> Device:
-    """A device that says what a class says about all of its devices."""
+    """Return a device with the mappings that a class defines for its devices."""
     return Device(
         node_allocatable_resource_mappings=words.node_allocatable_resource_mappings,
         node_allocatable_resources=words.node_allocatable_resources,
@@ -137,7 +136,7 @@ _BELOW: Mapping[tuple[type[Wire], str], tuple[type[Wire], bool]] = {
 
 
 def _unknown_fields(tree: Any, path: str, view: type[Wire]) -> Iterator[AnnotationProblem]:
-    """The fields that mean nothing here; the tree is known to have the shape of the view."""
+    """Yield unknown fields; the tree is known to match the view otherwise."""
     for key, value in (tree or {}).items():
         at = f"{path}.{key}" if path else key
         if key not in view.__struct_encode_fields__:
@@ -212,10 +211,10 @@ def _one_of_policies(policy: str) -> str:
 
 
 def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
-    """The claim charges of a pod: those in its status, else those in its annotation.
+    """Read the claim charges of a pod from its status, or else from its annotation.
 
-    An annotation that cannot be used counts as absent, so that the claims are priced anew; `find_pod_problem`
-    says what is wrong with it. It is looked at only where the pod has claims.
+    An invalid annotation counts as absent, so that the charges are computed anew; `find_pod_problem` returns
+    the error. It is read only if the pod has claims.
     """
     told = read_status(pod.status)
     if told or not pod.metadata.annotations or not _has_claims(pod):
@@ -226,7 +225,7 @@ def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
 
 
 def find_pod_problem(pod: Pod) -> AnnotationProblem | None:
-    """What is wrong with the annotation of a pod."""
+    """Return the error in the annotation of a pod."""
     text = pod.metadata.annotations.get(POD_KEY)
     found = None if text is None else read_charges_annotation(text)
     return found if isinstance(found, AnnotationProblem) else None
@@ -237,7 +236,7 @@ def _has_claims(pod: Pod) -> bool:
 
 
 def read_charges_annotation(text: str) -> tuple[ClaimCharge, ...] | AnnotationProblem:
-    """The charges in the annotation of a pod."""
+    """Parse the charges in the annotation of a pod."""
     try:
         entries: tuple[NodeAllocatableClaimStatus, ...] = decode(text, _ENTRIES)
     except DecodeError as error:
@@ -250,7 +249,7 @@ _ENTRIES: Any = tuple[NodeAllocatableClaimStatus, ...]
 
 
 def _charge_problems(charges: Iterable[ClaimCharge]) -> Iterator[AnnotationProblem]:
-    """Anyone who may change a pod may write this: what no scheduler would write is not believed."""
+    """Yield errors in the charges: a pod annotation is untrusted input."""
     seen = set()
     for place, charge in enumerate(charges):
         if not charge.claim:
@@ -265,12 +264,12 @@ def _charge_problems(charges: Iterable[ClaimCharge]) -> Iterator[AnnotationProbl
 
 
 def format_charges_annotation(entries: Iterable[ClaimCharge]) -> str:
-    """The text of the annotation that says what claims charge; nothing of it is lost."""
+    """Format claim charges as an annotation, without loss."""
     return encode([_write_entry(charge) for charge in entries]).decode()
 
 
 def _write_entry(charge: ClaimCharge) -> NodeAllocatableClaimStatus:
-    """An entry in the words of 1.36, and in those of 1.37 for what 1.36 has no words for."""
+    """Return an entry with the fields of 1.36, plus those of 1.37 for what 1.36 cannot express."""
     resources: dict[str, Quantity] = {}
     bare, overhead = [], []
     for name, amount in charge.resources.items():

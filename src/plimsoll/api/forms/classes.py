@@ -1,4 +1,4 @@
-"""What a DeviceClass says about accounting, under its own names and the draft's (document 000, policies)."""
+"""Accounting fields of DeviceClass, under their own and the draft's names (KEP-5517; docs/spec/keps.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plimsoll.api.resource import DeviceClassSpec
 
 
 def read_class(spec: DeviceClassSpec) -> ClassPolicy:
-    """What a class says, under our names or the draft's; ours win where both are given."""
+    """Read the accounting of a class; our field names take precedence over the draft's."""
     manages = spec.manages_node_allocatable_resources
     if manages is None:
         manages = spec.manages_native_resources
@@ -18,7 +18,7 @@ def read_class(spec: DeviceClassSpec) -> ClassPolicy:
 
 
 def write_class(spec: DeviceClassSpec, policy: ClassPolicy, form: Form) -> DeviceClassSpec:
-    """The class spec with this policy; the draft form uses the draft's names."""
+    """Return the class spec with this policy; the draft form uses the draft's names."""
     manages = True if policy.manages else None
     draft = form is Form.DRAFT
     return replace(

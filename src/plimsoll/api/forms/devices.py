@@ -1,4 +1,4 @@
-"""Device rules in the three wire forms (document 000, Device API extensions; document 002 for the draft)."""
+"""Device rules in the three wire forms (KEP-5517, device API, and its earlier draft; docs/spec/keps.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = Quantity.of(1)
 
 
 def device_forms(device: Device) -> tuple[Form, ...]:
-    """The forms a device is written in: none, one, or (wrongly) several; newest first."""
+    """Return the forms a device uses, newest first: none, one, or (invalid) several."""
     present = (
         (Form.V1_37, device.node_allocatable_resources),
         (Form.V1_36, device.node_allocatable_resource_mappings),
@@ -33,7 +33,7 @@ def device_forms(device: Device) -> tuple[Form, ...]:
 
 
 def read_device(device: Device) -> dict[str, DeviceRule]:
-    """The rules of a device by resource name; the newest form wins where several are present."""
+    """Read the rules of a device by resource name; the newest form wins."""
     if device.node_allocatable_resources:
         return {name: _read_1_37(r) for name, r in device.node_allocatable_resources.items()}
     if device.node_allocatable_resource_mappings:
@@ -66,7 +66,7 @@ def _read_draft(mapping: NativeResourceMapping) -> DeviceRule:
 
 
 def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) -> WriteResult[Device]:
-    """The device with its rules in this form and in no other."""
+    """Return the device with its rules in this form only."""
     losses: list[str] = []
     write = _DEVICE_WRITERS[form]
     entries = {name: write(rule, f"{device.name}: {name}", losses) for name, rule in rules.items()}

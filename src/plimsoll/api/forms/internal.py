@@ -1,7 +1,7 @@
-"""The one internal form of node-allocatable data, and the account of what a change of form loses.
+"""Internal form of node-allocatable data, and losses when converting to a wire form.
 
-Owns the types the rest of Plimsoll thinks in: a device's rules, a claim's charges, a class's policies. They
-hold everything any of the wire forms can say.
+The types used everywhere else: device rules, claim charges, class policies. They can represent all wire
+forms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Form(Enum):
 
 
 class AccountingPolicy(Enum):
-    """How a claim's amount is put together with the requests in the pod spec (document 000)."""
+    """Rule for combining a claim's amount with the requests in the pod spec (KEP-5517)."""
 
     ADD_PER_CLAIM = "AddPerClaim"
     ADD_PER_REFERENCE = "AddPerReference"
@@ -40,11 +40,11 @@ POLICIES = tuple(policy.value for policy in AccountingPolicy)
 
 @dataclass(frozen=True, slots=True)
 class DeviceRule:
-    """What one allocated device charges to one node resource.
+    """Charge of one allocated device to one node resource.
 
     The mapping is the consumed amount of `capacity_key` times `multiplier`, or `multiplier` per allocated
-    device where there is no key. `mapped` is False for a device that has overhead only. `policy` keeps the
-    text as given, so that a policy from the future survives.
+    device without a key. `mapped` is False for a device with overhead only. `policy` keeps the original text,
+    so that unknown policies are preserved.
     """
 
     capacity_key: str | None = None
@@ -57,7 +57,7 @@ class DeviceRule:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCharge:
-    """What one claim charges to one resource of a pod."""
+    """Charge of one claim to one resource of a pod."""
 
     quantity: Quantity | None = None
     per_pod: Quantity | None = None
@@ -68,7 +68,7 @@ class ResourceCharge:
 
 @dataclass(frozen=True, slots=True)
 class ClaimCharge:
-    """What one claim charges to a pod, and which containers refer to it."""
+    """Charge of one claim to a pod, and the containers that refer to it."""
 
     claim: str
     containers: tuple[str, ...] = ()
@@ -78,10 +78,10 @@ class ClaimCharge:
 
 @dataclass(frozen=True, slots=True)
 class ClassPolicy:
-    """What a DeviceClass says about node resources.
+    """Accounting of a DeviceClass.
 
-    `rules` hold for its devices that say nothing themselves. `problem` is why what it says cannot be used;
-    then none of its devices can be charged, and none may be handed out.
+    `rules` apply to its devices without mappings of their own. `problem` is the error in its annotation; its
+    devices then cannot be charged and must not be allocated.
     """
 
     manages: bool = False
@@ -91,19 +91,19 @@ class ClassPolicy:
 
     @property
     def charges(self) -> bool:
-        """Whether devices that say nothing themselves have to do with node resources."""
+        """True if devices without mappings of their own may charge node resources."""
         return bool(self.rules or self.problem)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult(Generic[T]):
-    """A view in the form asked for, and what that form has no room for (empty: nothing is lost)."""
+    """A view in the requested form, and what the form cannot express (empty: lossless)."""
 
     view: T
     losses: tuple[str, ...] = ()
 
     def whole(self, form: Form) -> T:
-        """The view, or FormError if anything would be lost."""
+        """Return the view; raises FormError if anything would be lost."""
         if self.losses:
             raise FormError(form.value, self.losses)
         return self.view

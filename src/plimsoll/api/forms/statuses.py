@@ -1,4 +1,4 @@
-"""Claim charges in a pod's status in the three wire forms (document 000, Pod API changes)."""
+"""Claim charges in a pod's status in the three wire forms (KEP-5517, "Pod API Changes")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from plimsoll.api.quantity import Quantity
 
 
 def status_form(status: PodStatus) -> Form | None:
-    """The form a pod's claim charges are written in; None where there are none."""
+    """Return the form of a pod's claim charges; None if there are none."""
     entries = status.node_allocatable_resource_claim_statuses
     if entries:
         newer = any(entry.mapping or entry.overhead for entry in entries)
@@ -38,14 +38,14 @@ def status_form(status: PodStatus) -> Form | None:
 
 
 def read_status(status: PodStatus) -> tuple[ClaimCharge, ...]:
-    """The claim charges of a pod, whatever form they came in."""
+    """Read the claim charges of a pod, in any form."""
     if status.node_allocatable_resource_claim_statuses:
         return tuple(map(read_entry, status.node_allocatable_resource_claim_statuses))
     return tuple(map(_read_native, status.native_resource_claim_status))
 
 
 def read_entry(entry: NodeAllocatableClaimStatus) -> ClaimCharge:
-    """A 1.36 or 1.37 entry; one that mixes `resources` and `mapping` charges both."""
+    """Read a 1.36 or 1.37 entry; one with both `resources` and `mapping` charges both."""
     resources: dict[str, ResourceCharge] = {}
     for name, quantity in entry.resources.items():
         resources[name] = ResourceCharge(
@@ -85,7 +85,7 @@ def _read_native(entry: NativeResourceClaimStatus) -> ClaimCharge:
 
 
 def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) -> WriteResult[PodStatus]:
-    """The pod status with its claim charges in this form and in no other, in the order given."""
+    """Return the pod status with its claim charges in this form only, in the given order."""
     losses: list[str] = []
     entries: list[Any] = [_STATUS_WRITERS[form](charge, losses) for charge in charges]
     draft = form is Form.DRAFT

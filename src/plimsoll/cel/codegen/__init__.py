@@ -1,1 +1,1 @@
-"""The fast back end: generated Python for the usual shapes, falling back on the exact one."""
+"""Code generator back end: Python functions for common selectors, with the interpreter as fallback."""

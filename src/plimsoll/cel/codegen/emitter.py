@@ -1,7 +1,7 @@
-"""Python source for one checked tree: every shape that has a fast form, or `Unsupported`.
+"""Emitter of Python source for one checked tree; raises `Unsupported` for other shapes.
 
-Owns the walk over the tree: reads of the device, logic, membership, loops and bindings, with the most each
-can cost. Calls are in `handlers.py`; the rules that make the result safe to use are told in `generate.py`.
+Walks the tree: reads of the device, logic, membership, loops and bindings, with the maximum cost of each.
+Calls are in `handlers.py`; the rules that make the result safe are described in `generator.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The vocabulary of generated code: pieces of source, their kinds, and the functions the source may call.
+"""Source fragments of generated code, their kinds, and the functions the source may call.
 
-Everything a generated function can name is here or is a constant of its table; it sees no other builtins.
+A generated function can use only the names defined here and its constants; it has no other builtins.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ WALK = -(-MAX_PLAIN_SIZE // 10) + 1
 
 
 class Unsupported(Exception):
-    """A shape that the exact back end must evaluate."""
+    """A shape that only the interpreter can evaluate."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFragment:
-    """A piece of source, the kind of value it gives, and the most it can cost.
+    """A source fragment, the kind of its value, and its maximum cost.
 
     Kinds: bool, str, int, dyn (an attribute's value), quantity, semver; device, domains, entries (one domain;
-    `safe` reads it as empty where it is missing) and optional (`safe` is the domain, `key` the entry). A
-    constant has its `value`.
+    `safe` reads a missing one as empty) and optional (`safe` is the domain, `key` the entry). A constant has
+    its `value`.
     """
 
     kind: str
@@ -47,7 +47,7 @@ def give_up() -> bool:
 
 
 def same(a: Value, b: Value) -> bool:
-    """Equality of two attribute values; unless both are of one plain type the exact back end decides."""
+    """Compare two attribute values for equality; raise unless both have the same plain type."""
     kind = a.__class__
     if kind is not b.__class__ or (kind is not str and kind is not int and kind is not bool):
         raise Unsupported
@@ -55,7 +55,7 @@ def same(a: Value, b: Value) -> bool:
 
 
 def on_ints(apply: Callable[[int, int], Value]) -> Callable[[Value, Value], int]:
-    """Arithmetic on two ints, checked for overflow; anything else is for the exact back end."""
+    """Wrap arithmetic on two ints with an overflow check; raise for other types."""
 
     def calculate(a: Value, b: Value) -> int:
         if a.__class__ is not int or b.__class__ is not int:
@@ -142,7 +142,7 @@ class SourceWriter:
         return f"t{self._temporaries}"
 
     def condition(self, code: CodeFragment) -> str:
-        """The source as a condition: what is not known to be a bool is checked."""
+        """Return the source as a condition; values not known to be bool are checked."""
         if code.kind == "bool":
             return self.read(code)
         if code.kind != "dyn" or code.constant:

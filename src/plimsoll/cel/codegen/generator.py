@@ -1,13 +1,13 @@
-"""The fast back end: a Python function generated from the checked tree for the shapes selectors usually have.
+"""Code generator: compiles common selectors to a Python function.
 
 The source is optimistic. It reads attributes and capacities with plain dict lookups and compares them with
-plain operators; whatever goes wrong (a missing key, a value of another type) raises, and the function then
-returns what the exact back end says. It is generated only where a result it does produce is the exact one,
-and where the most the expression can cost on a device with strings and lists of ordinary size
-(`device.MAX_PLAIN_SIZE`, `MAX_PLAIN_LIST`) stays within the cost limit.
+plain operators; any failure (a missing key, a value of another type) raises, and the function then returns
+the interpreter's result. It is generated only if every result it produces is exact, and if the maximum cost
+of the expression on a device with strings and lists of ordinary size (`device.MAX_PLAIN_SIZE`,
+`MAX_PLAIN_LIST`) is within the cost limit.
 
-No text of the expression reaches the source: names of variables become local names of our own, and every
-literal, keys included, is an entry of a table of constants. `emit.py` writes the expressions.
+No text of the expression reaches the source: variables get generated names, and every literal, including
+keys, is an entry of a table of constants. `emitter.py` emits the expressions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _MAX_TEXT = 20_000
 
 
 def generate(checked: CheckedExpr, exact: Matcher, limit: int) -> Matcher | None:
-    """A function for the checked tree that falls back on `exact`, or None if the shape is not covered."""
+    """Generate a function for the checked tree that falls back on `exact`; None if the shape is not
+    supported.
+    """
     emitter = Emitter()
     try:
         code = emitter.emit(checked.root, {}, 0)

@@ -1,7 +1,7 @@
-"""Calls in generated code: comparisons and library functions, one small function each.
+"""Calls in generated code: comparisons and library functions, one handler each.
 
-Owns the source of every call that has a fast form and the most it can cost beside its arguments. A handler
-takes the pieces its arguments became; what it cannot turn into safe source it refuses with `Unsupported`.
+A handler takes the fragments of its arguments and returns source with its maximum cost; it raises
+`Unsupported` for what it cannot turn into safe source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`includes`, the function of list-typed device attributes."""
+"""`includes`, the function for list-typed device attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_VALUES = 48
 
 
 def includes(meter: Meter, target: Value, value: Value) -> bool:
-    """Whether a list holds a value, or a single value is it."""
+    """Return whether a list contains a value, or a scalar equals it."""
     if type(target) is not list:
         return holds(target, value, meter)
     for index, item in enumerate(target):

@@ -12,7 +12,7 @@ _ZERO_TIME = -62135596800 * 10**9
 
 
 def is_zero(value: Value) -> bool:
-    """Whether a value is the empty one of its type; the map of all domains never is."""
+    """Return whether a value is the zero value of its type; the map of all domains never is."""
     kind = type(value)
     if kind in (bool, int, float, str, bytes, list, dict):
         return not value

@@ -77,7 +77,7 @@ def _refuse_extras(pattern: str) -> None:
 
 
 def match_pattern(text: str, pattern: str) -> bool:
-    """Whether the pattern matches anywhere in the text."""
+    """Return whether the pattern matches anywhere in the text."""
     return compile_pattern(pattern).search(text.encode()) is not None
 
 

@@ -25,7 +25,7 @@ def _first(items: Value) -> Value:
 
 
 class Param(NamedTuple):
-    """What a parameter accepts: a Python type (None for anything) and, for a list, its element type."""
+    """Type of a parameter: a Python type (None for any) and, for a list, its element type."""
 
     kind: type | None
     item: type | None = None
@@ -79,7 +79,7 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function by name. A `whole` function tells types apart itself and has no overloads here."""
+    """A function by name. A `whole` function dispatches on types itself and has no overloads."""
 
     name: str
     overloads: tuple[Overload, ...] = ()

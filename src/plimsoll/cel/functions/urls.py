@@ -55,7 +55,7 @@ def parse(text: str) -> URL:
 
 
 def request_error(text: str) -> str | None:
-    """Why a text is no request URI, or None."""
+    """Return the error of an invalid request URI, or None."""
     try:
         _split(text, request=True)
     except _Malformed as error:

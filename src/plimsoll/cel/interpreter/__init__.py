@@ -1,1 +1,1 @@
-"""The reference back end: the checked tree as closures, with exact errors and run-time costs."""
+"""Interpreter back end: the checked tree as closures, with exact errors and run-time costs."""

@@ -76,7 +76,7 @@ class Conditional:
 
 
 def is_key(value: Value) -> bool:
-    """Whether a constant may stand between brackets."""
+    """Return whether a constant may be used as an index."""
     return type(value) in _KEYS
 
 
@@ -269,7 +269,7 @@ def _rewrap(optional: Optional) -> Optional:
 
 
 def native(value: Value) -> Value:
-    """What is left of a value after upstream has taken it out of an optional and adapted it again."""
+    """Return a value after upstream unwrapped it from an optional and adapted it again."""
     kind = type(value)
     if kind in _UNREADABLE:
         return Unreadable(f"unsupported conversion of {_UNREADABLE[kind]}")

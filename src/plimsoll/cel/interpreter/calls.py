@@ -23,9 +23,10 @@ Apply: TypeAlias = Callable[..., Value]
 
 
 def choose(function: Function, overloads: tuple[str, ...]) -> tuple[Apply, bool]:
-    """How to apply a function whose overload the checker settled or left open, and whether it stops early.
+    """Return the implementation of a call, resolved by the checker or at run time, and whether it stops
+    early.
 
-    The result takes the run and the arguments.
+    It takes the evaluation and the arguments.
     """
     if function.whole is not None:
         return (function.whole if function.metered else _unmetered(function.whole)), False

@@ -39,7 +39,7 @@ class ElementFailure:
 
 @dataclass(frozen=True, slots=True)
 class ComprehensionLoop:
-    """What is iterated, and the slots of the iteration variables (`second` is negative if there is none)."""
+    """The iterated value, and the slots of the iteration variables (`second` is negative if absent)."""
 
     over: Closure
     first: int

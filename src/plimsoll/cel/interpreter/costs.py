@@ -1,9 +1,9 @@
-"""What a call costs at run time, in the units of the cost limit.
+"""Run-time cost of calls, in units of the cost limit.
 
-Most calls cost 1. Those that walk a string cost a tenth of its length, regular expressions cost the product
-of text and pattern, list functions the elements they touch; each by the size of the actual arguments. A
-failed argument counts as size 1. Implements the run-time side of cel-go's cost model with the Kubernetes
-libraries; the worst-case estimate made at compile time is in `estimate`.
+Most calls cost 1. String traversals cost a tenth of the length, regular expressions the product of text and
+pattern, list functions the elements they touch; each by the size of the actual arguments. A failed argument
+counts as size 1. Implements the run-time part of cel-go's cost model with the Kubernetes libraries; the
+compile-time estimate is in `static/estimate.py`.
 """
 
 from __future__ import annotations

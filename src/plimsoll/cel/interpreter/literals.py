@@ -101,7 +101,7 @@ def member_keys(items: list[Value]) -> frozenset[Value] | None:
 
 
 def is_member(value: Value, keys: frozenset[Value]) -> bool:
-    """Whether a value is in the set.
+    """Return whether a value is in the set.
 
     DIFF: a value that cannot be hashed upstream (Semver, bytes) is simply not in it, instead of ending the
     evaluation (test_unhashable_value_is_not_in_a_literal_list).

@@ -1,4 +1,4 @@
-"""The exact back end: a checked tree becomes closures that evaluate and charge as cel-go does.
+"""the interpreter: a checked tree becomes closures that evaluate and charge as cel-go does.
 
 This is the reference; the generated code in `generate` is held equal to it. Absorption of errors, order of
 evaluation and the cost of every node, failed ones included, follow cel-go v0.26 with the Kubernetes options
@@ -60,7 +60,7 @@ Scope: TypeAlias = dict[str, Closure]
 
 
 class EvaluationResult(NamedTuple):
-    """How an evaluation ended: a bool or an error, and what it cost."""
+    """Result of an evaluation: a bool or an error, and its cost."""
 
     result: bool | None
     error: CelRuntimeError | None

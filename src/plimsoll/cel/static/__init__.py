@@ -1,1 +1,1 @@
-"""What is known before any device is seen: types, overloads, hopeless literals, the worst-case cost."""
+"""Static analysis: types, overloads, invalid literals, and the worst-case cost."""

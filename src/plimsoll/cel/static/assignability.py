@@ -35,7 +35,7 @@ _WILD = frozenset({TypeKind.DYN, TypeKind.ANY, TypeKind.ERROR})
 
 
 class TypeBindings:
-    """What each type variable stands for so far."""
+    """Bindings of type variables."""
 
     def __init__(self) -> None:
         self._bound: dict[str, CelType] = {}
@@ -49,7 +49,7 @@ class TypeBindings:
         return types.param(f"_var{self._variables}")
 
     def assignable(self, left: CelType, right: CelType) -> bool:
-        """Whether the two fit together; if so, keep the bindings that make them fit."""
+        """Return whether the types can be unified, and if so keep the bindings."""
         return self.all_assignable((left,), (right,))
 
     def all_assignable(self, left: Sequence[CelType], right: Sequence[CelType]) -> bool:
@@ -128,7 +128,7 @@ class TypeBindings:
         )
 
     def _stand_for(self, value: CelType, variable: CelType, depth: int) -> tuple[bool, bool]:
-        """Whether the variable may stand for `value`, and whether it already stood for something."""
+        """Return whether the variable may be bound to `value`, and whether it was bound before."""
         if value == variable:
             return True, True
         bound = self._bound.get(variable.name)
@@ -147,7 +147,7 @@ class TypeBindings:
         return False, False
 
     def _free_of(self, variable: CelType, value: CelType, depth: int) -> bool:
-        """Whether the variable does not occur in the type, so that no type contains itself."""
+        """Return whether the variable does not occur in the type (occurs check)."""
         self._step(depth)
         if value == variable:
             return False
@@ -164,7 +164,7 @@ def most_general(left: CelType, right: CelType) -> CelType:
 
 
 def _as_general(left: CelType, right: CelType) -> bool:
-    """Whether `left` is the same as `right` or says less."""
+    """Return whether `left` equals `right` or is more general."""
     if is_dyn(left) or left.kind is TypeKind.PARAM:
         return True
     if is_dyn(right) or right.kind is TypeKind.PARAM or left.kind is not right.kind:

@@ -35,7 +35,7 @@ from plimsoll.errors import CelCompileError
 
 @dataclass(frozen=True, slots=True)
 class ReferenceInfo:
-    """What a node refers to: a declared name, or the overloads a call may resolve to."""
+    """Reference of a node: a declared name, or the overloads a call may resolve to."""
 
     name: str = ""
     overloads: tuple[str, ...] = ()

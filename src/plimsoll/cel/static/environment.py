@@ -1,9 +1,9 @@
-"""Which names, fields, types and functions a selector may use.
+"""Environment of a selector: names, fields, types and functions.
 
-Owns `Environment`: the kind of environment and the two feature gates that change it. API writes are checked
-in "new", which honours the gates; the scheduler compiles in "stored", which declares everything. Implements
-section 10 of the API specification. Both kinds have the same libraries in this version, since the newest of
-them is older than the previous minor release.
+`Environment` has a kind and the two feature gates that affect it. API writes are checked in "new", which
+honors the gates; the scheduler compiles in "stored", which declares everything (docs/spec/api.md, "CEL
+environment"). Both kinds have the same libraries in this version, since the newest of them is older than the
+previous minor release.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STATIC_TYPES: dict[str, CelType] = {
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What an expression is compiled against."""
+    """Environment that an expression is compiled against."""
 
     kind: Literal["new", "stored"] = "stored"
     consumable_capacity: bool = True

@@ -359,7 +359,7 @@ def _literal_size(expr: Expr) -> Range | None:
 
 
 def _is_scalar(one: CelType) -> bool:
-    """Whether every value of the type counts as one unit."""
+    """Return whether every value of the type has size 1."""
     while one.kind is TypeKind.OPAQUE and one.name == "optional_type" and one.params:
         one = one.params[0]
     return one.kind in (

@@ -1,9 +1,8 @@
-"""What is already evaluated when an expression is compiled, and may fail there.
+"""Constant folding, which can fail at compile time.
 
-Owns the constants of a checked tree: literals, lists and maps of constants, type names, and type conversions
-of constants. A conversion that fails, a constant pattern that is no regular expression, a constant index of a
-type that indexes nothing and a variable that holds a type are compile errors, as they are when Kubernetes
-turns a checked expression into a program.
+Evaluates literals, lists and maps of constants, type names, and type conversions of constants. A failing
+conversion, an invalid constant pattern, a constant index of an invalid type and a variable that holds a type
+are compile errors, as in Kubernetes.
 """
 
 from __future__ import annotations

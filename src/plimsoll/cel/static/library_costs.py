@@ -1,8 +1,8 @@
-"""What a call of each library function is estimated to cost, and how large its result may be.
+"""Cost estimates of library functions, and the sizes of their results.
 
-Owns the estimators of the Kubernetes libraries (by function name), of the list and set extensions (by
-overload id) and of `includes`. Implements the rules of Kubernetes 1.36's CEL library and of cel-go v0.26's
-extensions; `estimate` asks here first and falls back on the rules of the standard library.
+The estimators of the Kubernetes libraries (by function name), of the list and set extensions (by overload ID)
+and of `includes`. Implements the rules of Kubernetes 1.36's CEL library and of cel-go v0.26's extensions;
+`estimate.py` uses them before the rules of the standard library.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IP_BYTES = Range(4, 16)
 
 @dataclass(frozen=True, slots=True)
 class AstNode:
-    """What an estimator may know of an argument: `size` is None when nothing bounded it so far."""
+    """An argument as estimators see it: `size` is None if it is unbounded so far."""
 
     expr: Expr
     type: CelType

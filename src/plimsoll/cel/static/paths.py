@@ -1,7 +1,7 @@
-"""How a value is reached from the device, and how large Kubernetes lets it be.
+"""Paths from the device to a value, with the maximum sizes that Kubernetes allows.
 
-Owns the declared sizes of the device's parts (driver and domains 63 characters, ids 32, values 64, 32 entries
-per map) and `ValuePath`, which names a part. Used by the cost estimate only.
+Declares the sizes of the device's parts (driver and domains 63 characters, IDs 32, values 64, 32 entries per
+map) and `ValuePath`, which names a part. Used by the cost estimate only.
 """
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ class CelType:
         return f"{name}({', '.join(str(param) for param in self.params)})"
 
     def takes(self, other: CelType) -> bool:
-        """Whether a value of type `other` may stand where this one is declared, parameters apart."""
+        """Return whether a value of type `other` is valid where this type is declared, ignoring
+        parameters.
+        """
         if self.nullable and other.kind is TypeKind.NULL:
             return True
         if self is other or self.kind in _OPEN:

@@ -144,5 +144,5 @@ def _clause(typed: TypedExpr, call: CallExpr, clause: re.Match[str], arg: Expr |
 
 
 def _readable(digits: str) -> bool:
-    """Whether a precision is there and fits in 64 bits."""
+    """Return whether a precision is present and fits in 64 bits."""
     return bool(digits) and int(digits.lstrip("0")[:20] or "0") < 1 << 63

@@ -1,16 +1,16 @@
-"""What a node sets for a pod: cgroup values, container resources and OOM scores, as plans.
+"""Cgroup values, container resources and OOM scores of pods, computed as plans.
 
-Nothing here touches a machine. A plan is a value that says what a node agent is to apply (sections 5 and 6
-of the accounting semantics, and P28 of section 7 for accounting policies).
+Pure functions: a plan is a value that a node agent applies (docs/spec/accounting.md, "Kubelet", "Changes in
+1.37" and "Accounting policies").
 
-    settings.py     how the node is set up
-    conversions.py  CPU to shares, weight and quota and back; sizes of huge pages
-    shares.py       what claims give to a pod and to each of its containers
+    settings.py     node settings that the plans depend on
+    conversions.py  CPU to shares, weight and quota and back; huge page sizes
+    shares.py       amounts that claims add to a pod and to its containers
     memory.py       memory.min, memory.low and memory.high
     oom.py          oom_score_adj
-    containers.py   the resources of a container
-    pods.py         the cgroup of a pod and the resources of its sandbox
-    tiers.py        the cgroups above the pods, one for each QoS class
+    containers.py   resources of a container
+    pods.py         cgroup of a pod and resources of its sandbox
+    qos_cgroups.py  cgroups of the QoS classes
 """
 
 from plimsoll.ledger.cgroups.containers import ContainerPlan, plan_container, plan_containers

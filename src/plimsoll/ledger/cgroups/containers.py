@@ -1,8 +1,7 @@
-"""The resources of a container as the container runtime takes them.
+"""Container resources in the form of CRI's LinuxContainerResources.
 
-Owns what CRI calls LinuxContainerResources (sections 5 and 6 of the accounting semantics). A container's own
-limit counts, with what claims give it on top; where it has none the limit of the pod as a whole stands, which
-covers claims already.
+A container's own limit applies, plus the amounts of its claims; without one the pod-level limit applies,
+which already covers claims (docs/spec/accounting.md, "Kubelet" and "Changes in 1.37").
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class RuntimeResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerPlan(RuntimeResources):
-    """All that a node sets for one container."""
+    """Resources that a node sets for one container."""
 
     name: str
     role: ContainerRole
@@ -57,10 +56,10 @@ def plan_containers(
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> tuple[ContainerPlan, ...]:
-    """The plans of a pod's init containers, then of its regular ones.
+    """Plan the resources of a pod's init containers, then of its regular containers.
 
-    `charges` are read from the pod's status where they are not given; `exclusive` names the containers that
-    have CPUs to themselves, which no quota is set for.
+    `charges` defaults to those in the pod's status; `exclusive` names the containers with exclusive CPUs, for
+    which no CPU quota is set.
     """
     shares = read_claim_shares(pod, settings, charges)
     init = [
@@ -76,7 +75,7 @@ def plan_containers(
 def read_claim_shares(
     pod: Pod, settings: CgroupSettings, charges: Iterable[ClaimCharge] | None
 ) -> ClaimShares:
-    """What claims give on this node: nothing where they do not count."""
+    """Return the amounts that claims add on this node; none if the node does not count claims."""
     if not settings.claims_count:
         return NO_SHARES
     return compute_claim_shares(pod, read_charges(pod) if charges is None else charges)
@@ -91,7 +90,7 @@ def plan_container(
     *,
     exclusive: bool = False,
 ) -> ContainerPlan:
-    """The plan of one container; `shares` is what claims give where they count."""
+    """Plan the resources of one container; `shares` are the amounts that claims add."""
     extra = shares.of(container.name)
     runtime = runtime_resources(
         settings,
@@ -122,7 +121,7 @@ def runtime_resources(
     memory_limit: Quantity,
     unlimited: bool,
 ) -> RuntimeResources:
-    """Amounts as a runtime takes them; `unlimited` takes the CPU quota away."""
+    """Convert amounts to runtime resources; `unlimited` removes the CPU quota."""
     quota = period = 0
     if settings.cfs_quota:
         period = settings.cfs_period
@@ -145,7 +144,7 @@ def _limit(pod: Pod, container: Container, name: str, extra: Amounts, settings: 
 
 
 def _whole_limits(pod: Pod, settings: CgroupSettings) -> Amounts:
-    """The limits of the pod as a whole, where it has resources of its own."""
+    """Return the pod-level limits, if the pod has pod-level resources."""
     if not settings.pod_level or not has_pod_level_resources(pod):
         return {}
     assert pod.spec.resources is not None
@@ -153,7 +152,7 @@ def _whole_limits(pod: Pod, settings: CgroupSettings) -> Amounts:
 
 
 def _huge_pages(pod: Pod, container: Container, extra: Amounts, settings: CgroupSettings) -> dict[str, int]:
-    """Nothing of a size unless someone asked: the container, the claims, or the pod as a whole."""
+    """Return the limits by page size: zero unless the container, its claims or the pod level sets one."""
     own, whole = container.resources.limits, _whole_limits(pod, settings)
     limits: dict[str, int] = dict.fromkeys(settings.huge_page_sizes, 0)
     for name in dict.fromkeys((*whole, *own, *extra)):

@@ -1,6 +1,6 @@
-"""Kernel numbers: CPU amounts as shares, weights and quotas, and sizes of huge pages.
+"""Conversions between CPU amounts and cgroup shares, weights and quotas; huge page sizes.
 
-Owns the conversions of section 5 of the accounting semantics and their inverses.
+docs/spec/accounting.md, "Kubelet", and the inverse functions.
 
 DIFF: no conversion wraps past int64, however large the amount (test_conversions_do_not_wrap).
 
@@ -24,39 +24,39 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def milli_cpu_to_shares(milli_cpu: int) -> int:
-    """cpu.shares (cgroup v1) for a CPU request."""
+    """Convert a CPU request to cpu.shares (cgroup v1)."""
     return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * _SHARES_PER_CPU // 1000))
 
 
 def shares_to_milli_cpu(shares: int) -> int:
-    """The smallest CPU request in thousandths that these shares stand for."""
+    """Return the smallest CPU request, in millicores, that maps to these shares."""
     return divide_up(shares * 1000, _SHARES_PER_CPU) if shares >= MIN_SHARES else 0
 
 
 def shares_to_weight(shares: int) -> int:
-    """cpu.weight (cgroup v2) for cpu.shares."""
+    """Convert cpu.shares to cpu.weight (cgroup v2)."""
     if shares >= MAX_SHARES:
         return MAX_WEIGHT
     return 1 + (max(shares, MIN_SHARES) - MIN_SHARES) * (MAX_WEIGHT - 1) // (MAX_SHARES - MIN_SHARES)
 
 
 def weight_to_shares(weight: int) -> int:
-    """cpu.shares for cpu.weight; a weight is coarser, so a round trip may lose a few shares."""
+    """Convert cpu.weight to cpu.shares; weights are coarser, so a round trip may lose a few shares."""
     return (weight - 1) * (MAX_SHARES - MIN_SHARES) // (MAX_WEIGHT - 1) + MIN_SHARES
 
 
 def milli_cpu_to_quota(milli_cpu: int, period: int) -> int:
-    """Microseconds of CPU time in each period; 0 is no limit, and the kernel takes no less than 1000."""
+    """Convert a CPU limit to microseconds per period; 0 means no limit, the kernel minimum is 1000."""
     return max(_MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
 
 
 def quota_to_milli_cpu(quota: int, period: int) -> int:
-    """The CPU limit in thousandths that a quota stands for; 0 where there is none."""
+    """Convert a quota to a CPU limit in millicores; 0 if there is no quota."""
     return 0 if quota == UNLIMITED else quota * 1000 // period
 
 
 def parse_page_size(resource: str) -> int | None:
-    """Bytes of the pages a resource counts (`hugepages-2Mi`), or None where the name holds no size."""
+    """Return the page size in bytes of a resource (`hugepages-2Mi`), or None if its name has no size."""
     if not is_huge_page(resource):
         return None
     try:
@@ -66,7 +66,7 @@ def parse_page_size(resource: str) -> int | None:
 
 
 def format_page_size(size: int) -> str | None:
-    """A page size as the kernel writes it (2MB); None where it is no whole number of a unit."""
+    """Format a page size as the kernel does (2MB); None if it is not a multiple of a unit."""
     power = 0
     while size % 1024 == 0 and power < len(_UNITS) - 1:
         size //= 1024
@@ -75,7 +75,7 @@ def format_page_size(size: int) -> str | None:
 
 
 def sum_huge_pages(amounts: Amounts) -> dict[int, int]:
-    """Bytes of huge pages by page size."""
+    """Sum the bytes of huge pages by page size."""
     found: dict[int, int] = {}
     for name, amount in amounts.items():
         size = parse_page_size(name)

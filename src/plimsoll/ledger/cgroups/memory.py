@@ -1,6 +1,6 @@
-"""Memory QoS: what is protected from reclaim, and where throttling starts (cgroup v2).
+"""Memory QoS (cgroup v2): protection from reclaim, and the start of throttling.
 
-Owns the `unified` entries memory.min, memory.low, memory.high and memory.oom.group.
+Computes the `unified` entries memory.min, memory.low, memory.high and memory.oom.group.
 
 DIFF: memory.high is worked out exactly; upstream's floating point may put it one page lower or higher
 (test_memory_high_is_exact).
@@ -25,13 +25,13 @@ OOM_GROUP = "memory.oom.group"
 
 
 def compute_memory_high(request: int, limit: int, factor: Fraction, page_size: int) -> int | None:
-    """memory.high: so far from the request to the limit, in whole pages; None at or below the request."""
+    """Compute memory.high in pages between request and limit; None if it is not above the request."""
     high = (request + (limit - request) * factor) // page_size * page_size
     return high if high > request and high != 0 else None
 
 
 def protect_memory(pod: Pod, request: int, settings: CgroupSettings) -> dict[str, str]:
-    """Hard protection of the request for Guaranteed pods, soft protection for others."""
+    """Return memory.min for Guaranteed pods, memory.low for others."""
     qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
     return {MIN if qos == GUARANTEED else LOW: str(request)}
 
@@ -39,9 +39,9 @@ def protect_memory(pod: Pod, request: int, settings: CgroupSettings) -> dict[str
 def container_memory(
     pod: Pod, container: Container, extra: Amounts, settings: CgroupSettings
 ) -> dict[str, str]:
-    """The memory entries of a container; `extra` is what claims give it.
+    """Return the memory entries of a container; `extra` are the amounts of its claims.
 
-    Protection is of what the spec requests. Throttling is measured against the limit with what claims give.
+    The request in the spec is protected. Throttling is relative to the limit including claims.
     """
     if not settings.enforces_memory_qos:
         # Since 1.37 an earlier throttle is taken back where the feature was switched off.
@@ -65,7 +65,7 @@ def container_memory(
 
 
 def _is_throttled(pod: Pod, request: int, limit: int, settings: CgroupSettings) -> bool:
-    """Not where request and limit are one, nor (since 1.37) where the pod as a whole is throttled."""
+    """Return whether throttling applies: not if request equals limit, nor (1.37) under a pod-level limit."""
     if not limit and settings.allocatable_memory <= 0:
         return False
     if settings.form is Form.V1_36:

@@ -1,8 +1,8 @@
-"""oom_score_adj: whose processes the kernel kills first when memory runs out.
+"""oom_score_adj of containers, which orders the kernel's OOM kills.
 
-Owns the formula of sections 5 and 6 of the accounting semantics: Guaranteed and node-critical pods are last,
-BestEffort first, and a Burstable container stands the better the more of the machine's memory it requests.
-Memory from claims counts as requested since 1.37, shared fairly among the containers of a claim.
+docs/spec/accounting.md, "Kubelet" and "Changes in 1.37": Guaranteed and node-critical pods are killed last,
+BestEffort pods first, and a Burstable container is safer the larger its share of the machine's memory
+request. Since 1.37 memory from claims counts as requested, divided among the containers of a claim.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 def is_critical_pod(pod: Pod) -> bool:
-    """Whether a node must not do without this pod: static pods, and the highest priorities."""
+    """Return whether a pod is critical: a static pod, or one with a system-critical priority."""
     annotations = pod.metadata.annotations
     return (
         annotations.get(_SOURCE, "api") != "api"
@@ -40,7 +40,7 @@ def is_node_critical_pod(pod: Pod) -> bool:
 def oom_score_adj(
     pod: Pod, container: Container, settings: CgroupSettings, shares: ClaimShares = NO_SHARES
 ) -> int:
-    """The score of a container of this pod; `shares` is what claims give where they count."""
+    """Compute the score of a container; `shares` are the amounts that claims add."""
     qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
     if is_node_critical_pod(pod) or qos == GUARANTEED:
         return GUARANTEED_OOM_SCORE_ADJ
@@ -65,7 +65,7 @@ def _score(memory: int, settings: CgroupSettings) -> int:
 
 
 def _spare_memory(pod: Pod, settings: CgroupSettings, shares: ClaimShares) -> int:
-    """Each container's part of what the pod as a whole requests beyond its containers."""
+    """Return each container's part of the pod-level memory request beyond its containers."""
     if not settings.pod_level or not has_pod_level_requests(pod):
         return 0
     assert pod.spec.resources is not None

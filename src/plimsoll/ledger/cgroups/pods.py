@@ -1,8 +1,9 @@
-"""The cgroup of a pod, and what the runtime is told about its sandbox.
+"""Cgroup of a pod, and the resources of its sandbox.
 
-Owns what the kubelet sets on the pod's own cgroup (sections 5 and 6 of the accounting semantics): shares for
-what the pod requests, quota and memory for its limits where every container declares one, huge pages as
-requested, and memory protection. A BestEffort pod gets the least shares and no limits, whatever claims give.
+The values that the kubelet sets on the pod's cgroup (docs/spec/accounting.md, "Kubelet" and "Changes in
+1.37"): shares for its requests, quota and memory for its limits if every container declares one, huge pages
+as requested, and memory protection. A BestEffort pod gets the minimum shares and no limits, regardless of
+claims.
 
 DIFF: memory.high of a pod counts what claims give, as that of containers does; upstream throttles such a pod
 below its limit (test_pod_memory_high_counts_claims).
@@ -39,7 +40,7 @@ from plimsoll.ledger.requests import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlan:
-    """What a node sets on a pod's cgroup; None means not set."""
+    """Values that a node sets on a pod's cgroup; None means not set."""
 
     cpu_shares: int
     cpu_quota: int | None = None  #: microseconds in each period; -1 is unlimited
@@ -51,13 +52,13 @@ class PodPlan:
 
     @property
     def cpu_weight(self) -> int:
-        """The shares as cgroup v2 has them."""
+        """CPU shares as cpu.weight (cgroup v2)."""
         return shares_to_weight(self.cpu_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPlan:
-    """What the runtime is told when it makes a pod's sandbox."""
+    """Resources passed to the runtime when it creates a pod's sandbox."""
 
     resources: RuntimeResources
     overhead: RuntimeResources | None = None  #: None where the pod has no overhead
@@ -69,7 +70,7 @@ def plan_pod(
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> PodPlan:
-    """The plan of a pod's cgroup; no CPU quota is enforced if a container has CPUs to itself."""
+    """Plan a pod's cgroup; no CPU quota is enforced if a container has exclusive CPUs."""
     given = read_claim_shares(pod, settings, charges).charges()
     requests = pod_requests(pod, settings.options, given)
     limits = pod_limits(pod, settings.options, given)
@@ -94,7 +95,7 @@ def plan_pod(
 
 
 def _is_declared(pod: Pod, name: str, settings: CgroupSettings) -> bool:
-    """Whether a limit is known for every container, or for the pod as a whole."""
+    """Return whether every container, or the pod level, has a limit."""
     if settings.pod_level and has_pod_level_resources(pod):
         assert pod.spec.resources is not None
         if pod.spec.resources.limits.get(name, ZERO):
@@ -113,7 +114,7 @@ def _protect(pod: Pod, requests: Amounts, settings: CgroupSettings) -> dict[str,
 
 
 def _throttle(pod: Pod, requests: Amounts, limits: Amounts, settings: CgroupSettings) -> int | None:
-    """Since 1.37 a pod with resources of its own is throttled as a whole."""
+    """Return memory.high of a pod with pod-level resources (since 1.37)."""
     if settings.form is Form.V1_36 or not settings.enforces_memory_qos or settings.throttling is None:
         return None
     if not settings.pod_level or not has_pod_level_resources(pod):
@@ -135,7 +136,7 @@ def plan_sandbox(
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> SandboxPlan:
-    """What the runtime is told about a pod: its requests and limits without overhead, and the overhead."""
+    """Plan a pod's sandbox: its requests and limits without overhead, and the overhead."""
     given = read_claim_shares(pod, settings, charges).charges()
     options = replace(settings.options, exclude_overhead=True)
     requests, limits = pod_requests(pod, options, given), pod_limits(pod, options, given)
@@ -150,7 +151,7 @@ def plan_sandbox(
 
 
 def plan_overhead(pod: Pod, settings: CgroupSettings) -> RuntimeResources | None:
-    """The overhead of a pod as a runtime takes it: requested and limited alike."""
+    """Convert the overhead of a pod to runtime resources, as request and limit."""
     if not pod.spec.overhead:
         return None
     cpu, memory_limit = (pod.spec.overhead.get(name, ZERO) for name in ("cpu", "memory"))

@@ -1,7 +1,7 @@
-"""The cgroups above the pods: one for Burstable pods, one for BestEffort pods, and the root of both.
+"""Cgroups of the QoS classes: Burstable, BestEffort, and their parent.
 
-Owns their CPU shares and memory protection, from the pods that run (sections 5 and 6 of the accounting
-semantics). Guaranteed pods lie right below the root.
+Computes their CPU shares and memory protection from the running pods (docs/spec/accounting.md, "Kubelet" and
+"Changes in 1.37"). Guaranteed pods are direct children of the parent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plimsoll.ledger.requests import pod_requests
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QosCgroupPlan:
-    """What a node sets on the cgroups of the QoS classes."""
+    """Values that a node sets on the cgroups of the QoS classes."""
 
     burstable_shares: int
     best_effort_shares: int = MIN_SHARES
@@ -40,7 +40,7 @@ def plan_qos_cgroups(
     settings: CgroupSettings,
     charges: Callable[[Pod], Iterable[ClaimCharge]] | None = None,
 ) -> QosCgroupPlan:
-    """The plan for the pods that run on a node; `charges` looks up a pod's, where its status is not it."""
+    """Plan the QoS cgroups for the running pods; `charges` looks up a pod's charges if not in its status."""
     cpu = 0
     requested = {GUARANTEED: 0, BURSTABLE: 0}
     for pod in pods:
@@ -63,7 +63,7 @@ def plan_qos_cgroups(
 
 
 def _unified(requested: Mapping[str, int], settings: CgroupSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """Protection of the parents, without which that of the pods would not hold."""
+    """Return the memory protection of the parents, without which that of the pods has no effect."""
     later = settings.form is not Form.V1_36
     # Since 1.37 an earlier protection is taken back where the feature was switched off.
     if settings.cgroup_version != 2 or not (settings.memory_qos or later):

@@ -1,4 +1,4 @@
-"""How a node is set up, as far as cgroup values depend on it."""
+"""Node settings that cgroup values depend on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.ledger.requests import PodResourcesOptions
 
 
 class MemoryReservationPolicy(Enum):
-    """What memory QoS protects from reclaim (the kubelet's memoryReservationPolicy)."""
+    """Memory protected by memory QoS (the kubelet's memoryReservationPolicy)."""
 
     NONE = "None"
     TIERED = "TieredReservation"
@@ -20,10 +20,10 @@ class MemoryReservationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupSettings:
-    """A node's kubelet settings and sizes.
+    """Kubelet settings and sizes of a node.
 
-    `form` decides between the rules of 1.36, where claims are ignored, and those of 1.37, where they count.
-    The draft form follows 1.37.
+    `form` selects the rules of 1.36, which ignore claims, or of 1.37, which count them. The draft form
+    follows 1.37.
     """
 
     memory_capacity: int  #: bytes of memory the machine has
@@ -48,7 +48,7 @@ class CgroupSettings:
 
     @property
     def claims_count(self) -> bool:
-        """Whether claims change anything on this node."""
+        """True if claims affect this node."""
         return self.count_claims and self.form is not Form.V1_36
 
     @property
@@ -57,7 +57,7 @@ class CgroupSettings:
 
     @property
     def options(self) -> PodResourcesOptions:
-        """How this node reads a pod's requests and limits."""
+        """Options for computing a pod's requests and limits on this node."""
         return PodResourcesOptions(
             form=self.form, count_claims=self.claims_count, skip_pod_level=not self.pod_level
         )

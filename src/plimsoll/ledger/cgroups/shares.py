@@ -1,20 +1,20 @@
-"""What claims give to a pod and to each of its containers beside what the spec says.
+"""Amounts that claims add to a pod and to each of its containers.
 
-Owns the formulas of section 6 of the accounting semantics for plain charges, and P28 of section 7 for charges
-with an accounting policy:
+docs/spec/accounting.md, "Changes in 1.37" for plain charges and "Accounting policies" for charges with a
+policy:
 
-    AddPerClaim, none, unknown   like a 1.37 mapping: the pod gets it once, each referring container in full
+    AddPerClaim, none, unknown   like a 1.37 mapping: once for the pod, in full for each referring container
     AddPerReference              like 1.37 overhead per container: once for each referring container
-    Max                          like a mapping of what claims have beyond the requests of their containers
-    ConsumeFrom                  nothing: the containers draw what they request out of the claim's pool
+    Max                          like a mapping of the excess of the claims over their containers' requests
+    ConsumeFrom                  nothing: the containers draw their requests from the claim's pool
 
-Under Max the claims that share containers are one group (P11): its excess is what the claims have together
-beyond what its containers request together. That is so in each phase of the pod's life (P12): an init
-container gets the excess of its own phase, sidecars and regular containers that of the last one, and the pod
-the greatest of any phase.
+Under Max the claims that share containers are one group, and its excess is the sum of the claims minus the
+sum of the containers' requests. It is computed for each phase of the pod's life: an init container gets the
+excess of its own phase, sidecars and regular containers that of the last phase, and the pod the largest of
+all phases.
 
-A claim that no container refers to still counts for the pod. References count once per container, whatever
-the list says twice.
+A claim that no container refers to still counts for the pod. A container that refers to a claim twice counts
+once.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _EXCESS = POLICY_RULES[AccountingPolicy.MAX]
 
 @dataclass(frozen=True, slots=True)
 class ClaimShares:
-    """What claims give, in the three ways a node needs it."""
+    """Amounts that claims add, for the pod, its containers, and the OOM score."""
 
     pod: Amounts = field(default_factory=dict)  #: once for the pod
     containers: Mapping[str, Amounts] = field(default_factory=dict)  #: on top of a container's own limit
     memory: Mapping[str, int] = field(default_factory=dict)  #: bytes of each container's fair part
 
     def charges(self) -> tuple[ClaimCharge, ...]:
-        """What the pod gets, as charges that `pod_requests` and `pod_limits` take."""
+        """Return the amounts for the pod as charges, for `pod_requests` and `pod_limits`."""
         resources = {name: ResourceCharge(amount) for name, amount in self.pod.items()}
         return (ClaimCharge("", (), resources),)
 
@@ -56,7 +56,7 @@ NO_SHARES = ClaimShares()
 
 
 def compute_claim_shares(pod: Pod, charges: Iterable[ClaimCharge]) -> ClaimShares:
-    """What these charges give to a pod and its containers."""
+    """Compute the amounts that these charges add to a pod and its containers."""
     charges = tuple(charges)
     plain = [_without_policies(charge) for charge in charges]
     names = [container.name for container in (*pod.spec.init_containers, *pod.spec.containers)]
@@ -68,7 +68,7 @@ def compute_claim_shares(pod: Pod, charges: Iterable[ClaimCharge]) -> ClaimShare
 
 
 def _without_policies(charge: ClaimCharge) -> ClaimCharge:
-    """The same charge in 1.37 terms, save for Max, which depends on the requests."""
+    """Return the charge in 1.37 terms, except under Max, which depends on the requests."""
     if not any(resource.policy for resource in charge.resources.values()):
         return charge
     containers = tuple(dict.fromkeys(charge.containers))
@@ -90,7 +90,7 @@ def _plain_charge(resource: ResourceCharge, referenced: bool) -> ResourceCharge:
 
 
 def _fair_memory(charges: Sequence[ClaimCharge], container: str) -> int:
-    """A container's part of the memory it shares with the others of each claim."""
+    """Return a container's part of the memory of each claim it shares with other containers."""
     total = 0
     for charge in charges:
         resource = charge.resources.get("memory")
@@ -105,7 +105,7 @@ def _fair_memory(charges: Sequence[ClaimCharge], container: str) -> int:
 
 
 def divide_toward_zero(amount: int, by: int) -> int:
-    """Whole division towards zero."""
+    """Divide integers, rounding toward zero."""
     return amount // by if amount >= 0 else -(-amount // by)
 
 
@@ -119,7 +119,7 @@ def _add_excess(
     containers: Mapping[str, dict[str, Quantity]],
     memory: dict[str, int],
 ) -> None:
-    """Add what Max leaves beyond the requests; changes the last three."""
+    """Add the excess of Max charges over the requests to the last three arguments."""
     passing = [container.name for container in pod.spec.init_containers if not is_sidecar(container)]
     for name in dict.fromkeys(name for charge in charges for name in charge.resources):
         shares = [
@@ -147,7 +147,9 @@ def _add_excess(
 
 
 def _join(container: str, phase: Phase, shares: Sequence[ClaimAmount]) -> tuple[list[ClaimAmount], set[str]]:
-    """The claims that a container is joined to in a phase, by way of others too, and the containers."""
+    """Return the claims connected to a container in a phase, directly or through others, and their
+    containers.
+    """
     joined: list[ClaimAmount] = []
     group = {container}
     # Claims that are equal refer to the same containers, so that they are always found together.
