@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.allocator import input_errors as faults
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption
-from plimsoll.allocator.devices.node_devices import NodeDevices, SelectorFailure, SelectorResult, bit_numbers
+from plimsoll.allocator.devices.node_devices import DeviceSelection, NodeDevices, SelectorFailure, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.taints import is_tolerated
 from plimsoll.allocator.devices.usage import DeviceUsage
@@ -68,7 +68,7 @@ class RequestPlan:
         self.admin = False
         self.count = 0
         self.tolerations: tuple[DeviceToleration, ...] = ()
-        self.selection = SelectorResult(0, {}, ())
+        self.selection = DeviceSelection(0, {}, ())
         #: What it takes, by capacity shape; empty if capacity does not count.
         self.consumptions: Sequence[Consumption | CapacityRefusal | CapacityFault] = ()
         self.tainted = 0  #: mask of devices with a taint that is not tolerated

@@ -24,7 +24,7 @@ ShareRecord: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
 
 
 @dataclass(slots=True)
-class AllocatedDevice:
+class DeviceAllocations:
     """Allocations of one device. Amounts are in nano-units, as in `Quantity.nano`."""
 
     exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
@@ -45,8 +45,8 @@ class AllocatedDevice:
         with_amounts = sum(count for (known, _), count in self.recorded.items() if known == share)
         return self.shares.get(share, 0) > with_amounts
 
-    def copy(self) -> AllocatedDevice:
-        return AllocatedDevice(self.exclusive, dict(self.shares), dict(self.consumed), dict(self.recorded))
+    def copy(self) -> DeviceAllocations:
+        return DeviceAllocations(self.exclusive, dict(self.shares), dict(self.consumed), dict(self.recorded))
 
 
 class AllocationState:
@@ -56,7 +56,7 @@ class AllocationState:
 
     def __init__(self, shared: bool = True) -> None:
         """With `shared` off (no DRAConsumableCapacity) a share holds the entire device."""
-        self._pools: dict[PoolId, dict[str, AllocatedDevice]] = {}
+        self._pools: dict[PoolId, dict[str, DeviceAllocations]] = {}
         self._shared = shared
 
     @staticmethod
@@ -70,14 +70,14 @@ class AllocationState:
 
     # -- asking
 
-    def pool(self, pool: PoolId) -> Mapping[str, AllocatedDevice]:
+    def pool(self, pool: PoolId) -> Mapping[str, DeviceAllocations]:
         """Return the allocated devices of one pool, by device name."""
         return self._pools.get(pool, {})
 
-    def holding(self, device: DeviceId) -> AllocatedDevice | None:
+    def holding(self, device: DeviceId) -> DeviceAllocations | None:
         return self.pool(device.pool_id).get(device.device)
 
-    def __iter__(self) -> Iterator[tuple[DeviceId, AllocatedDevice]]:
+    def __iter__(self) -> Iterator[tuple[DeviceId, DeviceAllocations]]:
         for (driver, pool), devices in self._pools.items():
             for name, holding in devices.items():
                 yield DeviceId(driver, pool, name), holding
@@ -160,9 +160,9 @@ class AllocationState:
         for name, amount in amounts.items():
             _add(holding.consumed, name, amount.nano)
 
-    def _holding(self, device: DeviceId) -> AllocatedDevice:
+    def _holding(self, device: DeviceId) -> DeviceAllocations:
         pool = self._pools.setdefault(device.pool_id, {})
-        return pool.setdefault(device.device, AllocatedDevice())
+        return pool.setdefault(device.device, DeviceAllocations())
 
 
 def _record(share: str, amounts: Mapping[str, Quantity]) -> ShareRecord:

@@ -19,7 +19,7 @@ IN, NOT_IN, EXISTS, ABSENT = "In", "NotIn", "Exists", "DoesNotExist"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class LabelRequirement:
+class CompiledLabelRequirement:
     """One requirement on one label; `values` are sorted and unique."""
 
     key: str
@@ -40,10 +40,10 @@ class LabelRequirement:
 
 
 @dataclass(frozen=True)
-class LabelMatcher:
+class CompiledLabelSelector:
     """A compiled label selector; equal for equal requirements in any order."""
 
-    requirements: tuple[LabelRequirement, ...] = ()
+    requirements: tuple[CompiledLabelRequirement, ...] = ()
     nothing: bool = False  #: matches no labels at all
 
     @property
@@ -69,34 +69,34 @@ class LabelMatcher:
     def matches(self, labels: Mapping[str, str]) -> bool:
         return not self.nothing and all(requirement.holds(labels) for requirement in self.requirements)
 
-    def narrowed(self, more: Iterable[LabelRequirement]) -> LabelMatcher:
+    def narrowed(self, more: Iterable[CompiledLabelRequirement]) -> CompiledLabelSelector:
         """Return this selector with further requirements; one that matches nothing is unchanged."""
         if self.nothing:
             return self
-        return LabelMatcher(tuple(sorted({*self.requirements, *more})))
+        return CompiledLabelSelector(tuple(sorted({*self.requirements, *more})))
 
 
-MATCH_NOTHING = LabelMatcher(nothing=True)
-MATCH_EVERYTHING = LabelMatcher()
+MATCH_NOTHING = CompiledLabelSelector(nothing=True)
+MATCH_EVERYTHING = CompiledLabelSelector()
 
 
-def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher | SelectorProblem:
+def compile_label_selector(selector: LabelSelector | None) -> CompiledLabelSelector | SelectorProblem:
     """Compile a selector, or return the error that prevents its evaluation."""
     if selector is None:
         return MATCH_NOTHING
-    found: set[LabelRequirement] = set()
+    found: set[CompiledLabelRequirement] = set()
     for key, value in selector.match_labels.items():
         message = _label_problem(key, (value,))
         if message:
             return SelectorProblem("matchLabels", message)
-        found.add(LabelRequirement(key, IN, (value,)))
+        found.add(CompiledLabelRequirement(key, IN, (value,)))
     for number, requirement in enumerate(selector.match_expressions):
         message = _requirement_problem(requirement)
         if message:
             return SelectorProblem(f"matchExpressions[{number}]", message)
         values = tuple(sorted(set(requirement.values)))
-        found.add(LabelRequirement(requirement.key, requirement.operator, values))
-    return LabelMatcher(tuple(sorted(found))) if found else MATCH_EVERYTHING
+        found.add(CompiledLabelRequirement(requirement.key, requirement.operator, values))
+    return CompiledLabelSelector(tuple(sorted(found))) if found else MATCH_EVERYTHING
 
 
 def _requirement_problem(requirement: LabelSelectorRequirement) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import Form, Where, cluster_options, output_options_and, write_report
+from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_options_and, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, AuditSeverity
@@ -45,7 +45,7 @@ _LEVELS = ["error", "warning", "info", "never"]
 @click.option("--now", default="", hidden=True, help="Current time, for example 2026-01-31T12:00:00Z.")
 def run_audit(
     where: Where,
-    form: Form,
+    form: OutputFormat,
     fail_on: str,
     only: tuple[str, ...],
     skip: tuple[str, ...],
@@ -89,7 +89,9 @@ def run_audit(
     sys.exit(1 if report.fails(level) else 0)
 
 
-def _write(report: AuditReport, form: Form, level: AuditSeverity | None, files: tuple[str, ...]) -> None:
+def _write(
+    report: AuditReport, form: OutputFormat, level: AuditSeverity | None, files: tuple[str, ...]
+) -> None:
     from plimsoll.tools.audit.junit import as_junit
     from plimsoll.tools.audit.sarif import as_sarif
 

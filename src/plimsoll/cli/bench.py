@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from plimsoll.cli.options import Form, Progress, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, output_options, write_report
 
 
 @click.command(name="bench")
@@ -24,7 +24,7 @@ from plimsoll.cli.options import Form, Progress, output_options, write_report
     help="Workload to schedule. Repeatable. [default: all]",
 )
 @output_options
-def run_bench(nodes: int, pods: int, scenarios: tuple[str, ...], form: Form) -> None:
+def run_bench(nodes: int, pods: int, scenarios: tuple[str, ...], form: OutputFormat) -> None:
     """Measure how long scheduling decisions take on a synthetic cluster in memory.
 
     No cluster is needed or changed. The figures depend on this machine and its load; the ratio to a naive

@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from plimsoll.cli.options import Form, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_options, write_report
 
 
 @click.command(name="cgroups")
@@ -37,7 +37,13 @@ from plimsoll.cli.options import Form, Where, cluster_options, output_options, w
 @cluster_options
 @output_options
 def show_cgroups(
-    node: str, rules: str, cgroup_version: str, memory: str, memory_qos: bool, where: Where, form: Form
+    node: str,
+    rules: str,
+    cgroup_version: str,
+    memory: str,
+    memory_qos: bool,
+    where: Where,
+    form: OutputFormat,
 ) -> None:
     """Show QoS classes, the tree of cgroups with its values, and OOM scores.
 

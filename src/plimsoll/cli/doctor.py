@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import Form, output_options, write_report
+from plimsoll.cli.options import OutputFormat, output_options, write_report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 #: Whether it can be read is for the doctor to say.
@@ -68,7 +68,7 @@ def run_doctor(
     kubeconfig: Path | None,
     context: str,
     repair: bool,
-    form: Form,
+    form: OutputFormat,
 ) -> None:
     """Examine a node: sockets, permissions, cgroups, records, leftovers, CDI files.
 

@@ -19,7 +19,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from plimsoll.cli.options import Form, output_options, write_report
+from plimsoll.cli.options import OutputFormat, output_options, write_report
 from plimsoll.errors import InputError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -195,7 +195,7 @@ def run_status(quiet: bool, address: str) -> None:
 @click.option("--all", "every", is_flag=True, help="All claims.")
 @ADDRESS
 @output_options
-def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
+def run_explain(uid: str, every: bool, address: str, form: OutputFormat) -> None:
     """Explain why claims of a running driver have their CPUs."""
     if bool(uid) == every:
         raise click.UsageError("specify a claim UID or --all")
@@ -248,7 +248,7 @@ def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
     "--topology", "rows", type=_FILE, metavar="FILE", help="Topology from a report or a YAML list of CPUs."
 )
 @output_options
-def run_plan(form: Form, **given: Any) -> None:
+def run_plan(form: OutputFormat, **given: Any) -> None:
     """Show which CPUs requests would get, on this machine or another one. Nothing is assigned.
 
     The exit code is 1 if a request fails.

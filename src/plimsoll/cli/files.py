@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import click
 
 from plimsoll.api.forms.internal import Form as WireForm
-from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
 
 GATES = click.option(
     "--feature-gates",
@@ -29,7 +29,7 @@ GATES = click.option(
 @GATES
 @cluster_options
 @output_options
-def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> None:
+def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputFormat) -> None:
     """Validate objects as the API server does on create.
 
     KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or pods;
@@ -62,7 +62,7 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> N
 @GATES
 @cluster_options
 @output_options
-def run_select(expression: str, gates: str, where: Where, form: Form) -> None:
+def run_select(expression: str, gates: str, where: Where, form: OutputFormat) -> None:
     """List the devices of ResourceSlices that a CEL selector matches.
 
     The exit code is 1 if it matches none. -o wide shows the evaluation cost.
@@ -111,7 +111,7 @@ def run_allocate(
     timeout: float | None,
     gates: str,
     where: Where,
-    form: Form,
+    form: OutputFormat,
 ) -> None:
     """Show the devices that pending ResourceClaims would be allocated, or why allocation fails.
 

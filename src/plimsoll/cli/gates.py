@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from plimsoll.cli.options import Form, output_options, write_report
+from plimsoll.cli.options import OutputFormat, output_options, write_report
 
 
 @click.command(name="gates")
@@ -18,7 +18,7 @@ from plimsoll.cli.options import Form, output_options, write_report
     help="Enable or disable feature gates (all are enabled by default).",
 )
 @output_options
-def run_gates(gates: str, form: Form) -> None:
+def run_gates(gates: str, form: OutputFormat) -> None:
     """List the feature gates and what they switch.
 
     \b

@@ -164,7 +164,7 @@ def cluster_options(command: F) -> F:
     @click.option("-A", "--all-namespaces", is_flag=True, help="Show all namespaces (the default).")
     @click.option(
         "--request-timeout",
-        type=Duration(),
+        type=DurationParam(),
         metavar="DURATION",
         help="Maximum time to wait for data from the server, for example 30s; 0 disables it. [default: 10s]",
     )
@@ -188,7 +188,7 @@ def cluster_options(command: F) -> F:
     return with_where  # type: ignore[return-value]
 
 
-class Duration(_Seconds):
+class DurationParam(_Seconds):
     """A duration as kubectl takes it: `30s`, `1m30s`, `500ms`, or a number of seconds."""
 
     name = "duration"
@@ -220,7 +220,7 @@ def _advice() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OutputFormat:
     """Output format and color of a result."""
 
     output: str = "table"
@@ -271,7 +271,7 @@ def output_options(command: F, more: tuple[str, ...] = ()) -> F:
     )
     @wraps(command)
     def with_form(*given: Any, output: str, colour: str, **rest: Any) -> Any:
-        return command(*given, form=Form(output, colour), **rest)
+        return command(*given, form=OutputFormat(output, colour), **rest)
 
     return with_form  # type: ignore[return-value]
 
@@ -281,7 +281,7 @@ def output_options_and(*more: str) -> Callable[[F], F]:
     return partial(output_options, more=more)
 
 
-def write_report(report: Report, form: Form) -> None:
+def write_report(report: Report, form: OutputFormat) -> None:
     """Write an answer to standard output."""
     if form.output == "json":
         text = json.dumps(report.as_json(), indent=2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import click
 
-from plimsoll.cli.options import Form, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_options, write_report
 
 
 @click.command(name="policies")
@@ -23,7 +23,7 @@ from plimsoll.cli.options import Form, Where, cluster_options, output_options, w
 )
 @cluster_options
 @output_options
-def run_policies(limit: int, where: Where, form: Form) -> None:
+def run_policies(limit: int, where: Where, form: OutputFormat) -> None:
     """Compare the charges of a cluster under the four accounting policies.
 
     All claims of bound pods are charged as if one policy applied to all devices; recorded charges count only

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.report import Report
@@ -73,7 +73,7 @@ def run_top(
     limit: int | None,
     watch: bool,
     where: Where,
-    form: Form,
+    form: OutputFormat,
 ) -> None:
     """Show allocatable, charged and free resources, from one ledger per node.
 
@@ -103,7 +103,7 @@ def run_top(
     write_report(top(where.cluster_state(), what, where.namespace, **asked), form)
 
 
-def _limit(given: int | None, what: str, form: Form) -> int:
+def _limit(given: int | None, what: str, form: OutputFormat) -> int:
     """Return the number of rows: the height of the terminal unless a limit is given."""
     if given is not None:
         return given
@@ -116,7 +116,7 @@ def _limit(given: int | None, what: str, form: Form) -> int:
 # -- following
 
 
-def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
+def _watch(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -> None:
     from plimsoll.errors import ConfigError
 
     if where.files:
@@ -127,7 +127,7 @@ def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
         click.echo()
 
 
-async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
+async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -> None:
     from plimsoll.client import Client
     from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
     from plimsoll.tools.colors import printable
@@ -155,7 +155,7 @@ async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) ->
 class _Writer:
     """Writes answers one after the other: over the last one on a terminal, below it anywhere else."""
 
-    def __init__(self, form: Form, title: str) -> None:
+    def __init__(self, form: OutputFormat, title: str) -> None:
         self._form = form
         self._title = title
         self._over = sys.stdout.isatty() and form.output in ("table", "wide")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
 
 POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
@@ -77,7 +77,7 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
 )
 @output_options
 def run_whatif_command(
-    where: Where, form: Form, dumps: tuple[str, ...], save: Path | None, **given: Any
+    where: Where, form: OutputFormat, dumps: tuple[str, ...], save: Path | None, **given: Any
 ) -> None:
     """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
 

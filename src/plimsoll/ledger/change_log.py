@@ -11,7 +11,7 @@ from collections.abc import Sequence
 _KEPT = 4096
 
 
-class ChangeLog:
+class NodeChangeLog:
     """Row numbers in the order of their changes."""
 
     __slots__ = ("_first", "_places")

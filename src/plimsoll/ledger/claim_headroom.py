@@ -71,7 +71,7 @@ class ClaimHeadroom:
             total[charge.resource] = amount
         return total
 
-    def admits(self, charged: Mapping[str, int]) -> bool:
+    def fits(self, charged: Mapping[str, int]) -> bool:
         """Return whether the claims may charge these amounts together; zero never exceeds a bound."""
         return all(
             not amount or amount <= bound[name]

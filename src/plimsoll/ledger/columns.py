@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.change_log import ChangeLog
+from plimsoll.ledger.change_log import NodeChangeLog
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import CPU, MEMORY, PODS, STANDARD_RESOURCES, Units
 
@@ -38,7 +38,7 @@ class NodeColumns:
         self._free: dict[str, Column] = {PODS: self._nothing.copy()}
         self._line: dict[str, Column] = {PODS: self._nothing.copy()}
         self._spare: dict[str, Column] = {CPU: self._nothing.copy(), MEMORY: self._nothing.copy()}
-        self.changes = ChangeLog()
+        self.changes = NodeChangeLog()
         for place, ledger in enumerate(ledgers):
             self.refresh(place, ledger)
 

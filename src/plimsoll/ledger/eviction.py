@@ -27,7 +27,7 @@ PIDS = "pids"
 
 
 @dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodResourceUsage:
     """A pod's usage of the resource under pressure; None if it was not measured."""
 
     pod: Pod
@@ -49,7 +49,7 @@ class EvictionCandidate:
 
 
 def rank_pods(
-    usages: Iterable[PodUsage],
+    usages: Iterable[PodResourceUsage],
     resource: str,
     *,
     count_claims: bool = True,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as with_fields
 
 from plimsoll.api.core import Pod, PodStatus
-from plimsoll.api.forms import ClaimCharge, Form, WriteResult, read_status, write_status
+from plimsoll.api.forms import ClaimCharge, Form, FormWriteResult, read_status, write_status
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
@@ -29,10 +29,10 @@ def build_status_entries(charged_claims: Iterable[ChargedClaim]) -> tuple[ClaimC
     return tuple(replace(charge, resources=dict(sorted(charge.resources.items()))) for charge in charges)
 
 
-def write_charges(pod: Pod, charged_claims: Iterable[ChargedClaim], form: Form) -> WriteResult[Pod]:
+def write_charges(pod: Pod, charged_claims: Iterable[ChargedClaim], form: Form) -> FormWriteResult[Pod]:
     """Return the pod with these charges in its status, and what the form cannot express."""
     written = write_status(pod.status, build_status_entries(charged_claims), form)
-    return WriteResult(with_fields(pod, status=written.view), written.losses)
+    return FormWriteResult(with_fields(pod, status=written.view), written.losses)
 
 
 @dataclass(frozen=True, slots=True)

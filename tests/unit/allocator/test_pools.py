@@ -16,7 +16,7 @@ from plimsoll.allocator import (
     Refusal,
 )
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.pools import DevicePool, PoolStatus
+from plimsoll.allocator.devices.pools import GatheredPool, PoolStatus
 from plimsoll.api.codec import to_tree
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceSlice
@@ -46,7 +46,7 @@ def selector(key: str, *values: str) -> dict[str, Any]:
 
 def pools(
     slices: list[ResourceSlice], at: Node | None = None, features: Features | None = None
-) -> list[DevicePool]:
+) -> list[GatheredPool]:
     found = Inventory(slices, features).devices_for(at or node())
     assert isinstance(found, NodeDevices)
     return list(found.pools)

@@ -10,17 +10,17 @@ from plimsoll.api.codec import convert
 from plimsoll.api.label_selection import (
     MATCH_EVERYTHING,
     MATCH_NOTHING,
-    LabelMatcher,
-    LabelRequirement,
+    CompiledLabelRequirement,
+    CompiledLabelSelector,
     compile_label_selector,
 )
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.node_selection import SelectorProblem
 
 
-def read(tree: dict[str, Any]) -> LabelMatcher:
+def read(tree: dict[str, Any]) -> CompiledLabelSelector:
     found = compile_label_selector(convert(tree, LabelSelector))
-    assert isinstance(found, LabelMatcher)
+    assert isinstance(found, CompiledLabelSelector)
     return found
 
 
@@ -96,7 +96,7 @@ def test_the_anchor_is_a_label_that_all_have() -> None:
 
 
 def test_narrowing() -> None:
-    more = [LabelRequirement("b", "In", ("1",))]
+    more = [CompiledLabelRequirement("b", "In", ("1",))]
     assert read({"matchLabels": {"a": "1"}}).narrowed(more) == read({"matchLabels": {"a": "1", "b": "1"}})
     assert MATCH_EVERYTHING.narrowed(more) == read({"matchLabels": {"b": "1"}})
     assert MATCH_NOTHING.narrowed(more) is MATCH_NOTHING

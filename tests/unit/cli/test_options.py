@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from plimsoll.cli.options import (
-    Form,
+    OutputFormat,
     Progress,
     Where,
     cluster_options,
@@ -116,7 +116,7 @@ class Answer:
 @click.command()
 @cluster_options
 @output_options
-def ask(where: Where, form: Form) -> None:
+def ask(where: Where, form: OutputFormat) -> None:
     cluster_state = where.cluster_state()
     output = f"{len(cluster_state.nodes)} nodes, namespace {where.namespace or 'all'}"
     write_report(Answer(output), form)

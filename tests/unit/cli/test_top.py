@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from plimsoll.cli.main import main
-from plimsoll.cli.options import Form
+from plimsoll.cli.options import OutputFormat
 from plimsoll.cli.top import _Writer
 from plimsoll.tools.colors import Paint
 from plimsoll.up.local_cluster import LocalCluster
@@ -95,7 +95,7 @@ def test_a_lost_connection_stands_above_the_last_answer(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "60")
-    writer = _Writer(Form(output="table"), "plimsoll top nodes")
+    writer = _Writer(OutputFormat(output="table"), "plimsoll top nodes")
     writer.write(Table())
     assert "lost" not in capsys.readouterr().out
     writer.report_problem("nodes: connection refused " + "x" * 100)
@@ -108,7 +108,7 @@ def test_a_lost_connection_stands_above_the_last_answer(
 
 
 def test_in_a_pipe_a_lost_connection_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
-    writer = _Writer(Form(output="json"), "plimsoll top nodes")
+    writer = _Writer(OutputFormat(output="json"), "plimsoll top nodes")
     writer.report_problem("nodes: connection refused")
     writer.report_problem("")
     said = capsys.readouterr()

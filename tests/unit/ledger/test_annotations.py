@@ -120,7 +120,7 @@ def test_a_bad_annotation_refuses_the_pod_by_the_name_of_the_class() -> None:
     assert device_d is not None
     charged = allowance.charge(one.claims["c"], found.devices.results[0], device_d)
     assert charged == {NO_POLICY: 1}
-    assert not allowance.admits(charged)
+    assert not allowance.fits(charged)
 
 
 def test_a_device_that_is_not_published_cannot_be_charged() -> None:

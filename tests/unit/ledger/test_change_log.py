@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.ledger.change_log import ChangeLog
+from plimsoll.ledger.change_log import NodeChangeLog
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(0, 30))
 def test_everything_after_a_mark_is_told(places: list[int], cut: int) -> None:
-    journal, mark = ChangeLog(), 0
+    journal, mark = NodeChangeLog(), 0
     for number, place in enumerate(places):
         if number == cut:
             mark = journal.mark
@@ -20,7 +20,7 @@ def test_everything_after_a_mark_is_told(places: list[int], cut: int) -> None:
 
 
 def test_what_is_too_long_ago_is_said_to_be() -> None:
-    journal = ChangeLog()
+    journal = NodeChangeLog()
     early, marks = journal.mark, []
     for place in range(20_000):
         marks.append(journal.mark)

@@ -54,8 +54,8 @@ def test_what_is_left_for_claims() -> None:
     )
     assert allowance.bounds["node headroom"]["cpu"] == nano("6500m")
     assert charge(allowance, world.claims["c"]) == {"cpu": nano("8")}
-    assert not allowance.admits({"cpu": nano("8")})
-    assert allowance.admits({"cpu": nano("6500m"), "example.com/gpu": nano("99")})
+    assert not allowance.fits({"cpu": nano("8")})
+    assert allowance.fits({"cpu": nano("6500m"), "example.com/gpu": nano("99")})
 
 
 def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
@@ -89,7 +89,7 @@ def test_a_device_without_a_policy_must_not_be_handed_out() -> None:
         classes=[device_class("k", managesNodeAllocatableResources=True)],
     )
     allowance = compute_claim_headroom(world.ledger, pod("p"), world.charge_context)
-    assert not allowance.admits(charge(allowance, world.claims["c"]))
+    assert not allowance.fits(charge(allowance, world.claims["c"]))
 
 
 def test_without_the_gate_nothing_is_bounded() -> None:
@@ -142,7 +142,7 @@ def test_its_no_is_final_and_its_yes_holds_for_plain_claims(case: tuple[World, A
     judged = world.judge_placement(one)
     fits = judged.verdict.fits and check_requests(world.ledger, one, judged.charged_claims or ()).fits
     if fits:
-        assert allowance.admits(total)
+        assert allowance.fits(total)
     elif plain and check_requests(world.ledger, one).fits:
         broken = any(left < 0 for left in allowance.bounds["pod-level request"].values())
-        assert broken or not allowance.admits(total)
+        assert broken or not allowance.fits(total)

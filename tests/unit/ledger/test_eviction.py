@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.eviction import PIDS, EvictionCandidate, PodUsage, eviction_request, rank_pods
+from plimsoll.ledger.eviction import PIDS, EvictionCandidate, PodResourceUsage, eviction_request, rank_pods
 from tests.unit.ledger.samples import charge, pod, tree
 
 
-def using(used: str | None, memory: str = "0", **spec: Any) -> PodUsage:
+def using(used: str | None, memory: str = "0", **spec: Any) -> PodResourceUsage:
     given_pod = pod(tree("a", {"memory": memory}), **spec)
-    return PodUsage(given_pod, None if used is None else Quantity.parse(used))
+    return PodResourceUsage(given_pod, None if used is None else Quantity.parse(used))
 
 
-def order(usages: list[PodUsage], resource: str = "memory", **options: Any) -> list[int]:
+def order(usages: list[PodResourceUsage], resource: str = "memory", **options: Any) -> list[int]:
     """The places the usages came from, in the order of eviction."""
     ranked = rank_pods(usages, resource, **options)
     return [next(i for i, u in enumerate(usages) if u.pod is s.pod) for s in ranked]
@@ -55,7 +55,7 @@ def test_a_pool_that_is_drawn_from_protects_no_more_than_the_request() -> None:
 
 def test_inodes_are_ranked_by_inodes() -> None:
     few = using("10")
-    storing = PodUsage(pod(tree("b", {"ephemeral-storage": "1Gi"})), Quantity.parse("900"))
+    storing = PodResourceUsage(pod(tree("b", {"ephemeral-storage": "1Gi"})), Quantity.parse("900"))
     assert order([few, storing], "inodes") == [1, 0]
 
 
@@ -99,7 +99,7 @@ _USAGES = st.builds(
 
 
 @given(st.lists(_USAGES, max_size=8))
-def test_the_order_against_the_naive_twin(usages: list[PodUsage]) -> None:
+def test_the_order_against_the_naive_twin(usages: list[PodResourceUsage]) -> None:
     ranked = rank_pods(usages, "memory")
     assert sorted(map(id, (s.pod for s in ranked))) == sorted(id(u.pod) for u in usages)
     unranked = [next(s for s in ranked if s.pod is u.pod) for u in usages]
@@ -108,5 +108,5 @@ def test_the_order_against_the_naive_twin(usages: list[PodUsage]) -> None:
 
 def test_equal_pods_keep_their_order() -> None:
     pods: list[Pod] = [using("1").pod for _ in range(5)]
-    ranked = rank_pods([PodUsage(p, Quantity.parse("1")) for p in pods], "memory")
+    ranked = rank_pods([PodResourceUsage(p, Quantity.parse("1")) for p in pods], "memory")
     assert [id(s.pod) for s in ranked] == [id(p) for p in pods]

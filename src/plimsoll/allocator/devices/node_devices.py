@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
-from plimsoll.allocator.devices.pools import DevicePool, PoolStatus
+from plimsoll.allocator.devices.pools import GatheredPool, PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.features import Features
 from plimsoll.api.core import Node
@@ -59,7 +59,7 @@ class SelectorFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectorResult:
+class DeviceSelection:
     """Result of class and request selectors on a node's devices."""
 
     mask: int
@@ -107,7 +107,7 @@ class NodeDevices:
     )
 
     def __init__(
-        self, node: Node, pools: Sequence[DevicePool], features: Features, programs: ProgramCache
+        self, node: Node, pools: Sequence[GatheredPool], features: Features, programs: ProgramCache
     ) -> None:
         self.node = node
         self.features = features
@@ -129,7 +129,7 @@ class NodeDevices:
         # DIFF: Kubernetes 1.36 fails on any list value while the gate is off; 1.37 and this do not.
         # Test: test_list_values_never_break_a_selector
         self._environment = Environment("stored", features.consumable_capacity, list_attributes=True)
-        self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], SelectorResult] = {}
+        self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceSelection] = {}
         self._tables: dict[str, AttributeTable] = {}
         self._consumptions: dict[tuple[object, ...], list[Consumption | CapacityRefusal | CapacityFault]] = {}
         shapes: dict[object, int] = {}
@@ -162,7 +162,7 @@ class NodeDevices:
 
     # -- what is computed once per question
 
-    def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> SelectorResult:
+    def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> DeviceSelection:
         """Return the devices that pass all selectors and are available on this node."""
         key = (class_selectors, request_selectors)
         known = self._selections.get(key)
@@ -216,7 +216,7 @@ class NodeDevices:
 
     # -- making
 
-    def _add_pool(self, pool: DevicePool, shapes: dict[object, int]) -> None:
+    def _add_pool(self, pool: GatheredPool, shapes: dict[object, int]) -> None:
         names: dict[str, int] = {}
         self.index[pool.id] = names
         numbers = {key: len(self.base_counters) + i for i, key in enumerate(pool.counters)}
@@ -265,7 +265,9 @@ class NodeDevices:
         elif not matches:
             self.elsewhere |= 1 << number
 
-    def _select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> SelectorResult:
+    def _select(
+        self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]
+    ) -> DeviceSelection:
         if self._source is not None:
             return self._select_moved(class_selectors, request_selectors)
         alive = self.all
@@ -281,16 +283,16 @@ class NodeDevices:
             if alive >> number & 1:
                 failures[number] = SelectorFailure(False, 0, problem)
                 alive ^= 1 << number
-        return SelectorResult(alive & ~self.elsewhere, failures, tuple(survivors))
+        return DeviceSelection(alive & ~self.elsewhere, failures, tuple(survivors))
 
     def _select_moved(
         self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]
-    ) -> SelectorResult:
+    ) -> DeviceSelection:
         assert self._source is not None
         source, order = self._source
         places = {old: new for new, old in enumerate(order)}
         found = source.select(class_selectors, request_selectors)
-        return SelectorResult(
+        return DeviceSelection(
             _moved(found.mask, places),
             {places[number]: failure for number, failure in found.failures.items()},
             tuple(_moved(mask, places) for mask in found.survivors),

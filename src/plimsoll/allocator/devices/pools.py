@@ -29,7 +29,7 @@ class PoolStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class DevicePool:
+class GatheredPool:
     """One pool as seen from one node."""
 
     id: PoolId
@@ -45,7 +45,7 @@ def gather_pools(
     node: Node,
     features: Features,
     by_pool: dict[PoolId, list[SliceView]],
-) -> list[DevicePool] | AllocationFault:
+) -> list[GatheredPool] | AllocationFault:
     """Return the pools of a node; `candidates` are slices that may apply to it, `by_pool` all slices."""
     relevant: dict[PoolId, list[SliceView]] = {}
     for view in candidates:
@@ -59,8 +59,8 @@ def gather_pools(
             return AllocationFault(NODE_SELECTION, {"slice": view.name, "problem": matches})
         if matches:
             _keep_newest(relevant.setdefault(view.pool, []), view)
-    plain: list[DevicePool] = []
-    binding: list[DevicePool] = []
+    plain: list[GatheredPool] = []
+    binding: list[GatheredPool] = []
     for pool_id, views in relevant.items():
         pool = _build(pool_id, views, features, by_pool[pool_id])
         if pool is not None:
@@ -70,7 +70,7 @@ def gather_pools(
     return plain + binding
 
 
-def build_cluster_pool(views: Sequence[SliceView], features: Features) -> DevicePool:
+def build_cluster_pool(views: Sequence[SliceView], features: Features) -> GatheredPool:
     """Return a pool independent of nodes: the newest generation of all of its slices."""
     newest: list[SliceView] = []
     for view in views:
@@ -106,7 +106,7 @@ def _keep_newest(views: list[SliceView], view: SliceView) -> None:
 
 def _build(
     pool_id: PoolId, views: list[SliceView], features: Features, known: list[SliceView]
-) -> DevicePool | None:
+) -> GatheredPool | None:
     """Build a pool from its relevant slices; None if a newer generation is being published."""
     expected = views[0].slice.spec.pool.resource_slice_count
     generation = views[0].slice.spec.pool.generation
@@ -118,19 +118,19 @@ def _build(
         whole = [view for view in known if view.slice.spec.pool.generation == generation]
         if len(whole) != expected:
             reason = f"has {len(whole)} of {expected} slices of generation {generation}"
-            return DevicePool(pool_id, PoolStatus.INCOMPLETE, reason)
+            return GatheredPool(pool_id, PoolStatus.INCOMPLETE, reason)
         if len(views) < len(whole):
             names = {view.name for view in views}
             others = [view for view in whole if view.name not in names]
     views = sorted(views, key=lambda view: view.name)
     if not features.partitionable_devices:
-        return _checked(DevicePool(pool_id, slices=tuple(views)))
+        return _checked(GatheredPool(pool_id, slices=tuple(views)))
     counters = _read_counters([view for view in (*views, *others) if view.is_counters])
     if isinstance(counters, str):
         devices = tuple(view for view in views if not view.is_counters)
-        return _checked(DevicePool(pool_id, slices=devices), counters)
+        return _checked(GatheredPool(pool_id, slices=devices), counters)
     return _checked(
-        DevicePool(
+        GatheredPool(
             pool_id,
             slices=tuple(view for view in views if not view.is_counters),
             elsewhere=tuple(view for view in others if not view.is_counters),
@@ -153,15 +153,15 @@ def _read_counters(views: Iterable[SliceView]) -> dict[tuple[str, str], int] | s
     return counters
 
 
-def _checked(pool: DevicePool, problem: str = "", counting: bool = False) -> DevicePool:
+def _checked(pool: GatheredPool, problem: str = "", counting: bool = False) -> GatheredPool:
     """Return the pool, or a placeholder if it is invalid."""
     problem = _name_problem(pool.slices) or problem
     if not problem and counting:
         problem = _consumption_problem((*pool.slices, *pool.elsewhere), pool.counters)
     if problem:
-        return DevicePool(pool.id, PoolStatus.INVALID, problem)
+        return GatheredPool(pool.id, PoolStatus.INVALID, problem)
     # The names of the sets have served their purpose.
-    return DevicePool(
+    return GatheredPool(
         pool.id,
         slices=pool.slices,
         elsewhere=pool.elsewhere,
@@ -192,5 +192,5 @@ def _consumption_problem(views: Iterable[SliceView], counters: dict[tuple[str, s
     return ""
 
 
-def _has_binding_conditions(pool: DevicePool) -> bool:
+def _has_binding_conditions(pool: GatheredPool) -> bool:
     return any(device.binding_conditions for view in pool.slices for device in view.devices)

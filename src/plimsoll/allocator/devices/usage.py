@@ -12,7 +12,7 @@ from operator import gt
 
 from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.state import AllocatedDevice, AllocationState
+from plimsoll.allocator.state import AllocationState, DeviceAllocations
 
 
 class DeviceUsage:
@@ -66,7 +66,7 @@ class DeviceUsage:
             self._free[number] = known
         return known
 
-    def _record_usage(self, number: int, holding: AllocatedDevice) -> None:
+    def _record_usage(self, number: int, holding: DeviceAllocations) -> None:
         flag = 1 << number
         shareable = self._devices.shareable & flag
         if holding.exclusive:

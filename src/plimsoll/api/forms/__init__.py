@@ -38,8 +38,8 @@ from plimsoll.api.forms.internal import (
     ClassPolicy,
     DeviceRule,
     Form,
+    FormWriteResult,
     ResourceCharge,
-    WriteResult,
 )
 from plimsoll.api.forms.statuses import read_status, status_form, write_status
 
@@ -53,8 +53,8 @@ __all__ = [
     "ClassPolicy",
     "DeviceRule",
     "Form",
+    "FormWriteResult",
     "ResourceCharge",
-    "WriteResult",
     "device_forms",
     "find_pod_problem",
     "format_charges_annotation",

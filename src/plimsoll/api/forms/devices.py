@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from plimsoll.api.forms.internal import DeviceRule, Form, WriteResult, record_loss, record_overhead_loss
+from plimsoll.api.forms.internal import DeviceRule, Form, FormWriteResult, record_loss, record_overhead_loss
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
     Device,
@@ -65,7 +65,7 @@ def _read_draft(mapping: NativeResourceMapping) -> DeviceRule:
     return DeviceRule(source.capacity, source.per_instance_quantity, policy=mapping.accounting_policy)
 
 
-def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) -> WriteResult[Device]:
+def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) -> FormWriteResult[Device]:
     """Return the device with its rules in this form only."""
     losses: list[str] = []
     write = _DEVICE_WRITERS[form]
@@ -76,7 +76,7 @@ def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) ->
         "native_resource_mappings": {},
     }
     fields[_DEVICE_FIELDS[form]] = {name: entry for name, entry in entries.items() if entry is not None}
-    return WriteResult(replace(device, **fields), tuple(losses))
+    return FormWriteResult(replace(device, **fields), tuple(losses))
 
 
 def _write_device_1_36(

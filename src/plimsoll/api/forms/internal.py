@@ -96,7 +96,7 @@ class ClassPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult(Generic[T]):
+class FormWriteResult(Generic[T]):
     """A view in the requested form, and what the form cannot express (empty: lossless)."""
 
     view: T

@@ -18,8 +18,8 @@ from plimsoll.api.core import (
 from plimsoll.api.forms.internal import (
     ClaimCharge,
     Form,
+    FormWriteResult,
     ResourceCharge,
-    WriteResult,
     add_optional,
     record_loss,
     record_overhead_loss,
@@ -84,7 +84,7 @@ def _read_native(entry: NativeResourceClaimStatus) -> ClaimCharge:
     return ClaimCharge(info.name, entry.containers, resources, None if plain else info)
 
 
-def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) -> WriteResult[PodStatus]:
+def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) -> FormWriteResult[PodStatus]:
     """Return the pod status with its claim charges in this form only, in the given order."""
     losses: list[str] = []
     entries: list[Any] = [_STATUS_WRITERS[form](charge, losses) for charge in charges]
@@ -94,7 +94,7 @@ def write_status(status: PodStatus, charges: Iterable[ClaimCharge], form: Form) 
         node_allocatable_resource_claim_statuses=() if draft else tuple(entries),
         native_resource_claim_status=tuple(entries) if draft else (),
     )
-    return WriteResult(written, tuple(losses))
+    return FormWriteResult(written, tuple(losses))
 
 
 def _write_status_1_36(charge: ClaimCharge, losses: list[str]) -> NodeAllocatableClaimStatus:

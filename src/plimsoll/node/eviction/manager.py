@@ -24,7 +24,7 @@ from plimsoll.api.meta import Condition
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.tolerations import is_tolerated
 from plimsoll.ledger.cgroups.oom import is_critical_pod
-from plimsoll.ledger.eviction import PodUsage, rank_pods
+from plimsoll.ledger.eviction import PodResourceUsage, rank_pods
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
@@ -148,7 +148,7 @@ def select_pod(
     threshold = starved[0]
     resource = threshold.resource
     candidates = [pod for pod in pods if not is_critical_pod(pod)]
-    usages = [PodUsage(pod, _used(pod, resource, stats)) for pod in candidates]
+    usages = [PodResourceUsage(pod, _used(pod, resource, stats)) for pod in candidates]
     order = rank_pods(usages, resource, count_claims=settings.count_claims)
     if not order:
         return None

@@ -35,7 +35,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SpecRefusal:
     """Why a container cannot be made; `told`: hooks have agreed to it already, and have to be told."""
 
     fault: RuntimeFault
@@ -48,20 +48,20 @@ async def make(
     resources: LinuxResources,
     cdi: CdiFolders | None,
     hooks: RuntimeHooks,
-) -> Made | Refusal:
+) -> Made | SpecRefusal:
     """Ask CDI files and hooks about a container."""
     edits = await _edits(cdi, spec.cdi)
     if isinstance(edits, RuntimeFault):
-        return Refusal(edits)
+        return SpecRefusal(edits)
     seen = replace(spec, env={**spec.env, **edits.variables})
     adjusted = await hooks.create(pod, seen, resources)
     if isinstance(adjusted, RuntimeFault):
-        return Refusal(adjusted)
+        return SpecRefusal(adjusted)
     names = tuple(dict.fromkeys((*spec.cdi, *adjusted.cdi)))
     if names != spec.cdi:
         edits = await _edits(cdi, names)
         if isinstance(edits, RuntimeFault):
-            return Refusal(edits, told=True)
+            return SpecRefusal(edits, told=True)
     return combine(replace(spec, cdi=names), edits, adjusted)
 
 

@@ -56,7 +56,7 @@ from plimsoll.node.runtime.adoption import look_around
 from plimsoll.node.runtime.cgroup_repair import restore_container, restore_pod, set_up_cgroups
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
 from plimsoll.node.runtime.container_process import KILLED, Life
-from plimsoll.node.runtime.container_spec import CREATE_ERROR, Refusal, make, undo
+from plimsoll.node.runtime.container_spec import CREATE_ERROR, SpecRefusal, make, undo
 from plimsoll.node.runtime.exec_spec import (
     ProcessSettings,
     exec_spec,
@@ -270,7 +270,7 @@ class ProcessRuntime:
     ) -> RuntimeFault | None:
         wanted = replace(spec, command=command.argv)
         made = await make(pod.spec, wanted, resources_from_plan(spec.plan), self._cdi, self.hooks)
-        if isinstance(made, Refusal):
+        if isinstance(made, SpecRefusal):
             if made.told:
                 await self._undo(pod, Life(folder, record_of(unmade(wanted), command, self._clock())))
             return made.fault

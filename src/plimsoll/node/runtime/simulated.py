@@ -33,7 +33,7 @@ from plimsoll.node.containers import (
 )
 from plimsoll.node.hooks import NO_HOOKS, RuntimeContainer, RuntimeHooks, RuntimeState
 from plimsoll.node.resources import LinuxResources, resources_from_plan
-from plimsoll.node.runtime.container_spec import CREATE_ERROR, Refusal, make, undo
+from plimsoll.node.runtime.container_spec import CREATE_ERROR, SpecRefusal, make, undo
 from plimsoll.protocols.cdi import CdiFolders
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"
@@ -198,7 +198,7 @@ class NoneRuntime:
             phase=ContainerPhase.CREATED,
             created_at=self._clock(),
         )
-        if isinstance(made, Refusal):
+        if isinstance(made, SpecRefusal):
             if made.told:
                 await self._apply_all(await undo(self.hooks, pod.spec, state))
             return made.fault

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.api.core import Node
-from plimsoll.ledger.change_log import ChangeLog
+from plimsoll.ledger.change_log import NodeChangeLog
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_info import PodInfo
@@ -47,7 +47,7 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
     def __init__(self) -> None:
         self.size = 0
         self.nodes: dict[int, Node] = {}
-        self._journal = ChangeLog()
+        self._journal = NodeChangeLog()
         self._known: dict[S, _CachedColumn[A]] = {}
 
     # -- what a rule says

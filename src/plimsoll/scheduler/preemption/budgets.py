@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from plimsoll.api.core import Pod
-from plimsoll.api.label_selection import LabelMatcher, compile_label_selector
+from plimsoll.api.label_selection import CompiledLabelSelector, compile_label_selector
 from plimsoll.api.policy import PodDisruptionBudget
 
 
@@ -18,10 +18,14 @@ class Budgets:
     """The budgets of a cluster, read once."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
-        self._covers: dict[str, list[tuple[int, PodDisruptionBudget, LabelMatcher]]] = {}
+        self._covers: dict[str, list[tuple[int, PodDisruptionBudget, CompiledLabelSelector]]] = {}
         for number, budget in enumerate(budgets):
             selector = compile_label_selector(budget.spec.selector)
-            if isinstance(selector, LabelMatcher) and not selector.everything and not selector.nothing:
+            if (
+                isinstance(selector, CompiledLabelSelector)
+                and not selector.everything
+                and not selector.nothing
+            ):
                 covers = self._covers.setdefault(budget.metadata.namespace, [])
                 covers.append((number, budget, selector))
 

@@ -13,7 +13,13 @@ from functools import cached_property
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod, PodAffinity, PodAffinityTerm
-from plimsoll.api.label_selection import IN, NOT_IN, LabelMatcher, LabelRequirement, compile_label_selector
+from plimsoll.api.label_selection import (
+    IN,
+    NOT_IN,
+    CompiledLabelRequirement,
+    CompiledLabelSelector,
+    compile_label_selector,
+)
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.node_selection import SelectorProblem
 
@@ -31,8 +37,8 @@ class Crowd:
     """
 
     namespaces: frozenset[str]
-    selector: LabelMatcher
-    namespace_selector: LabelMatcher | None = None
+    selector: CompiledLabelSelector
+    namespace_selector: CompiledLabelSelector | None = None
 
     @cached_property
     def _hash(self) -> int:
@@ -122,14 +128,16 @@ def _read_term(pod: Pod, term: PodAffinityTerm) -> Term | SelectorProblem:
     return Term(Crowd(names, selector.narrowed(more) if more else selector, by_label), term.topology_key)
 
 
-def _inside(field: str, selector: LabelSelector | None) -> LabelMatcher | SelectorProblem:
+def _inside(field: str, selector: LabelSelector | None) -> CompiledLabelSelector | SelectorProblem:
     read = compile_label_selector(selector)
     return (
         SelectorProblem(f"{field}.{read.field}", read.message) if isinstance(read, SelectorProblem) else read
     )
 
 
-def _unmerged(pod: Pod, term: PodAffinityTerm, keys: Iterable[str], operator: str) -> list[LabelRequirement]:
+def _unmerged(
+    pod: Pod, term: PodAffinityTerm, keys: Iterable[str], operator: str
+) -> list[CompiledLabelRequirement]:
     """What keys of the pod's own labels add to a selector. API servers do that when a pod is made, and then
     it stands there with the labels of that time; an older server may not have done it."""
     if not keys or term.label_selector is None:
@@ -137,5 +145,7 @@ def _unmerged(pod: Pod, term: PodAffinityTerm, keys: Iterable[str], operator: st
     labels = pod.metadata.labels
     there = {each.key for each in term.label_selector.match_expressions if each.operator == operator}
     return [
-        LabelRequirement(key, operator, (labels[key],)) for key in keys if key in labels and key not in there
+        CompiledLabelRequirement(key, operator, (labels[key],))
+        for key in keys
+        if key in labels and key not in there
     ]

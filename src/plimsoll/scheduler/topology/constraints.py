@@ -10,7 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod, TopologySpreadConstraint
-from plimsoll.api.label_selection import IN, LabelMatcher, LabelRequirement, compile_label_selector
+from plimsoll.api.label_selection import (
+    IN,
+    CompiledLabelRequirement,
+    CompiledLabelSelector,
+    compile_label_selector,
+)
 from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.scheduler.topology.affinity_terms import Crowd
 from plimsoll.scheduler.topology.match_counts import Census
@@ -27,7 +32,7 @@ class Constraint:
     topology_key: str
     max_skew: int
     min_domains: int
-    selector: LabelMatcher
+    selector: CompiledLabelSelector
     honor_affinity: bool
     honor_taints: bool
     own: int
@@ -59,7 +64,7 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | Select
     labels = pod.metadata.labels
     keys = [key for key in constraint.match_label_keys if key in labels]
     if keys:
-        selector = selector.narrowed(LabelRequirement(key, IN, (labels[key],)) for key in keys)
+        selector = selector.narrowed(CompiledLabelRequirement(key, IN, (labels[key],)) for key in keys)
     affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
     return Constraint(
         topology_key=constraint.topology_key,

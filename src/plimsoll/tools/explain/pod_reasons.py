@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.api.core import NodeSelector, Pod
-from plimsoll.api.label_selection import LabelMatcher, LabelRequirement
+from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_ports import collide, host_sockets
 from plimsoll.scheduler.filters.spread_counts import SpreadState
@@ -240,14 +240,14 @@ class InterPodAffinityExplainer(RuleExplainer):
                         yield Statement(StatementKind.EXISTING_ANTI_AFFINITY, facts)
 
 
-def selector_text(selector: LabelMatcher) -> str:
+def selector_text(selector: CompiledLabelSelector) -> str:
     """A label selector as kubectl writes it."""
     if selector.nothing:
         return "(no labels at all)"
     return ", ".join(map(_requirement_text, selector.requirements)) or "any labels"
 
 
-def _requirement_text(requirement: LabelRequirement) -> str:
+def _requirement_text(requirement: CompiledLabelRequirement) -> str:
     values = join_names(list(requirement.values), 3)
     match requirement.operator:
         case "In":

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 from hypothesis import given, settings
 
-from plimsoll.api.label_selection import LabelMatcher, LabelRequirement
+from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.topology import match_counts as tallies
@@ -77,7 +77,14 @@ def test_the_places_grow() -> None:
 
 
 def census(app: str) -> Census:
-    return Census((Crowd(frozenset(["default"]), LabelMatcher((LabelRequirement("app", "In", (app,)),))),))
+    return Census(
+        (
+            Crowd(
+                frozenset(["default"]),
+                CompiledLabelSelector((CompiledLabelRequirement("app", "In", (app,)),)),
+            ),
+        )
+    )
 
 
 def test_a_census_not_asked_for_is_dropped() -> None:
