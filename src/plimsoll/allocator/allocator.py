@@ -34,9 +34,9 @@ from plimsoll.api.core import Node
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.resource import AllocationResult, DeviceClass, ResourceClaim
 
-#: Steps after which a search that keeps failing is interrupted by a look for a proof that it must fail.
+#: Steps after which a search is interrupted to try to prove that there is no solution.
 PROOF_AFTER_STEPS = 1_000
-#: Steps that such a look may take.
+#: Maximum steps of that proof.
 MAX_PROOF_STEPS = 20_000
 
 
@@ -55,7 +55,7 @@ class SearchAborted:
     """A search that ended without a result, at its step limit or deadline."""
 
     steps: int
-    expired: bool  #: whether the deadline, not the step budget, ended it
+    expired: bool  #: True if the deadline, not the step limit, was reached
 
     def __str__(self) -> str:
         why = "the deadline passed" if self.expired else "the step budget is spent"

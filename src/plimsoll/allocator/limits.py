@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Steps between two questions about the deadline.
+#: Steps between two checks of the deadline.
 DEADLINE_CHECK_INTERVAL = 256
 
 
@@ -18,7 +18,7 @@ class SearchLimits:
     """Limits of one allocation. A step is one device tried for one request."""
 
     steps: int = 200_000
-    expired: Callable[[], bool] | None = None  #: whether the deadline is past
+    expired: Callable[[], bool] | None = None  #: returns whether the deadline has passed
 
 
 class StepCounter:
@@ -28,7 +28,7 @@ class StepCounter:
 
     def __init__(self, limits: SearchLimits) -> None:
         self.steps = 0
-        self.expired = False  #: whether the deadline, not the step budget, ended it
+        self.expired = False  #: True if the deadline, not the step limit, was reached
         self._last = limits.steps
         self._expired = limits.expired
 

@@ -27,7 +27,7 @@ ShareRecord: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
 class DeviceAllocations:
     """Allocations of one device. Amounts are in nano-units, as in `Quantity.nano`."""
 
-    exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
+    exclusive: int = 0  #: results that hold the device exclusively; more than one is a double allocation
     shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
     consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares, unless zero
     recorded: dict[ShareRecord, int] = field(default_factory=dict)  #: how many shares recorded which amounts
@@ -68,7 +68,7 @@ class AllocationState:
                 state.hold_all(claim.status.allocation)
         return state
 
-    # -- asking
+    # -- queries
 
     def pool(self, pool: PoolId) -> Mapping[str, DeviceAllocations]:
         """Return the allocated devices of one pool, by device name."""
@@ -100,7 +100,7 @@ class AllocationState:
         }
         return clone
 
-    # -- changing
+    # -- updates
 
     def hold_all(self, allocation: AllocationResult) -> None:
         for result in allocation.devices.results:

@@ -34,7 +34,7 @@ from plimsoll.errors import DecodeError, QuantityError
 
 T = TypeVar("T")
 
-#: The kinds with a typed view, by (group, kind). Any served version of a group decodes into the same view.
+#: Kinds with a typed view, by (group, kind). All served versions of a group use the same view.
 KINDS: dict[tuple[str, str], type[Wire]] = {
     ("", "Pod"): Pod,
     ("", "Node"): Node,
@@ -61,7 +61,7 @@ def _decode_leaf(wanted: type[Any], value: Any) -> Any:
         except (QuantityError, TypeError):
             pass
         try:
-            return Quantity.from_json(value)  # no text, or a text among blanks
+            return Quantity.from_json(value)  # not a string, or one with surrounding blanks
         except QuantityError as error:
             raise ValueError(str(error)) from None
     raise NotImplementedError(wanted)

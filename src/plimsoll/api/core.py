@@ -164,7 +164,7 @@ class Container(Wire, frozen=True):
     lifecycle: Lifecycle | None = None
     volume_mounts: tuple[VolumeReference, ...] = ()
     volume_devices: tuple[VolumeReference, ...] = ()
-    #: As JSON, so that fields of newer versions are seen.
+    #: Plain JSON, so that fields of newer versions are kept.
     security_context: dict[str, Any] | None = None
 
 
@@ -226,7 +226,7 @@ class PodSpec(Wire, frozen=True):
     readiness_gates: tuple[ReadinessGate, ...] = ()
     service_account_name: str = ""
     volumes: tuple[dict[str, Any], ...] = ()
-    #: As JSON, so that fields of newer versions are seen.
+    #: Plain JSON, so that fields of newer versions are kept.
     security_context: dict[str, Any] | None = None
 
 

@@ -20,7 +20,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.errors import InputError
 
 ANNOTATION = "plimsoll.dev/cpu-topology"
-#: Larger texts, and machines with more CPUs, are not read.
+#: Limits of the text and of the number of CPUs.
 MAX_BYTES = 128 * 1024
 MAX_CPUS = 8192
 

@@ -33,7 +33,7 @@ class Wire(
     and the zero value means "given, and zero", as with a pointer in Go.
     """
 
-    #: The fields that tell items of a list of this type apart; empty where the position does.
+    #: Fields that identify items in a list of this type; empty if the position does.
     item_key: ClassVar[tuple[str, ...]] = ()
 
 

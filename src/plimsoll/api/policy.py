@@ -14,7 +14,7 @@ class PodDisruptionBudgetSpec(Wire, frozen=True):
 
 class PodDisruptionBudgetStatus(Wire, frozen=True):
     observed_generation: Int = 0
-    #: Pods that are about to go: name -> when that was decided.
+    #: Pods being evicted: name -> time of the eviction.
     disrupted_pods: dict[str, str | None] = {}
     disruptions_allowed: Int = 0
     current_healthy: Int = 0

@@ -15,9 +15,9 @@ from plimsoll.api.core import NodeSelector, ResourceList
 from plimsoll.api.meta import Condition, Int, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 
-#: How many devices a request asks for: so many, or all that match.
+#: Allocation modes: an exact count, or all matching devices.
 EXACT_COUNT, ALL = "ExactCount", "All"
-#: The most devices one claim can have.
+#: Maximum number of devices of one claim.
 MAX_ALLOCATION_RESULTS = 32
 
 # -- devices

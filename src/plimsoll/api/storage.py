@@ -13,10 +13,10 @@ from plimsoll.api.core import NodeSelector, ResourceRequirements
 from plimsoll.api.meta import Int, LabelSelector, ObjectMeta, ObjectReference, Wire
 from plimsoll.api.quantity import Quantity
 
-#: Who made a claim's binding, and which volume is to be made where (annotations of a PersistentVolumeClaim).
+#: Annotations of a PersistentVolumeClaim: binding completed, and the node selected for provisioning.
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-#: The class of a claim or a volume before there was a field for it.
+#: Annotation for the storage class before there was a field.
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"

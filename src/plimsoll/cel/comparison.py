@@ -150,7 +150,7 @@ def is_comparable(value: Value) -> bool:
 def _compare_numbers(a: int | Uint | float, b: int | Uint | float) -> int:
     x = a.value if isinstance(a, Uint) else a
     y = b.value if isinstance(b, Uint) else b
-    if type(x) is not type(y):  # an int beside a double takes part as the nearest double
+    if type(x) is not type(y):  # an int compared with a double counts as the nearest double
         x, y = float(x), float(y)
     return (x > y) - (x < y)
 

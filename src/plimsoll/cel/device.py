@@ -1,10 +1,9 @@
-"""A device as selectors see it: flattened once, then read by every program.
+"""Flattened devices: the form of a device that CEL programs read.
 
-`flatten` takes a device as the API has it (`plimsoll.api.resource.Device`, or the same as plain JSON) and
-the name of its driver. Names without a domain live under the driver's; versions and quantities are parsed,
-and equal values are one object across devices. What cannot be read is remembered in `problem` instead of
-raised, because to a selector it is a run-time error of that device. Implements section 10 of the API
-semantics.
+`flatten` takes a device (`plimsoll.api.resource.Device`, or plain JSON) and its driver name. Names without a
+domain are in the driver's; versions and quantities are parsed, and equal values are one object across
+devices. Invalid values are recorded in `problem` instead of raised, because for a selector they are run-time
+errors of that device (docs/spec/api.md, "CEL environment").
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from plimsoll.api.quantity import Quantity
 
-#: Amounts to read from.
+#: Read-only resource list.
 Amounts: TypeAlias = Mapping[str, Quantity]
 
 _HUGE_PAGES = "hugepages-"

@@ -34,7 +34,7 @@ from plimsoll.ledger.verdict import Cause, Reason
 HEADROOM = "node headroom"
 POD_LEVEL = "pod-level request"
 POLICY = "accounting policy"
-#: What a device that must not be handed out charges one of, where there is none to be had.
+#: Pseudo-resource with bound zero, charged by devices that must not be allocated.
 NO_POLICY = "devices without a policy"
 _NEVER = (Cause.NO_POLICY, Cause.UNKNOWN_POLICY, Cause.BAD_ANNOTATION)
 

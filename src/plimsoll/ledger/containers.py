@@ -18,7 +18,7 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.amounts import Amounts, add_amounts, raise_amounts, sum_amounts
 
-#: A container and what it needs.
+#: A container and its amounts.
 ContainerAmounts: TypeAlias = "tuple[Container, Amounts]"
 
 

@@ -48,7 +48,7 @@ class DeviceCharge:
     quantity: Quantity | None  #: by the mapping; None where there is overhead only
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
-    policy: str = ""  #: as resolved; empty where nobody named one
+    policy: str = ""  #: as resolved; empty if none is set
 
 
 def compute_device_charges(

@@ -230,7 +230,7 @@ def _claim_charges(
         devices = charged_claim.devices(resource)
         quantity = worked.resources[resource].quantity
         if quantity is None or (is_claim_level(charge, profile) and rule is not ChargeRule.CONSUME_FROM):
-            pass  # overhead only, or it stands once in the book, for the claim as a whole
+            pass  # overhead only, or recorded once at claim level
         elif rule is ChargeRule.ADD_PER_CLAIM and charged_claim.parts:
             for part in charged_claim.parts:
                 if part.resource == resource and part.quantity is not None:

@@ -37,11 +37,11 @@ class Discrepancy:
     """A recorded number that differs from the recomputed one."""
 
     where: str
-    booked: object
+    recorded: object
     computed: object
 
     def __str__(self) -> str:
-        return f"{self.where}: booked {self.booked}, computed {self.computed}"
+        return f"{self.where}: recorded {self.recorded}, computed {self.computed}"
 
 
 def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesOptions:
@@ -143,29 +143,29 @@ class NodeLedger:
         """Add a pod, or confirm an assumed one; its charges default to those in its status."""
         known = self._entries.get(pod_key(pod))
         if known is not None and not known.assumed:
-            raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already; update it")
+            raise LedgerError(f"pod {pod_key(pod)} is already in the ledger of node {self.name}; update it")
         return self._replace(known, pod, charged_claims)
 
     def remove(self, pod: Pod) -> LedgerEntry:
         """Remove a pod with exactly its recorded charges."""
         entry = self._entries.pop(pod_key(pod), None)
         if entry is None:
-            raise LedgerError(f"pod {pod_key(pod)} is not on the books of node {self.name}")
-        self._unbook(entry)
+            raise LedgerError(f"pod {pod_key(pod)} is not in the ledger of node {self.name}")
+        self._unrecord(entry)
         return entry
 
     def update(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
         """Replace the entry of a changed pod."""
         known = self._entries.get(pod_key(pod))
         if known is None:
-            raise LedgerError(f"pod {pod_key(pod)} is not on the books of node {self.name}; add it")
+            raise LedgerError(f"pod {pod_key(pod)} is not in the ledger of node {self.name}; add it")
         return self._replace(known, pod, charged_claims)
 
     def assume(self, pod: Pod, charged_claims: Sequence[ChargedClaim] = ()) -> LedgerEntry:
         """Add a pod that is scheduled to this node but not bound yet."""
         if pod in self:
-            raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already")
-        return self._book(make_entry(pod, charged_claims, self.options, self.profile, assumed=True))
+            raise LedgerError(f"pod {pod_key(pod)} is already in the ledger of node {self.name}")
+        return self._record(make_entry(pod, charged_claims, self.options, self.profile, assumed=True))
 
     def forget(self, pod: Pod) -> LedgerEntry:
         """Remove an assumed pod."""
@@ -177,8 +177,8 @@ class NodeLedger:
     def restore(self, entry: LedgerEntry) -> LedgerEntry:
         """Add a removed entry again, unchanged."""
         if entry.pod in self:
-            raise LedgerError(f"pod {pod_key(entry.pod)} is on the books of node {self.name} already")
-        return self._book(entry)
+            raise LedgerError(f"pod {pod_key(entry.pod)} is already in the ledger of node {self.name}")
+        return self._record(entry)
 
     def clone(self) -> NodeLedger:
         """Return an independent copy; entries and claim states are immutable and shared."""
@@ -211,17 +211,17 @@ class NodeLedger:
                 again = make_entry(
                     entry.pod, entry.charged_claims, entry.options, entry.profile, entry.assumed
                 )
-                fresh._book(replace(again, claims=entry.claims))
+                fresh._record(replace(again, claims=entry.claims))
         else:
             for pod, charged_claims in objects:
                 fresh.add(pod, charged_claims)
         found = [*_differences("requested", self.requested, fresh.requested)]
         found += _differences("non-zero requested", self.non_zero, fresh.non_zero)
         found += _differences(
-            "entry", {k: _booked(e) for k, e in self._entries.items()},
-            {k: _booked(e) for k, e in fresh._entries.items()},
+            "entry", {k: _summarize_entry(e) for k, e in self._entries.items()},
+            {k: _summarize_entry(e) for k, e in fresh._entries.items()},
         )  # fmt: skip
-        found += _differences("claim", _summary(self._claims), _summary(fresh._claims))
+        found += _differences("claim", _summarize_claims(self._claims), _summarize_claims(fresh._claims))
         for key, entry in self._entries.items():
             found += _differences(f"lines of {key}", entry.units, to_units(sum_lines(entry.lines)))
         return found
@@ -232,29 +232,31 @@ class NodeLedger:
         self, known: LedgerEntry | None, pod: Pod, charged_claims: Sequence[ChargedClaim] | None
     ) -> LedgerEntry:
         if charged_claims is None:
-            charged_claims = self._bills_now(known, pod)
+            charged_claims = self._current_charges(known, pod)
         entry = make_entry(pod, charged_claims, self.options, self.profile)
         if known is None:
-            return self._book(entry)
+            return self._record(entry)
         place = list(self._entries)
         self.remove(known.pod)
-        booked = self._book(entry)
+        recorded = self._record(entry)
         if place[-1] != pod_key(pod):  # keep the order in which the pods came
             self._entries = {key: self._entries[key] for key in place}
-        return booked
+        return recorded
 
-    def _bills_now(self, known: LedgerEntry | None, pod: Pod) -> tuple[ChargedClaim, ...]:
+    def _current_charges(self, known: LedgerEntry | None, pod: Pod) -> tuple[ChargedClaim, ...]:
         """Return the charges in a pod's status, or the equal recorded ones, which also have devices and
         UIDs.
         """
-        told = read_charged_claims(pod, self.profile)
+        reported = read_charged_claims(pod, self.profile)
         if known is None:
-            return told
-        if not told and self.profile.keep_assumed_charges:
+            return reported
+        if not reported and self.profile.keep_assumed_charges:
             return known.charged_claims
-        if len(told) == len(known.charged_claims) and all(map(_says_the_same, told, known.charged_claims)):
+        if len(reported) == len(known.charged_claims) and all(
+            map(_is_same_charge, reported, known.charged_claims)
+        ):
             return known.charged_claims
-        return told
+        return reported
 
     def _key(self, namespace: str, name: str, uid: str) -> str:
         """Return the key of a claim. A claim with unknown UID is identified by its name."""
@@ -265,7 +267,7 @@ class NodeLedger:
             return uid or by_name
         return uid if self._claims[by_name].uid else by_name
 
-    def _book(self, entry: LedgerEntry) -> LedgerEntry:
+    def _record(self, entry: LedgerEntry) -> LedgerEntry:
         pod = pod_key(entry.pod)
         namespace = entry.pod.metadata.namespace
         if self.options.count_claims and entry.charged_claims:
@@ -273,19 +275,19 @@ class NodeLedger:
                 self._key(namespace, charged_claim.claim, charged_claim.uid)
                 for charged_claim in entry.charged_claims
             )
-            entry = self._settle(entry, keys)
+            entry = self._resolve_draws(entry, keys)
             for key, charged_claim in zip(keys, entry.charged_claims, strict=True):
                 state = self._claims.get(key) or ClaimState(namespace, charged_claim.claim, charged_claim.uid)
                 self._claims[key] = state.with_consumer(pod)
                 self._names[namespace, charged_claim.claim] = key
             for hold in entry.holds:
-                self._change(hold.claim, self._hold(hold, pod, entry))
+                self._change(hold.claim, self._claim_level_state(hold, pod, entry))
         add_units(self.requested, entry.units)
         add_units(self.non_zero, entry.non_zero)
         self._entries[pod] = entry
         return entry
 
-    def _unbook(self, entry: LedgerEntry) -> None:
+    def _unrecord(self, entry: LedgerEntry) -> None:
         pod = pod_key(entry.pod)
         add_units(self.requested, entry.units, -1)
         add_units(self.non_zero, entry.non_zero, -1)
@@ -300,7 +302,7 @@ class NodeLedger:
                 if self._names.get((state.namespace, state.name)) == key:
                     del self._names[state.namespace, state.name]
 
-    def _settle(self, entry: LedgerEntry, keys: tuple[str, ...]) -> LedgerEntry:
+    def _resolve_draws(self, entry: LedgerEntry, keys: tuple[str, ...]) -> LedgerEntry:
         """Return the entry with its claim keys, and its draws from pools recorded in its charges."""
         held = {
             (key, resource): (place, charge)
@@ -332,7 +334,7 @@ class NodeLedger:
                 found[charged_claim.claim, resource] = holding.pool
         return found
 
-    def _hold(self, hold: ClaimLevelShare, pod: str, entry: LedgerEntry) -> ClaimState:
+    def _claim_level_state(self, hold: ClaimLevelShare, pod: str, entry: LedgerEntry) -> ClaimState:
         charged_claim = entry.charged_claims[entry.claims.index(hold.claim)]
         blank = ClaimLevelCharge(
             charged_claim.charge.resources[hold.resource].policy, {}, charged_claim.devices(hold.resource)
@@ -350,29 +352,32 @@ class NodeLedger:
             add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
 
 
-def _says_the_same(told: ChargedClaim, recorded: ChargedClaim) -> bool:
+def _is_same_charge(reported: ChargedClaim, recorded: ChargedClaim) -> bool:
     """Return whether a charge from a status equals the recorded one; a status may omit draws."""
-    if (told.charge.claim, told.charge.containers) != (recorded.charge.claim, recorded.charge.containers):
+    if (reported.charge.claim, reported.charge.containers) != (
+        recorded.charge.claim,
+        recorded.charge.containers,
+    ):
         return False
     ours = recorded.charge.resources
-    return told.charge.resources.keys() == ours.keys() and all(
+    return reported.charge.resources.keys() == ours.keys() and all(
         charge == (ours[name] if charge.drawn is not None else replace(ours[name], drawn=None))
-        for name, charge in told.charge.resources.items()
+        for name, charge in reported.charge.resources.items()
     )
 
 
-def _booked(entry: LedgerEntry) -> tuple[object, ...]:
+def _summarize_entry(entry: LedgerEntry) -> tuple[object, ...]:
     return (dict(entry.units), dict(entry.non_zero), entry.holds)
 
 
-def _summary(claims: Mapping[str, ClaimState]) -> dict[str, tuple[object, ...]]:
+def _summarize_claims(claims: Mapping[str, ClaimState]) -> dict[str, tuple[object, ...]]:
     return {key: (state.consumers, state.allocated, state.consumed) for key, state in claims.items()}
 
 
 def _differences(
-    what: str, booked: Mapping[str, object], computed: Mapping[str, object]
+    what: str, recorded: Mapping[str, object], computed: Mapping[str, object]
 ) -> Iterator[Discrepancy]:
     """Yield the differences; zero equals absent."""
-    for name in sorted({*booked, *computed}):
-        if (booked.get(name) or 0) != (computed.get(name) or 0):
-            yield Discrepancy(f"{what} {name}", booked.get(name), computed.get(name))
+    for name in sorted({*recorded, *computed}):
+        if (recorded.get(name) or 0) != (computed.get(name) or 0):
+            yield Discrepancy(f"{what} {name}", recorded.get(name), computed.get(name))

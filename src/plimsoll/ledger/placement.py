@@ -290,17 +290,17 @@ def find_overdrawn_pools(
     if not wholes:
         return ()
     pools = ledger.pools_for(pod, charged_claims)
-    told = {
+    recorded = {
         (charged_claim.claim, resource): charged_claim.charge.resources[resource].drawn
         for charged_claim in charged_claims
         for resource in wholes
         if charged_claim.claim in wholes[resource]
     }
-    if any(drawn is None for drawn in told.values()):
+    if any(drawn is None for drawn in recorded.values()):
         drawn = draw_from_pools(pod, charges, options, pools)
         return (drawn,) if isinstance(drawn, Reason) else ()
     found = []
-    for (claim, resource), amount in told.items():
+    for (claim, resource), amount in recorded.items():
         pool = pools.get((claim, resource)) or ClaimPool(wholes[resource][claim], ZERO)
         if amount is not None and amount > pool.rest:
             found.append(

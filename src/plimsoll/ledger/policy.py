@@ -33,7 +33,7 @@ from plimsoll.ledger.containers import ContainerAmounts, is_sidecar
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions
 
-#: Containers that run together -> what each requests of one resource, in nano-units.
+#: Containers that run concurrently -> their requests of one resource, in nano-units.
 Phase: TypeAlias = Mapping[str, int]
 
 
@@ -71,7 +71,7 @@ def _consume_from(phase: Phase, shares: Sequence[ClaimAmount]) -> int:
 
 
 POLICY_RULES: Mapping[AccountingPolicy, Callable[[Phase, Sequence[ClaimAmount]], int]] = {
-    # In this order: what is drawn from pools first, what is added last.
+    # In this order: draws from pools first, additions last.
     AccountingPolicy.CONSUME_FROM: _consume_from,
     AccountingPolicy.MAX: _max,
     AccountingPolicy.ADD_PER_REFERENCE: _add_per_reference,
@@ -139,7 +139,7 @@ def compute_peak_demand(
     )
 
 
-# -- charges that are simply added
+# -- additive charges
 
 
 def is_additive(charge: ResourceCharge) -> bool:
@@ -197,7 +197,7 @@ def _plain(resource: ResourceCharge, nano: int | None) -> ResourceCharge:
     return replace(resource, quantity=Quantity(nano, resource.quantity.format), policy="", drawn=None)
 
 
-# -- who holds what
+# -- claim-level charges
 
 
 def is_claim_level(charge: ResourceCharge, profile: AccountingProfile) -> bool:

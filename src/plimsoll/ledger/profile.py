@@ -47,7 +47,7 @@ class AccountingProfile:
     """A set of accounting rules."""
 
     name: str = "default"
-    form: Form = Form.V1_36  #: whose rules for resized pods hold, and which form statuses are written in
+    form: Form = Form.V1_36  #: rules for resized pods, and the form that statuses are written in
     exact_devices: bool = True
     whole_capacity: bool = True
     charge_unreferenced: bool = True
@@ -55,9 +55,9 @@ class AccountingProfile:
     distinct_containers: bool = True
     policies: bool = True
     keep_assumed_charges: bool = True
-    annotations: bool = True  #: classes and pods may say in annotations what the cluster has no fields for
+    annotations: bool = True  #: read annotations of classes and pods, for clusters without the fields
     sharing: SharingCheck = SharingCheck.BY_EITHER
-    share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node pays once
+    share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node is charged once
     budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37
 
     @staticmethod

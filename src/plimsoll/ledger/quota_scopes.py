@@ -37,7 +37,7 @@ from plimsoll.ledger.quota_usage import (
 )
 from plimsoll.ledger.units import STANDARD_RESOURCES
 
-#: Kinds that are never counted.
+#: Kinds that quotas never count.
 UNCOUNTED = frozenset(
     (
         "bindings",

@@ -32,8 +32,8 @@ PODS = "pods"
 CLAIMS = "resourceclaims.resource.k8s.io"
 VOLUME_CLAIMS = "persistentvolumeclaims"
 SERVICES = "services"
-#: The kinds that count for more than their number, and what has to be seen of them. Kinds are named as in
-#: quotas, `plural.group`; of all others the head is enough.
+#: Kinds with usage other than their number, and their views. Kinds are named as in quotas, `plural.group`;
+#: for all others the metadata suffices.
 VIEW_TYPES: Mapping[str, type[Wire]] = {
     PODS: CountedPod,
     CLAIMS: ResourceClaim,
@@ -44,12 +44,12 @@ VIEW_TYPES: Mapping[str, type[Wire]] = {
 COUNT = "count/"
 COUNT_PODS, COUNT_CLAIMS = COUNT + PODS, COUNT + CLAIMS
 REQUESTS, LIMITS = "requests.", "limits."
-#: How pods ask for devices of a class without naming a claim.
+#: Prefix of the implicit extended resources of device classes.
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 STORAGE = "requests.storage"
 OF_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
-#: Kinds that are counted under their bare name too.
+#: Kinds that are also counted under their bare name.
 BARE = frozenset(("configmaps", "resourcequotas", "replicationcontrollers", "secrets"))
 
 ONE = Quantity.of(1, Format.DECIMAL_SI)
@@ -57,10 +57,10 @@ NONE = Quantity.of(0, Format.DECIMAL_SI)
 _ALL_ON = Gates.all_on()
 _EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
-_LONGEST = 10**12  # seconds: more than any clock tells
+_LONGEST = 10**12  # seconds: beyond any timestamp
 
 
-# -- what the usage of an object depends on beside the object
+# -- inputs of the evaluation other than the object
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class QuotaContext:
     gates: Gates = _ALL_ON
     extended: ExtendedResourceNames = field(default_factory=ExtendedResourceNames)
     find_pod: Callable[[str], Pod | None] = _find_no_pod  #: by name
-    #: The claims that were made for the extended resources of a pod, by its UID (`find_requesting_pod`).
+    #: Claims created for the extended resources of a pod, by its UID (`find_requesting_pod`).
     find_claims: Callable[[str], Iterable[ResourceClaim]] = _find_no_claims
 
     @property
@@ -226,7 +226,7 @@ def _paid_by_pod(claim: ResourceClaim, around: QuotaContext) -> Amounts:
     status = pod.status.extended_resource_claim_status
     if status is not None:
         is_chosen = status.resource_claim_name == claim.metadata.name
-    else:  # not told yet: it will be the first that was made
+    else:  # not set yet: it will be the oldest one
         is_chosen = all(_made(claim) <= _made(other) for other in around.find_claims(owner.uid))
     return pod_usage(pod, around.now, around.gates) if is_chosen else {}
 

@@ -27,7 +27,7 @@ from plimsoll.ledger.charges import read_charges, sum_pod_charges
 from plimsoll.ledger.containers import ContainerUse, list_uses, sum_with_init_containers
 from plimsoll.ledger.in_place import is_resize_infeasible
 
-#: What a container without a request counts for where spreading load matters (NonZeroRequested).
+#: Requests assumed for a container without any, for scoring (NonZeroRequested).
 NON_ZERO_CPU = Quantity.of(100, scale=-3)
 NON_ZERO_MEMORY = Quantity.of(200 << 20, Format.DECIMAL_SI)
 
@@ -130,7 +130,7 @@ def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
     return dict(total)
 
 
-#: The spec that was summed up last, and its sum: a pod that is placed is asked several times in a row.
+#: The last spec and its sum: a pod being scheduled is evaluated several times in a row.
 _last: list[tuple[PodSpec | None, dict[str, Quantity]]] = [(None, {})]
 
 
@@ -164,7 +164,7 @@ def aggregate_container_limits(
         return sum_with_init_containers(*in_place.list_container_limits(pod, options.use_status))
     spec = sum_with_init_containers(*in_place.list_container_limits(pod, False))
     for name, amount in _extra(pod, options, charges).items():
-        # An amount without a limit beside it stays unlimited; huge pages cannot be had without one.
+        # An amount without a limit is unlimited; huge pages always have a limit.
         if name in spec or is_huge_page(name):
             spec[name] = spec.get(name, ZERO) + amount
     if not options.use_status:

@@ -16,14 +16,14 @@ from plimsoll.api.names import label_key
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.ledger.amounts import Amounts, is_huge_page
 
-#: Whole amounts to read from: milli for cpu, units for the rest.
+#: Read-only integer amounts: millicores for cpu, units otherwise.
 Units: TypeAlias = Mapping[str, int]
 
 CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
-#: The resources every node has, in the order shortages are told.
+#: Resources of every node, in the order of shortage messages.
 STANDARD_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 _NATIVE = "kubernetes.io/"

@@ -1,4 +1,4 @@
-"""Consumable capacity as in document 001: shared devices, and how much of them a request consumes."""
+"""Consumable capacity of KEP-5075: shared devices, and the amount a request consumes."""
 
 from __future__ import annotations
 

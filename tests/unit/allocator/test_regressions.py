@@ -69,7 +69,7 @@ def with_allocation(one: ResourceClaim, allocation: AllocationResult) -> Resourc
     return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, allocation=allocation))
 
 
-# -- document 001's list
+# -- cases listed in KEP-5075
 
 
 def test_133705_the_next_device_is_tried_when_the_first_is_full() -> None:

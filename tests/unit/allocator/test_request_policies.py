@@ -1,4 +1,4 @@
-"""Request policies of document 001: what is consumed by default, how requests round up, what is refused."""
+"""Request policies of KEP-5075: default consumption, rounding of requests, and rejected amounts."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_verify_finds_what_is_wrong() -> None:
     assert world.ledger.verify() == []
     world.ledger.requested["cpu"] += 1
     (found,) = world.ledger.verify()
-    assert str(found) == "requested cpu: booked 8001, computed 8000"
+    assert str(found) == "requested cpu: recorded 8001, computed 8000"
     world.ledger.requested["cpu"] -= 1
     others = [(replace(one, metadata=replace(one.metadata, uid="uid-q")), None)]
     assert {found.where for found in world.ledger.verify(others)} == {

@@ -1,6 +1,6 @@
 """The open points of the accounting policies, P1 to P15, each with its resolution.
 
-The points are those of section 7 of the accounting semantics.
+The points are those of docs/spec/accounting.md, "Accounting policies".
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.cel import ProgramCache
 
-#: How many devices of nodes are remembered, all nodes together: a pool for all nodes counts for each.
+#: Maximum number of cached devices over all nodes; a pool for all nodes counts once per node.
 MAX_CACHED_DEVICES = 1_000_000
 
 
@@ -56,7 +56,7 @@ class Inventory:
         "features",
     )
 
-    _kept: int  #: devices of the nodes that are remembered
+    _kept: int  #: number of cached devices
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Inventory:
         self._shared: list[SliceView] = []
         self._by_pool: dict[PoolId, list[SliceView]] = {}
         for slice in self._slices:
-            # The views keep their slices alive, so an identity is never that of another slice.
+            # The views keep their slices alive, so that an ID is never reused.
             view = known.get(id(slice)) or apply_taint_rules(slice, self._rules)
             self._known[id(slice)] = view
             self._by_pool.setdefault(view.pool, []).append(view)

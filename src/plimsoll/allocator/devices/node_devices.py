@@ -27,9 +27,9 @@ from plimsoll.errors import CelCompileError, CelRuntimeError
 
 K = TypeVar("K")
 T = TypeVar("T")
-MAX_CACHED = 1024  #: how many selections, consumptions and attribute tables a node remembers, each
+MAX_CACHED = 1024  #: cached selections, consumptions and attribute tables per node, each
 
-#: (set of counters, amount) pairs: counter number -> billionths.
+#: (counter number, amount in nano-units) pairs.
 CounterDraw = tuple[tuple[int, int], ...]
 
 
@@ -46,7 +46,7 @@ class DeviceEntry:
         self.view = view
         self.shareable = shareable
         self.capacity = capacity  #: number of its capacity shape: devices of one shape consume alike
-        self.draw = draw  #: what it takes from the shared counters
+        self.draw = draw  #: consumption of shared counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class DeviceSelection:
     """Result of class and request selectors on a node's devices."""
 
     mask: int
-    failures: Mapping[int, SelectorFailure]  #: devices that no verdict exists for
+    failures: Mapping[int, SelectorFailure]  #: devices that could not be evaluated
     survivors: tuple[int, ...]  #: masks after each class selector, then after each request selector
 
 
@@ -160,7 +160,7 @@ class NodeDevices:
             )
         return self._signature
 
-    # -- what is computed once per question
+    # -- cached results
 
     def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> DeviceSelection:
         """Return the devices that pass all selectors and are available on this node."""
@@ -183,7 +183,7 @@ class NodeDevices:
         self, requests: Mapping[str, Quantity]
     ) -> Sequence[Consumption | CapacityRefusal | CapacityFault]:
         """Return the consumption of a capacity request, by capacity shape."""
-        # The spelling of an amount is recorded with it, so amounts that are merely equal differ here.
+        # The text of an amount is recorded with it, so equal amounts with different texts differ here.
         key = tuple((name, str(amount)) for name, amount in requests.items())
         known = self._consumptions.get(key)
         if known is None:
@@ -214,7 +214,7 @@ class NodeDevices:
         ]
         return clone
 
-    # -- making
+    # -- construction
 
     def _add_pool(self, pool: GatheredPool, shapes: dict[object, int]) -> None:
         names: dict[str, int] = {}

@@ -47,7 +47,7 @@ def _size_ranks(devices: NodeDevices, usage: DeviceUsage) -> list[tuple[int, int
     ranking = {
         key: {amount: rank for rank, amount in enumerate(sorted(found))} for key, found in values.items()
     }
-    # A device in use by others first, because a fresh one serves whoever needs it whole.
+    # A shared device first, because an unused one can still be allocated exclusively.
     return [
         (sum(ranking[key][amount] for key, amount in sizes.items()), 1 - (usage.shared >> number & 1))
         for number, sizes in enumerate(left)

@@ -18,7 +18,7 @@ from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Selector, SelectorMatches, flatten, match_all
 from plimsoll.cel.static.environment import Environment
 
-#: How many selectors' matches a slice keeps.
+#: Maximum number of cached matches per slice.
 MAX_CACHED_MATCHES = 256
 
 
@@ -41,7 +41,7 @@ class SliceContent:
         return found
 
 
-#: By likeness: nodes of one make list the same devices, and are asked about together.
+#: By signature: identical machines publish identical devices and are evaluated together.
 _contents: WeakValueDictionary[bytes, SliceContent] = WeakValueDictionary()
 
 

@@ -23,14 +23,14 @@ class DeviceUsage:
     def __init__(self, devices: NodeDevices, state: AllocationState) -> None:
         self._devices = devices
         self._free: dict[int, tuple[int, ...]] = {}
-        self.taken = 0  #: mask of devices that are held whole
-        self.shared = 0  #: mask of devices with shares: their counters are drawn already
+        self.taken = 0  #: mask of exclusively allocated devices
+        self.shared = 0  #: mask of devices with shares: their counters are consumed already
         self.consumed: dict[int, Mapping[str, int]] = {}  #: device -> capacity taken by its shares
         self.available = list(devices.base_counters)  #: counter -> what is left; may be negative
-        self.blocked = 0  #: mask of devices that no request can get, for want of counters or of their gate
+        self.blocked = 0  #: mask of devices unavailable for lack of counters or of their gate
         for pool, numbers in devices.index.items():
             holdings = state.pool(pool)
-            # Whichever is shorter is walked: usually few devices of a pool are held, or few are on this node.
+            # Iterate over the shorter: usually few devices of a pool are allocated, or few are on this node.
             if len(holdings) < len(numbers):
                 for name, holding in holdings.items():
                     number = numbers.get(name)
@@ -75,8 +75,9 @@ class DeviceUsage:
             if shareable:
                 self.shared |= flag
             elif holding.shares:
-                # DIFF: a device that stopped being shareable while shares of it are out is not handed out
-                # until they are back (document 001, "Handles Device Updates"); Kubernetes hands it out.
+                # DIFF: a device that stopped being shareable while shares of it are allocated is not
+                # allocated until they are released (KEP-5075, "Handles Device Updates"); Kubernetes allocates
+                # it.
                 # Test: test_a_device_made_dedicated_waits_for_its_shares
                 self.taken |= flag
             if holding.recorded:
@@ -91,7 +92,7 @@ class DeviceUsage:
             for name in state.pool(pool.pool):
                 for counter, amount in pool.consumers.get(name, ()):
                     available[counter] -= amount
-            # One counter below zero stops every device of the pool that draws on any.
+            # One negative counter blocks every device of the pool that consumes any.
             left = available[pool.first : pool.first + len(pool.names)]
             if left and min(left) < 0:
                 self.blocked |= pool.mask & ~self.shared

@@ -80,7 +80,7 @@ def _find_sticking_point(
             search_state.take(plan, device)
         failed = order.steps[position].plans[alternative]
     else:
-        # The bounds told before the search took anything: give everybody the first that fits.
+        # The bounds failed before the search: assign the first fitting devices to each request.
         for step in order.steps:
             failed = None if any(reader.serve(plan) for plan in step.plans) else step.plans[0]
             if failed is not None:

@@ -21,7 +21,7 @@ from plimsoll.allocator.reasons.refusal import (
 )
 from plimsoll.api.quantity import Format, Quantity
 
-MAX_LISTED_DEVICES = 4  #: how many devices a story of the search names
+MAX_LISTED_DEVICES = 4  #: maximum number of devices listed for a dead end
 
 
 def explain_lines(refusal: Refusal) -> Sequence[str]:
@@ -30,7 +30,7 @@ def explain_lines(refusal: Refusal) -> Sequence[str]:
         return [f"claim {refusal.allocated_elsewhere.claim} is allocated on other nodes"]
     lines = [f"pool {pool.pool} is {pool.status}: {pool.reason}" for pool in refusal.pools]
     for request in refusal.requests:
-        # A request that could be served is told in one line only if it is part of the story.
+        # A request that could be served is listed only if the conflict is between requests.
         if refusal.together or not request.served:
             lines += _request_lines(request)
     if refusal.together:

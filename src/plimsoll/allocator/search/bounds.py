@@ -57,9 +57,9 @@ class SearchBounds:
         self._tables = tables
         self._shareable = devices.shareable
         self._counting = devices.counting
-        self._priced = priced  #: whether devices have a price, which any choice takes from the rest
+        self._priced = priced  #: True if devices charge a budget, which any selection reduces
         self._supply = SupplyBound(steps, devices, usage)
-        self.failed_step = 0  #: the step that `is_infeasible` found wanting
+        self.failed_step = 0  #: the infeasible step found by `is_infeasible`
         self._demands: dict[int, list[tuple[int, int]]] = {}
         self._later: dict[tuple[int, int], list[RequestPlan]] = {}
         self._ahead: list[RemainingSteps] = []

@@ -29,7 +29,7 @@ from plimsoll.allocator.search.search_state import Pick, SearchState, UndoRecord
 from plimsoll.allocator.search.symmetry import group_devices
 from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 
-#: How often a device may turn out to be too dear before the rest of its request is added up.
+#: Rejected devices after which the supply bound is evaluated for the rest of a request.
 SUPPLY_CHECK_AFTER_REJECTIONS = 64
 
 
@@ -43,7 +43,7 @@ class SearchEnd(Enum):
 
 class _Signal(Enum):
     FAILED = 0
-    EXCEEDED = 1  #: too many devices for the claim, whichever are chosen: only fewer will do
+    EXCEEDED = 1  #: too many devices for the claim, whichever are selected
 
 
 class _AlternativeFrame:
@@ -119,15 +119,15 @@ class Search:
         self._ordered = any(table.opaque for table in search_state.tables)
         self._stack: list[_AlternativeFrame | _DeviceFrame] = []
         self._chosen = [0] * len(self._steps)
-        # -- what has been learnt
+        # -- learned during the search
         self._classes: list[int] | None = None
         self._failed: dict[object, _Signal] = {}
-        self._rejections = 0  #: how often counters, capacity or budget were too short for a device
+        self._rejections = 0  #: devices rejected by counters, capacity or budget
         priced = search_state.remaining_budget is not None
         self._bounds = SearchBounds(
             self._steps, order.constraints, search_state.tables, devices, usage, priced
         )
-        #: How far the search came: the step that failed, which of its plans, and the picks before it.
+        #: Furthest position of the search: the failed step, its plan, and the picks before it.
         self.deepest: tuple[int, int, tuple[Pick, ...]] = (-1, 0, ())
 
     def run(self) -> SearchEnd | AllocationFault:
@@ -340,7 +340,7 @@ class Search:
         mask &= ~search_state.unavailable(plan)
         if not plan.constraints:
             return mask
-        # A device that ends the search is met before anybody looks at constraints.
+        # A device that ends the search is reached before constraints are evaluated.
         faulty = mask & plan.fault_mask
         for constraint in plan.constraints:
             mask &= search_state.compatible_devices(constraint)
@@ -363,7 +363,7 @@ class Search:
             )
         equals = self._classes[device]
         if self._devices.shareable >> device & 1 and search_state.shares:
-            # Devices that have shares in this search are as different as their shares.
+            # Devices with shares in this search differ by their shares.
             if device in search_state.shares:
                 return
             for shared in search_state.shares:

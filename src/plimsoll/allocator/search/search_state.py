@@ -20,12 +20,12 @@ from plimsoll.allocator.node_budget import RemainingBudget
 from plimsoll.allocator.request_matching import RequestPlan, RequestSet
 from plimsoll.api.identity import claim_name
 
-NO_VALUES = -1  #: state of a constraint that no device has met yet
+NO_VALUES = -1  #: state of a constraint without devices so far
 
-#: What a request was given: the plan and the number of the device.
+#: A selected device: the plan and the device number.
 Pick: TypeAlias = "tuple[RequestPlan, int]"
 
-#: What taking a device changed: the device, then masks, constraints, share and charges as they were before.
+#: State before selecting a device: the device, then masks, constraints, share and charges.
 UndoRecord: TypeAlias = (
     "tuple[int, int, int, tuple[int, ...], tuple[int, ...] | None, bool, tuple[int, ...] | None]"
 )
@@ -154,7 +154,7 @@ class SearchState:
         if flag & plan.tainted:
             return None
         if not all(flag & self.compatible_devices(constraint) for constraint in plan.constraints):
-            # Whoever asks for all devices under a constraint that they break asks for the impossible.
+            # A request for all devices under a constraint that they violate can never be satisfied.
             facts = {"claim": claim_name(self._order.claims[plan.claim]), "request": plan.request}
             return AllocationFault(ALL_CONSTRAINT, {**facts, "device": self._entries[device].id})
         if plan.consumptions and device in self._usage.consumed:

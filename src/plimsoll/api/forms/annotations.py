@@ -82,13 +82,15 @@ def read_device_class(device_class: DeviceClass) -> ClassPolicy:
     text = device_class.metadata.annotations.get(CLASS_KEY)
     if text is None:
         return policy
-    told = read_class_annotation(text)
-    if isinstance(told, AnnotationProblem):
+    annotated = read_class_annotation(text)
+    if isinstance(annotated, AnnotationProblem):
         name = device_class.metadata.name
-        return replace(policy, problem=f"device class {name}, annotation {CLASS_KEY}: {told}")
+        return replace(policy, problem=f"device class {name}, annotation {CLASS_KEY}: {annotated}")
     if not policy.manages and not policy.policies:
-        return told
-    return ClassPolicy(policy.manages or told.manages, policy.policies or told.policies, told.rules)
+        return annotated
+    return ClassPolicy(
+        policy.manages or annotated.manages, policy.policies or annotated.policies, annotated.rules
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -216,9 +218,9 @@ def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
     An invalid annotation counts as absent, so that the charges are computed anew; `find_pod_problem` returns
     the error. It is read only if the pod has claims.
     """
-    told = read_status(pod.status)
-    if told or not pod.metadata.annotations or not _has_claims(pod):
-        return told
+    annotated = read_status(pod.status)
+    if annotated or not pod.metadata.annotations or not _has_claims(pod):
+        return annotated
     text = pod.metadata.annotations.get(POD_KEY)
     found = None if text is None else read_charges_annotation(text)
     return found if isinstance(found, tuple) else ()

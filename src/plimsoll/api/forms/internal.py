@@ -63,7 +63,7 @@ class ResourceCharge:
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
     policy: str = ""
-    drawn: Quantity | None = None  #: under ConsumeFrom: what the pod takes out of the claim's pool
+    drawn: Quantity | None = None  #: under ConsumeFrom: amount the pod draws from the claim's pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ClaimCharge:
     claim: str
     containers: tuple[str, ...] = ()
     resources: Mapping[str, ResourceCharge] = field(default_factory=dict)
-    reference: ObjectReference | None = None  #: what the draft's claimInfo says beyond the name
+    reference: ObjectReference | None = None  #: the draft's claimInfo beyond the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class FormWriteResult(Generic[T]):
         return self.view
 
 
-# -- for the writers of the forms
+# -- helpers of the writers
 
 
 def record_loss(what: object, text: str, losses: list[str]) -> None:

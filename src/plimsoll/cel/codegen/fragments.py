@@ -108,7 +108,7 @@ FIELDS = {
     "capacity": CodeFragment("domains", "C", 3, item="quantity"),
 }
 
-#: What the source may name beside its constants.
+#: Names the source may use in addition to its constants.
 NAMES: dict[str, Any] = {
     "E": EMPTY_DOMAIN,
     "INT": int,

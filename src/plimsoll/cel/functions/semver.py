@@ -56,7 +56,7 @@ def _label(part: str) -> tuple[bool, Any]:
     return True, part
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """Drop a leading v and leading zeros, and fill up a short version."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
@@ -71,7 +71,7 @@ def normalise(text: str) -> str:
 
 
 def parse_with(text: str, normal: bool) -> Semver:
-    return parse(normalise(text) if normal else text)
+    return parse(normalize(text) if normal else text)
 
 
 def is_semver(text: str, normal: bool = False) -> bool:

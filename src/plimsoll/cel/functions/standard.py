@@ -1,7 +1,7 @@
 """The standard library of CEL: operators, conversions, `size`, and the basic string tests.
 
-Integers are int64 and uint64; leaving the range is an error, never a wrap. Division and modulo cut towards
-zero. Conversions fail on what they cannot represent.
+Integers are int64 and uint64; leaving the range is an error, never a wrap. Division and modulo truncate
+toward zero. Conversions fail on what they cannot represent.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def _fraction(digits: str, unit: int) -> int:
     value, scale = 0, 1.0
     for digit in digits:
         if value > INT_MAX // 10 or value * 10 + int(digit) > 2**63:
-            break  # further digits are below what the double can tell
+            break  # further digits are below the double's precision
         value = value * 10 + int(digit)
         scale *= 10
     return int(float(value) * (float(unit) / scale)) if value else 0

@@ -326,9 +326,9 @@ class _Parser:
             optional = self._accept("?")
             key, below = yield self._expression()
             colon = self._expect(":").pos
-            value, beside = yield self._expression()
+            value, value_depth = yield self._expression()
             entries.append(MapEntry(self._nodes.fresh(colon), key, value, optional))
-            depth = max(depth, below, beside)
+            depth = max(depth, below, value_depth)
         return MapLit(number, pos, tuple(entries)), depth
 
     def _message(self, name: str) -> Task[_Part]:

@@ -48,7 +48,7 @@ class PodPlan:
     memory: int | None = None  #: bytes
     huge_pages: Mapping[int, int] = field(default_factory=dict)  #: bytes by page size in bytes
     unified: Mapping[str, str] = field(default_factory=dict)  #: cgroup v2 files
-    memory_high: int | None = None  #: bytes; set beside the rest where the pod as a whole has resources
+    memory_high: int | None = None  #: bytes; set for pods with pod-level resources
 
     @property
     def cpu_weight(self) -> int:

@@ -50,7 +50,7 @@ def plan_qos_cgroups(
         given = read_claim_shares(pod, settings, charges(pod) if charges else None).charges()
         if qos == BURSTABLE:
             cpu += pod_requests(pod, settings.options, given).get("cpu", ZERO).milli()
-        # Memory counts resources of the pod as a whole whatever the gate says, as upstream does.
+        # Memory counts pod-level resources regardless of the gate, as upstream does.
         whole = pod_requests(pod, replace(settings.options, skip_pod_level=False), given)
         requested[qos] += whole.get("memory", ZERO).value()
     root, burstable = _unified(requested, settings)

@@ -40,7 +40,7 @@ def _verify_books(snapshot: Snapshot) -> Iterator[Discrepancy]:
     for row in snapshot.rows():
         ledger = snapshot.ledger(row)
         for each in ledger.verify():
-            yield Discrepancy(f"node {ledger.name}: {each.where}", each.booked, each.computed)
+            yield Discrepancy(f"node {ledger.name}: {each.where}", each.recorded, each.computed)
         for key, entry in ledger.entries.items():
             seen.add(key)
             booked = snapshot.find_pod(key)

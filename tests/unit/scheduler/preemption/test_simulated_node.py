@@ -153,7 +153,7 @@ def test_an_index_made_in_between_is_right_then_and_later() -> None:
 def test_an_error_in_between_changes_nothing() -> None:
     snapshot = snapshot_of_objects(node("a"), pod("p", cpu="2", node="a"))
     before = state_of(snapshot)
-    with pytest.raises(LedgerError, match="not on the books"), Hypothesis(snapshot, 0) as hypothesis:
+    with pytest.raises(LedgerError, match="not in the ledger"), Hypothesis(snapshot, 0) as hypothesis:
         hypothesis.lift([*snapshot.pods_at(0), pod("q", node="a")])
     assert state_of(snapshot) == before
 

@@ -303,7 +303,9 @@ _REPORTED_ELSEWHERE = (Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cau
 def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
     for number, each in enumerate(_differences(facts)):
         yield CheckProblem(
-            "Books/snapshot", f"{each.where}: booked {each.booked}, computed {each.computed}", key=str(number)
+            "Books/snapshot",
+            f"{each.where}: recorded {each.recorded}, computed {each.computed}",
+            key=str(number),
         )
 
 
@@ -317,7 +319,7 @@ def _differences(facts: AuditFacts) -> Iterator[Discrepancy]:
     for name in names[:: -(-len(names) // _VERIFIED)]:
         place = snapshot.row_of(name)
         for each in snapshot.ledger(place).verify() if place is not None else ():
-            yield Discrepancy(f"node {name}: {each.where}", each.booked, each.computed)
+            yield Discrepancy(f"node {name}: {each.where}", each.recorded, each.computed)
 
 
 CHECKS = (
