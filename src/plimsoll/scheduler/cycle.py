@@ -27,33 +27,34 @@ def schedule_one(
     snapshot: Snapshot,
     settings: SchedulerProfile,
     new_id: NewId,
-    promises: NominationCheck | None = None,
+    nominations: NominationCheck | None = None,
 ) -> Placement | FitError:
     """Find the best node for a pod and devices for its claims, or return why no node fits."""
     cache = snapshot.index(UnschedulableCache)
-    lasting = settings.device_order is DeviceOrder.JOINT  # else a device that is taken may make room
-    known = cache.get(pod_info, snapshot) if lasting else None
-    if known is not None:
-        return known
+    # With devices first, allocating a device may make another choice fit.
+    is_cacheable = settings.device_order is DeviceOrder.JOINT
+    cached = cache.get(pod_info, snapshot) if is_cacheable else None
+    if cached is not None:
+        return cached
 
-    rules = build_filters(pod_info, snapshot, settings, new_id)
-    if isinstance(rules, NodeReason):
-        return FitError(pod_info, len(snapshot), ((rules, 0),))
+    filters = build_filters(pod_info, snapshot, settings, new_id)
+    if isinstance(filters, NodeReason):
+        return FitError(pod_info, len(snapshot), ((filters, 0),))
 
     filter_result = FilterResult(pod_info, snapshot)
-    for rule in rules:
+    for rule in filters:
         filter_result.apply(rule)
     if settings.searches_all_nodes(len(snapshot)) and (error := filter_result.search_all()):
         return FitError(pod_info, len(snapshot), ((error, 1),))
     if filter_result.feasible.any():
         scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible)
-        placement = select_node(pod_info, snapshot, settings, filter_result, scores, promises)
+        placement = select_node(pod_info, snapshot, settings, filter_result, scores, nominations)
         if placement is not None:
             return placement
     fit_error = filter_result.fit_error()
     return (
         fit_error
-        if filter_result.blocked_by_nomination or not lasting
+        if filter_result.blocked_by_nomination or not is_cacheable
         else cache.put(pod_info, snapshot, fit_error)
     )
 
@@ -62,13 +63,13 @@ def build_filters(
     pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, new_id: NewId
 ) -> list[Filter] | NodeReason:
     """Return the filters that apply to a pod, devices last, or the reason why no node can fit."""
-    rules: list[Filter] = []
+    filters: list[Filter] = []
     for kind in FILTERS:
         rule = kind.pre_filter(pod_info, snapshot)
         if isinstance(rule, NodeReason):
             return rule
         if rule is not None:
-            rules.append(rule)
+            filters.append(rule)
     if pod_info.claims:
-        rules.append(DynamicResourcesFilter(pod_info, snapshot, new_id, settings))
-    return rules
+        filters.append(DynamicResourcesFilter(pod_info, snapshot, new_id, settings))
+    return filters

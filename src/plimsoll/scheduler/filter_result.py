@@ -23,7 +23,7 @@ class FilterResult:
         self.feasible: Mask = snapshot.alive.copy()
         self.devices: DynamicResourcesFilter | None = None
         self._excluded: list[tuple[Filter, Mask]] = []
-        self.blocked_by_nomination = False  #: whether room promised to others stood in the way
+        self.blocked_by_nomination = False  #: whether capacity reserved for nominated pods excluded a node
         self._excluded_nodes: dict[int, tuple[NodeReason, ...]] = {}
 
     def apply(self, rule: Filter) -> None:

@@ -39,7 +39,7 @@ def select_node(
     settings: SchedulerProfile,
     filter_result: FilterResult,
     scores: Column,
-    promises: NominationCheck | None = None,
+    nominations: NominationCheck | None = None,
 ) -> Placement | None:
     """Return the placement on the best node that has the devices, or None, with all nodes excluded."""
     devices = filter_result.devices
@@ -47,20 +47,21 @@ def select_node(
     ranked = settings.rank_weight if devices is not None and _has_lists(pod_info) else 0
     wasteful = settings.waste_weight if pod_info.unallocated_claims else 0
     bounds = devices.ranks() if devices is not None and ranked else None
-    hopes = scores if bounds is None else scores + ranked * bounds
+    potential = scores if bounds is None else scores + ranked * bounds
     if wasteful:
-        hopes = hopes + wasteful * MAX_SCORE
-    hopes = np.where(filter_result.feasible, hopes, np.int64(_RULED_OUT))
+        potential = potential + wasteful * MAX_SCORE
+    potential = np.where(filter_result.feasible, potential, np.int64(_RULED_OUT))
     explore = settings.explore if ranked or wasteful else 1
-    stock = bool(ranked) and settings.scoring is Scoring.STOCK  # then ranks are relative to those of others
-    found: list[tuple[int, int, NodeFit]] = []  # score without waste, place, fit
+    # kube-scheduler ranks alternatives relative to other nodes.
+    stock = bool(ranked) and settings.scoring is Scoring.STOCK
+    found: list[tuple[int, int, NodeFit]] = []  # score without waste, row, fit
     searched = 0
     while len(found) < explore:
-        row = _best(hopes, snapshot.next_start_row)
-        hope = int(hopes[row])
-        if hope == _RULED_OUT or (found and not stock and max(score for score, _, _ in found) >= hope):
+        row = _best(potential, snapshot.next_start_row)
+        highest = int(potential[row])
+        if highest == _RULED_OUT or (found and not stock and max(score for score, _, _ in found) >= highest):
             break
-        hopes[row] = _RULED_OUT
+        potential[row] = _RULED_OUT
         fit = NO_CLAIMS
         if devices is not None:
             searched += 1
@@ -69,8 +70,8 @@ def select_node(
                 filter_result.exclude(row, answer)
                 continue
             fit = answer
-        if promises is not None and (crowded := promises.filter_node(pod_info, row, snapshot)):
-            filter_result.exclude(row, crowded)
+        if nominations is not None and (blocked := nominations.filter_node(pod_info, row, snapshot)):
+            filter_result.exclude(row, blocked)
             filter_result.blocked_by_nomination = True
             continue
         found.append((int(scores[row]) + (0 if stock else ranked * fit.rank), row, fit))
@@ -94,10 +95,10 @@ def _has_lists(pod_info: PodInfo) -> bool:
     )
 
 
-def _best(hopes: Column, turn: int) -> int:
-    """Return the row with the highest value; of several, the first from `turn` on."""
-    best = int(hopes.argmax())
-    if best >= turn or turn >= len(hopes):
+def _best(potential: Column, start: int) -> int:
+    """Return the row with the highest value; of several, the first from `start` on."""
+    best = int(potential.argmax())
+    if best >= start or start >= len(potential):
         return best
-    later = turn + int(hopes[turn:].argmax())
-    return later if hopes[later] == hopes[best] else best
+    later = start + int(potential[start:].argmax())
+    return later if potential[later] == potential[best] else best

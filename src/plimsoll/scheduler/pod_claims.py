@@ -15,19 +15,32 @@ from plimsoll.api.forms import read_device_class
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: How many consumers a claim can have.
+
+class ClaimMessage(ReasonMessage):
+    """Messages of DynamicResources about a pod's claims."""
+
+    IN_USE = "resourceclaim in use"
+    PENDING = "resource claim {claim} is in the process of being allocated"
+    MISSING = 'could not find ResourceClaim "{claim}"'
+    NOT_CREATED = 'pod "{pod}": ResourceClaim not created yet'
+    NOT_OWNED = "ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)"
+    DELETED = 'resourceclaim "{claim}" is being deleted'
+    CLASS_MISSING = "request {request}: device class {device_class} does not exist"
+
+
+#: Maximum number of consumers of a claim.
 RESERVED_MAX = 256
-#: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
+#: Reasons that keep a pod out of the active queue until its claim changes.
 PRE_ENQUEUE_REASONS = frozenset(
     {
-        ReasonMessage.CLAIM_MISSING,
-        ReasonMessage.CLAIM_NOT_MADE,
-        ReasonMessage.CLAIM_NOT_OWNED,
-        ReasonMessage.CLAIM_DELETED,
-        ReasonMessage.CLAIM_PENDING,  # in a moment it is written down, or given back
+        ClaimMessage.MISSING,
+        ClaimMessage.NOT_CREATED,
+        ClaimMessage.NOT_OWNED,
+        ClaimMessage.DELETED,
+        ClaimMessage.PENDING,  # will soon be written or released
     }
 )
 
@@ -57,19 +70,19 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
         name, generated = reference.resource_claim_name, False
         if name is None:
             if reference.name not in made:
-                return _reason(ReasonMessage.CLAIM_NOT_MADE, pod=pod.metadata.name)
+                return _reason(ClaimMessage.NOT_CREATED, pod=pod.metadata.name)
             name, generated = made[reference.name], True
             if not name:
-                continue  # whoever makes claims decided that none is needed
+                continue  # the claim controller decided that no claim is needed
         claim = snapshot.claim(pod.metadata.namespace, name)
         if claim is None:
-            return _reason(ReasonMessage.CLAIM_MISSING, claim=name)
+            return _reason(ClaimMessage.MISSING, claim=name)
         if claim.metadata.deletion_timestamp is not None:
-            return _reason(ReasonMessage.CLAIM_DELETED, claim=name)
+            return _reason(ClaimMessage.DELETED, claim=name)
         if generated and not _is_owner(pod, claim):
             meta = pod.metadata
             return _reason(
-                ReasonMessage.CLAIM_NOT_OWNED,
+                ClaimMessage.NOT_OWNED,
                 claim=f"{claim.metadata.namespace}/{name}",
                 pod=f"{meta.namespace}/{meta.name}",
             )
@@ -87,11 +100,11 @@ def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | 
     if claim.status.allocation is None:
         if snapshot.assumed_allocation(claim.metadata.uid) is not None:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            return _reason(ReasonMessage.CLAIM_PENDING, claim=name)
+            return _reason(ClaimMessage.PENDING, claim=name)
         return None
     reserved = claim.status.reserved_for
     if len(reserved) >= RESERVED_MAX and all(user.uid != pod.metadata.uid for user in reserved):
-        return _reason(ReasonMessage.CLAIM_IN_USE)
+        return _reason(ClaimMessage.IN_USE)
     return None
 
 
@@ -101,9 +114,9 @@ def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | No
     for request, name in _classes(claim):
         found = snapshot.classes.get(name)
         if found is None:
-            return _reason(ReasonMessage.NO_CLASS, request=request, device_class=name)
+            return _reason(ClaimMessage.CLASS_MISSING, request=request, device_class=name)
         if snapshot.profile.annotations and (problem := read_device_class(found).problem):
-            return _reason(ReasonMessage.TOLD, text=f"request {request}: {problem}")
+            return _reason(SharedMessage.TEXT, text=f"request {request}: {problem}")
     return None
 
 

@@ -23,15 +23,15 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from plimsoll.allocator import Preference, SearchLimits
+from plimsoll.allocator import SearchLimits, Preference
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, MEMORY, is_accounted
 
-RANK = "DevicePreference"  #: how well the alternatives of prioritized lists are served
-WASTE = "DeviceWaste"  #: how much of the devices handed out goes to waste
-#: What kube-scheduler calls the first of these.
+RANK = "DevicePreference"  #: score of the alternatives chosen from prioritized lists
+WASTE = "DeviceWaste"  #: score that prefers small devices
+#: kube-scheduler's name for it.
 ALIASES: Mapping[str, str] = MappingProxyType({"DynamicResources": RANK})
-#: Every scorer there is, with its weight unless a profile says otherwise.
+#: All scorers with their default weights.
 WEIGHTS: Mapping[str, int] = MappingProxyType(
     {
         "TaintToleration": 3,
@@ -48,7 +48,7 @@ WEIGHT_MAX = 1000
 RESOURCES_MAX = 16
 STEPS_MAX = 1_000_000_000
 EXPLORE_MAX = 10_000
-#: From so many nodes on kube-scheduler does not look at all of them.
+#: Number of nodes from which kube-scheduler samples them.
 SAMPLED_FROM = 100
 _RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
 
@@ -90,17 +90,17 @@ class Scoring(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerProfile:
-    """Profile of a scheduler; unset fields are as in kube-scheduler's default profile."""
+    """AccountingProfile of a scheduler; unset fields are as in kube-scheduler's default profile."""
 
-    name: str = "plimsoll"  #: the `schedulerName` of the pods it is for
-    weights: Mapping[str, int] = field(default_factory=dict)  #: only what differs from `WEIGHTS`; 0: off
+    name: str = "plimsoll"  #: `schedulerName` of the pods it schedules
+    weights: Mapping[str, int] = field(default_factory=dict)  #: overrides of `WEIGHTS`; 0: disabled
     strategy: Strategy = Strategy.LEAST_ALLOCATED
     resources: Mapping[str, int] = field(
         default_factory=lambda: _RESOURCES
-    )  #: what the strategy looks at, with weights
-    balanced: tuple[str, ...] = (CPU, MEMORY)  #: what balanced allocation looks at
-    search_steps: int = SearchLimits().steps  #: how long one search for devices may take
-    explore: int = 5  #: nodes to search where alternatives or waste make a difference
+    )  #: resources of the strategy, with weights
+    balanced: tuple[str, ...] = (CPU, MEMORY)  #: resources of balanced allocation
+    search_steps: int = SearchLimits().steps  #: maximum number of steps of one device search
+    explore: int = 5  #: number of nodes to search if alternatives or waste matter
     device_preference: Preference = Preference.FIRST
     device_order: DeviceOrder = DeviceOrder.JOINT
     scoring: Scoring = Scoring.WHOLE
@@ -157,7 +157,7 @@ class SchedulerProfile:
         return SchedulerProfile(**found)
 
 
-# -- fields, one by one
+# -- fields
 
 
 def _text(where: str, value: Any) -> str:
@@ -168,7 +168,9 @@ def _text(where: str, value: Any) -> str:
 
 def _number(where: str, value: Any, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InputError(f"{where}: must be a whole number from {least} to {most}, not {_told(value)}")
+        raise InputError(
+            f"{where}: must be a whole number from {least} to {most}, not {_format_value(value)}"
+        )
     return value
 
 
@@ -200,28 +202,28 @@ def _check_names(where: str, names: tuple[str, ...]) -> None:
 def _strategy(where: str, value: Any) -> Strategy:
     known = {each.value: each for each in Strategy}
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_format_value(value)}")
     return known[value]
 
 
 def _preference(where: str, value: Any) -> Preference:
     known = {each.value: each for each in Preference}
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_format_value(value)}")
     return known[value]
 
 
 def _order(where: str, value: Any) -> DeviceOrder:
     known = {each.value: each for each in DeviceOrder}
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_format_value(value)}")
     return known[value]
 
 
 def _scoring(where: str, value: Any) -> Scoring:
     known = {each.value: each for each in Scoring}
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_format_value(value)}")
     return known[value]
 
 
@@ -238,7 +240,7 @@ def _weights(
     """Validate weights and resolve aliases; with `known`, only those names are allowed."""
     found: dict[str, int] = {}
     for name, weight in given.items():
-        _text(f"{where}: the name {_told(name)}", name)
+        _text(f"{where}: the name {_format_value(name)}", name)
         proper = (aliases or {}).get(name, name)
         if known is not None and proper not in known:
             raise InputError(f"{where}.{name}: no such scorer; known are {', '.join(known)}")
@@ -253,14 +255,14 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a mapping" if isinstance(value, Mapping) else "a number")
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         text = repr(value) if isinstance(value, str) else str(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
     return _kind(value)
 
 
-#: The name of a setting in a file -> its name here, and what reads it.
+#: Name of a field in a file -> name of the attribute and its parser.
 _FIELDS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "schedulerName": ("name", _text),
     "weights": ("weights", _mapping),

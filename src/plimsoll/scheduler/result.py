@@ -19,11 +19,11 @@ class Placement:
     pod_info: PodInfo
     row: int
     node: str
-    #: Claim name -> what it is given; claims that had devices before are not in it.
+    #: New allocations by claim name, without claims that were allocated before.
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     charged_claims: tuple[ChargedClaim, ...] = ()
-    feasible_nodes: int = 1  #: how many nodes passed the filters
-    searched_nodes: int = 0  #: how many nodes were searched for devices
+    feasible_nodes: int = 1  #: number of nodes that passed the filters
+    searched_nodes: int = 0  #: number of nodes searched for devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class FitError:
     """
 
     pod_info: PodInfo
-    nodes: int  #: how many nodes there are
+    nodes: int  #: number of nodes in the cluster
     reasons: tuple[tuple[NodeReason, int], ...]
-    #: The places where it would fit if other pods were gone; None: there are none.
+    #: Rows where removing other pods may help; None if there are none.
     resolvable: Mask | None = None
 
     @property

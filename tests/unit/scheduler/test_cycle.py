@@ -20,10 +20,11 @@ from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.devices.waste import score_sizes
 from plimsoll.scheduler.filters import FILTERS
+from plimsoll.scheduler.filters.node_resources import NodeResourcesMessage
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
@@ -168,7 +169,7 @@ class Promise:
             return ()
         return (
             NodeReason(
-                Rule.RESOURCES, ReasonMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": "cpu"}
+                Rule.RESOURCES, NodeResourcesMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": "cpu"}
             ),
         )
 

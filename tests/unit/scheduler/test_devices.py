@@ -199,7 +199,7 @@ def test_a_place_that_changes_hands_remembers_nothing() -> None:
 
 def test_shapes_beyond_what_is_kept_are_forgotten() -> None:
     memory = SearchCache()
-    memory.grown(4)
+    memory.resized(4)
     first = memory.results_for(b"0")
     assert memory.results_for(b"0") is first
     for number in range(1, 300):

@@ -8,9 +8,9 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
-from plimsoll.scheduler.pod_claims import RESERVED_MAX, find_claims, read_pod_info
+from plimsoll.scheduler.pod_claims import RESERVED_MAX, ClaimMessage, find_claims, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
+from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import claim, device_class, exactly, first_available, node, pod, snapshot_of
 
@@ -58,7 +58,7 @@ def test_a_missing_claim() -> None:
 def test_a_claim_that_is_not_generated_yet() -> None:
     found = read_pod_info(from_template(None, status=False), snapshot_of())
     assert isinstance(found, NodeReason)
-    assert found.message is ReasonMessage.CLAIM_NOT_MADE
+    assert found.message is ClaimMessage.NOT_CREATED
 
 
 def test_a_claim_that_is_not_needed_is_passed_over() -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_pod
-from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.api.resource import ResourceClaimConsumerReference, ResourceClaim
 from plimsoll.ledger.claims import resolve_claim_names
-from plimsoll.scheduler.reasons import ReasonMessage
+from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
 
@@ -84,7 +84,7 @@ def find_releasable_claim(fit_error: FitError) -> ResourceClaim | None:
     devices from others for as long as it is pending
     (test_an_unschedulable_pod_gives_up_what_was_reserved_for_it).
     """
-    elsewhere = any(reason.message is ReasonMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)
+    elsewhere = any(reason.message is DeviceMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)
     pod = fit_error.pod_info.pod
     names = set(resolve_claim_names(pod).values())
     for claim in fit_error.pod_info.claims:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 
-#: How many alternatives a list can have.
+#: Maximum number of alternatives in a list.
 LIST_MAX = 8
 _BEST = 100
 

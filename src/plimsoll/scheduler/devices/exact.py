@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 from plimsoll.allocator import (
     Allocation,
-    AllocationFault,
-    AllocationOutcome,
     AllocationState,
-    BudgetLine,
     NodeBudget,
-    Refusal,
+    BudgetLine,
+    AllocationFault,
     SearchAborted,
     SearchLimits,
+    AllocationOutcome,
+    Refusal,
     allocate_claims,
 )
 from plimsoll.api.core import Node
@@ -29,20 +29,29 @@ from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
 from plimsoll.ledger.claims import ChargedClaim
-from plimsoll.ledger.messages import format_reason as render_charge
+from plimsoll.ledger.placement import check_placement, check_sharing, charge_claims
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.placement import charge_claims, check_placement, check_sharing
-from plimsoll.ledger.verdict import Reason, VerdictCode
+from plimsoll.ledger.messages import format_reason as render_charge
+from plimsoll.ledger.verdict import VerdictCode, Reason
 from plimsoll.scheduler.devices.charging_nodes import charges_node
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class DeviceMessage(ReasonMessage):
+    """Messages of DynamicResources about a node."""
+
+    CANNOT_ALLOCATE = "cannot allocate all claims"
+    GAVE_UP = "gave up the search for devices after {steps} steps"
+    CLAIM_ELSEWHERE = "resourceclaim not available on the node"
+
+
 NewId = Callable[[], str]
-#: (driver, capacity) -> how much of it.
+#: ((driver, capacity name), amount) pairs.
 ConsumedCapacity: TypeAlias = "tuple[tuple[tuple[str, str], int], ...]"
-#: The best a choice of alternatives can score.
+#: kube-scheduler's MaxNodeScore.
 MAX_SCORE = 100
 
 
@@ -55,7 +64,7 @@ class NodeFit:
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     charged_claims: tuple[ChargedClaim, ...] = ()
     rank: int = MAX_SCORE  #: 100 if every prioritized list got its first alternative, less for later ones
-    #: What is taken of each capacity, by driver and name, where devices are to be compared by size.
+    #: Consumed capacity, if the profile weighs device waste.
     sizes: ConsumedCapacity = ()
 
 
@@ -108,7 +117,7 @@ def try_node(
     joint = charged and settings.device_order is DeviceOrder.JOINT
     outcome = search(_budget(pod_info, row, snapshot, ledger) if joint else None)
     if joint and isinstance(outcome, Refusal):
-        # Are there no devices, or is it only that the node cannot afford them? Users know both sentences.
+        # Distinguish missing devices from missing headroom: both have their own message.
         unbound = search(None)
         if isinstance(unbound, Allocation):
             judged = check_charges(pod_info, _by_name(pod_info, unbound), row, snapshot, ledger)
@@ -203,9 +212,7 @@ def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger)
     charged_claims: list[ChargedClaim] = []
     if len(pod_info.unallocated_claims) < len(pod_info.claims):
         claims = {claim.metadata.name: claim for claim in pod_info.claims}
-        charged_claims = [
-            b for b in charge_claims(pod_info.pod, claims, {}, charge_context) if isinstance(b, ChargedClaim)
-        ]
+        charged_claims = [b for b in charge_claims(pod_info.pod, claims, {}, charge_context) if isinstance(b, ChargedClaim)]
     allowance = compute_claim_headroom(ledger, pod_info.pod, charge_context, charged_claims)
     return NodeBudget(allowance.charge, [BudgetLine(name, left) for name, left in allowance.bounds.items()])
 
@@ -246,17 +253,15 @@ def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeRea
     # leave victims' claims allocated; here they are freed. test_devices_of_victims_are_freed
     if isinstance(outcome, AllocationFault):
         code = VerdictCode.UNRESOLVABLE if outcome.is_node_scoped else VerdictCode.ERROR
-        return NodeReason(Rule.DEVICES, ReasonMessage.TOLD, code, {"text": str(outcome)}, outcome)
+        return NodeReason(Rule.DEVICES, SharedMessage.TEXT, code, {"text": str(outcome)}, outcome)
     if isinstance(outcome, SearchAborted):
-        return NodeReason(
-            Rule.DEVICES, ReasonMessage.GAVE_UP, VerdictCode.ERROR, {"steps": outcome.steps}, outcome
-        )
+        return NodeReason(Rule.DEVICES, DeviceMessage.GAVE_UP, VerdictCode.ERROR, {"steps": outcome.steps}, outcome)
     code = VerdictCode.UNSCHEDULABLE if order is DeviceOrder.JOINT else VerdictCode.UNRESOLVABLE
-    return NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, code, {}, outcome)
+    return NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, code, {}, outcome)
 
 
 def _of_ledger(reason: Reason) -> NodeReason:
-    return NodeReason(Rule.DEVICES, ReasonMessage.TOLD, reason.code, {"text": render_charge(reason)}, reason)
+    return NodeReason(Rule.DEVICES, SharedMessage.TEXT, reason.code, {"text": render_charge(reason)}, reason)
 
 
-_ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, VerdictCode.UNRESOLVABLE)
+_ELSEWHERE = NodeReason(Rule.DEVICES, DeviceMessage.CLAIM_ELSEWHERE, VerdictCode.UNRESOLVABLE)

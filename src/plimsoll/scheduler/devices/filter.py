@@ -19,14 +19,15 @@ from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.devices.charging_nodes import charges_node
-from plimsoll.scheduler.devices.exact import MAX_SCORE, NewId, NodeFit, is_usable_on, try_node
+from plimsoll.scheduler.devices.exact import MAX_SCORE, DeviceMessage, NewId, NodeFit, is_usable_on, try_node
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
+from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -67,7 +68,7 @@ class DynamicResourcesFilter(Filter):
         super().__init__(pod_info, snapshot)
         self._new_id = new_id
         self._settings = settings or SchedulerProfile.default()
-        # Who searches for longer may find what others gave up.
+        # A search with a higher step limit may find what another gave up.
         key = pod_info.resource_signature + b" %d %s" % (
             self._settings.search_steps,
             self._settings.device_order.value.encode(),
@@ -96,8 +97,8 @@ class DynamicResourcesFilter(Filter):
             self._results.ranks[row] = found.rank
             self._results.ranked_at[row] = self.snapshot.node_generations[row]
         else:
-            stamp = int(self.snapshot.node_generations[row]) if self._is_cacheable(found) else NEVER
-            self._results.refuse(row, stamp, found)
+            generation = int(self.snapshot.node_generations[row]) if self._is_cacheable(found) else NEVER
+            self._results.refuse(row, generation, found)
         return found
 
     def _is_cacheable(self, reasons: tuple[NodeReason, ...]) -> bool:
@@ -123,11 +124,11 @@ class DynamicResourcesFilter(Filter):
 
     def short_of_devices(self) -> Mask:
         """Return the nodes that are known to lack devices, whatever their headroom."""
-        told = [
-            any(r.message is ReasonMessage.CANNOT_ALLOCATE for r in each) for each in self._results.reasons
+        lacking = [
+            any(r.message is DeviceMessage.CANNOT_ALLOCATE for r in each) for each in self._results.reasons
         ]
         current = self._results.refused_at >= self.snapshot.node_generations
-        return current & np.array([*told, False], dtype=np.bool_)[self._results.kinds]
+        return current & np.array([*lacking, False], dtype=np.bool_)[self._results.kinds]
 
     def filter(self) -> Mask:
         mask = self.candidates() & self.snapshot.alive
@@ -140,7 +141,7 @@ class DynamicResourcesFilter(Filter):
         return () if isinstance(found, NodeFit) else found
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
-        self._ask(removed)
+        self._search_missing(removed)
         counts = np.bincount(self._results.kinds[removed], minlength=len(self._results.reasons)).tolist()
         groups: dict[str, tuple[NodeReason, int]] = {}
         for reasons, count in zip(self._results.reasons, counts, strict=True):
@@ -150,7 +151,7 @@ class DynamicResourcesFilter(Filter):
         return list(groups.values())
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
-        self._ask(removed)
+        self._search_missing(removed)
         helps = [all(reason.resolvable for reason in reasons) for reasons in self._results.reasons]
         return removed & np.array([*helps, False], dtype=np.bool_)[self._results.kinds]
 
@@ -171,7 +172,7 @@ class DynamicResourcesFilter(Filter):
             room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
         return (likeness, DeviceUsage(devices, self.snapshot.state).signature, room)
 
-    def _ask(self, removed: Mask) -> None:
+    def _search_missing(self, removed: Mask) -> None:
         """Search all of these nodes that have no cached result."""
         unknown = removed & (self._results.refused_at < self.snapshot.node_generations)
         for row in np.flatnonzero(unknown).tolist():
@@ -224,11 +225,11 @@ class DynamicResourcesFilter(Filter):
 #: Refusals for devices that more capacity of a node does not change.
 _NOT_CAPACITY = frozenset(
     {
-        ReasonMessage.CANNOT_ALLOCATE,
-        ReasonMessage.CLAIM_ELSEWHERE,
-        ReasonMessage.CLAIM_IN_USE,
-        ReasonMessage.CLAIM_PENDING,
-        ReasonMessage.NO_CLASS,
+        DeviceMessage.CANNOT_ALLOCATE,
+        DeviceMessage.CLAIM_ELSEWHERE,
+        ClaimMessage.IN_USE,
+        ClaimMessage.PENDING,
+        ClaimMessage.CLASS_MISSING,
     }
 )
 

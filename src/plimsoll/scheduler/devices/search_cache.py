@@ -19,13 +19,13 @@ from plimsoll.scheduler.devices.exact import MAX_SCORE
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
-#: For how many shapes of pods refusals are remembered.
+#: Maximum number of resource signatures.
 SHAPES_KEPT = 256
-#: How many states of nodes are remembered for a shape.
+#: Maximum number of node states per signature.
 STATES_KEPT = 1024
-#: The stamp of what does not hold, or does not last.
+#: Generation of results that must not be reused.
 NEVER = -1
-#: What makes nodes answer alike: their devices, what is taken of them, and the room they have.
+#: Node state that determines a result: devices, their allocations, and headroom.
 NodeState: TypeAlias = "tuple[object, object, object]"
 
 
@@ -41,13 +41,13 @@ class SearchCache(SnapshotIndex):
         self._results: dict[bytes, SearchResults] = {}
         self._size = 0
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         self._size = size
         self._results.clear()
 
     def object_set(self, new: Any, old: Any) -> None:
         if isinstance(new, DeviceClass):
-            self._results.clear()  # a class is part of what was asked
+            self._results.clear()  # the result depends on device classes
 
     def clear(self) -> None:
         self._results.clear()
@@ -62,7 +62,7 @@ class SearchCache(SnapshotIndex):
 
     def results_for(self, key: bytes) -> SearchResults:
         known = self._results.pop(key, None) or SearchResults(self._size)
-        self._results[key] = known  # the newest last
+        self._results[key] = known  # least recently used first
         if len(self._results) > SHAPES_KEPT:
             del self._results[next(iter(self._results))]
         return known
@@ -88,13 +88,13 @@ class SearchResults:
         if len(self.states) > STATES_KEPT:
             del self.states[next(iter(self.states))]
 
-    def refuse(self, row: int, stamp: int, reasons: tuple[NodeReason, ...]) -> None:
-        told = tuple((render(reason), reason.code) for reason in reasons)
-        number = self._numbers.get(told)
+    def refuse(self, row: int, generation: int, reasons: tuple[NodeReason, ...]) -> None:
+        key = tuple((render(reason), reason.code) for reason in reasons)
+        number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[told] = len(self.reasons)
+            number = self._numbers[key] = len(self.reasons)
             self.reasons.append(reasons)
-        self.refused_at[row] = stamp
+        self.refused_at[row] = generation
         self.kinds[row] = number
 
     def clear(self, row: int) -> None:

@@ -22,7 +22,7 @@ from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 
-#: In kube-scheduler's order; the first rule that a node breaks is the one that is told. Devices come last.
+#: Filters in kube-scheduler's order: the first that rejects a node gives the reason. Devices come last.
 FILTERS: tuple[type[Filter], ...] = (
     UnsupportedFilter,
     NodeUnschedulableFilter,

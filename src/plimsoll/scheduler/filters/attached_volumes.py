@@ -27,16 +27,16 @@ from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.volumes import count, has_any, part, text, volume_claims
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
-#: A volume: its driver, and the driver's name for it.
+#: Volume: driver and volume handle.
 Volume: TypeAlias = tuple[str, str]
-#: A claim: its namespace and name.
+#: Claim: namespace and name.
 Claim: TypeAlias = tuple[str, str]
-#: What a pod uses: a claim, or a volume that it names itself.
+#: Volume of a pod: a claim, or an inline volume.
 Use: TypeAlias = tuple[Claim, None] | tuple[None, Volume]
 
 UNLIMITED = 2**62
 
-#: Kind of volume -> the driver that serves it, the field that names the disk, the provisioner of old.
+#: In-tree volume kind -> CSI driver, field with the disk's name, in-tree provisioner.
 _SERVED = {
     "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName", "kubernetes.io/gce-pd"),
     "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID", "kubernetes.io/aws-ebs"),
@@ -87,18 +87,18 @@ class AttachedVolumes(SnapshotIndex):
     """Volumes of every node, and the number of volumes it can still attach."""
 
     def __init__(self) -> None:
-        # -- what was heard of
+        # -- observed objects
         self._nodes: dict[int, str] = {}
         self._places: dict[str, int] = {}
         self._uses: dict[int, Counter[Use]] = {}
         self._users: dict[Claim, Counter[int]] = {}
         self._claims: dict[Claim, PersistentVolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
-        self._bound: dict[str, Counter[Claim]] = {}  # volume -> the claims that name it
+        self._bound: dict[str, Counter[Claim]] = {}  # volume -> claims bound to it
         self._classes: dict[str, StorageClass] = {}
         self._limits: dict[str, Mapping[str, int]] = {}
         self._attached: dict[str, dict[str, VolumeAttachment]] = {}  # by node
-        # -- what follows from it, as it was when last asked
+        # -- derived columns, as of the last query
         self._size = 0
         self._stale: set[int] = set()
         self._here: dict[int, frozenset[Volume]] = {}
@@ -106,7 +106,7 @@ class AttachedVolumes(SnapshotIndex):
         self._counts: dict[str, Column] = {}
         self._lines: dict[str, Column] = {}
 
-    # -- asking
+    # -- queries
 
     def volume_of(self, use: Use) -> Volume | None:
         """Return the volume behind a pod's volume, or None if it is unknown or not attached."""
@@ -190,9 +190,9 @@ class AttachedVolumes(SnapshotIndex):
             column = columns[driver] = np.full(self._size, fill, dtype=np.int64)
         return column
 
-    # -- hearing of nodes and pods
+    # -- changes of nodes and pods
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         more = size - self._size
         for columns, fill in ((self._counts, 0), (self._lines, UNLIMITED)):
             for driver, column in columns.items():
@@ -224,7 +224,7 @@ class AttachedVolumes(SnapshotIndex):
                 count(self._users, use[0], row, by)
         self._stale.add(row)
 
-    # -- hearing of volumes
+    # -- changes of volumes
 
     def object_set(self, new: Any, old: Any) -> None:
         match new:

@@ -20,7 +20,7 @@ from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUp
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import Holders
 from plimsoll.scheduler.topology.affinity_terms import Term, Terms, read_terms
@@ -28,9 +28,18 @@ from plimsoll.scheduler.topology.counts import NOWHERE, PlaceCounts
 from plimsoll.scheduler.topology.domains import Domains
 from plimsoll.scheduler.topology.match_counts import Census, Kind, Tallies
 
-_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_AFFINITY, VerdictCode.UNRESOLVABLE)
-_ANTI_AFFINITY = NodeReason(Rule.INTER_POD, ReasonMessage.POD_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
-_EXISTING = NodeReason(Rule.INTER_POD, ReasonMessage.EXISTING_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
+
+class InterPodAffinityMessage(ReasonMessage):
+    """Messages of InterPodAffinity."""
+
+    AFFINITY = "node(s) didn't match pod affinity rules"
+    ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+    EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+_AFFINITY = NodeReason(Rule.INTER_POD, InterPodAffinityMessage.AFFINITY, VerdictCode.UNRESOLVABLE)
+_ANTI_AFFINITY = NodeReason(Rule.INTER_POD, InterPodAffinityMessage.ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
+_EXISTING = NodeReason(Rule.INTER_POD, InterPodAffinityMessage.EXISTING_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
 
 
 class InterPodAffinityFilter(Filter):
@@ -69,14 +78,14 @@ class InterPodAffinityFilter(Filter):
         terms = read_terms(pod_info.pod)
         if terms.problem:
             facts = {"text": terms.problem}
-            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, VerdictCode.UNRESOLVABLE, facts)
+            return NodeReason(cls.rule, SharedMessage.INVALID_POD, VerdictCode.UNRESOLVABLE, facts)
         holders = snapshot.index(Holders)
         existing = list(holders.anti_affinity.about(pod_info.pod, holders.namespaces))
         if not (terms.affinity or terms.anti_affinity or existing):
             return None
         return cls(pod_info, snapshot, terms, existing)
 
-    # -- for all nodes at once
+    # -- all nodes at once
 
     def filter(self) -> Mask:
         far, near, hated = self._refusals
@@ -131,7 +140,7 @@ class InterPodAffinityFilter(Filter):
         tallies = self.snapshot.index(Tallies) if terms else None
         return [] if tallies is None else [(each, tallies.count(Census((each.crowd,)))) for each in terms]
 
-    # -- for one node, as the books stand now
+    # -- one node
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         if self._terms.affinity and not self._near_enough(row):
@@ -151,7 +160,7 @@ class InterPodAffinityFilter(Filter):
             return True
         return self._wants_itself and not any(counts.sums(column).any() for column in columns)
 
-    # -- summing up
+    # -- summary
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         found, left = [], removed

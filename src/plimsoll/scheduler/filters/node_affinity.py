@@ -24,9 +24,18 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: Labels a node must have, and the selector it must match.
+
+class NodeAffinityMessage(ReasonMessage):
+    """Messages of NodeAffinity."""
+
+    AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+    NOT_NAMED = "node(s) didn't satisfy plugin(s) [{rule}]"
+    CONFLICT = "pod affinity terms conflict"
+
+
+#: Node requirements: labels, and a selector to match.
 NodeRequirements: TypeAlias = "tuple[tuple[tuple[str, str], ...], NodeSelector | None]"
-#: How many label names the index keeps nodes sorted by.
+#: Maximum number of label keys that are indexed.
 _LABELS_KEPT = 64
 
 
@@ -92,22 +101,22 @@ class LabelIndex(SignatureIndex[S, A]):
     def __init__(self) -> None:
         super().__init__()
         self._places: dict[str, int] = {}
-        self._by_label: dict[str, dict[str, set[int]]] = {}  # label -> value -> places
+        self._by_label: dict[str, dict[str, set[int]]] = {}  # label -> value -> rows
 
     def relevant(self, node: Node) -> object:
         return node.metadata.labels
 
-    def places_of(self, terms: Iterable[NodeSelectorTerm]) -> set[int] | None:
+    def rows_of(self, terms: Iterable[NodeSelectorTerm]) -> set[int] | None:
         """Return the only rows where one of these terms can match, or None if that is not evident."""
         union: set[int] = set()
         for term in terms:
-            own = self._places_of(term)
+            own = self._rows_of(term)
             if own is None:
                 return None
             union |= own
         return union
 
-    def _places_of(self, term: NodeSelectorTerm) -> set[int] | None:
+    def _rows_of(self, term: NodeSelectorTerm) -> set[int] | None:
         names = _names_of(term)
         if names is not None:
             return {self._places[name] for name in names if name in self._places}
@@ -157,7 +166,7 @@ class NodeAffinityIndex(LabelIndex[NodeRequirements, np.bool_]):
         labels, selector = signature
         found = [self.with_label(key, value) for key, value in labels]
         if selector is not None:
-            named = self.places_of(selector.node_selector_terms)
+            named = self.rows_of(selector.node_selector_terms)
             if named is not None:
                 found.append(named)
         if not found:
@@ -172,7 +181,7 @@ class NodeAffinityFilter(StaticFilter):
     """Filter by node selector and required node affinity."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, ReasonMessage.NODE_AFFINITY, VerdictCode.UNRESOLVABLE)
+    reason = NodeReason(rule, NodeAffinityMessage.AFFINITY, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.LABELS})
     pod_fields = frozenset({"node_selector", "affinity"})
 
@@ -205,7 +214,7 @@ class NamedNodesFilter(StaticFilter):
     """Filter by node names, for required affinity whose every term names nodes."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, ReasonMessage.NOT_NAMED, VerdictCode.UNRESOLVABLE, {"rule": rule.value})
+    reason = NodeReason(rule, NodeAffinityMessage.NOT_NAMED, VerdictCode.UNRESOLVABLE, {"rule": rule.value})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
@@ -213,7 +222,7 @@ class NamedNodesFilter(StaticFilter):
         if names is None:
             return None
         if not names:
-            return NodeReason(cls.rule, ReasonMessage.AFFINITY_CONFLICT, VerdictCode.UNRESOLVABLE)
+            return NodeReason(cls.rule, NodeAffinityMessage.CONFLICT, VerdictCode.UNRESOLVABLE)
         mask = np.zeros(snapshot.size, dtype=np.bool_)
         rows = (snapshot.row_of(name) for name in names)
         mask[[row for row in rows if row is not None]] = True

@@ -19,6 +19,13 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class NodeDeclaredFeaturesMessage(ReasonMessage):
+    """Message of NodeDeclaredFeatures."""
+
+    MISSING_FEATURES = "node(s) didn't match Pod's required features"
+
+
 RESTART_ALL = "RestartAllContainersOnContainerExits"
 USERS_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 _NONE: frozenset[str] = frozenset()
@@ -54,7 +61,9 @@ class NodeDeclaredFeaturesFilter(StaticFilter):
 
     rule = Rule.DECLARED_FEATURES
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.FEATURES})
-    reason = NodeReason(Rule.DECLARED_FEATURES, ReasonMessage.FEATURES, VerdictCode.UNRESOLVABLE)
+    reason = NodeReason(
+        Rule.DECLARED_FEATURES, NodeDeclaredFeaturesMessage.MISSING_FEATURES, VerdictCode.UNRESOLVABLE
+    )
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot, needed: frozenset[str], mask: Mask) -> None:
         super().__init__(pod_info, snapshot, mask)

@@ -14,11 +14,17 @@ from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
+class NodeNameMessage(ReasonMessage):
+    """Message of NodeName."""
+
+    WRONG_NAME = "node(s) didn't match the requested node name"
+
+
 class NodeNameFilter(StaticFilter):
     """Filter by the node name in a pod's spec."""
 
     rule = Rule.NODE_NAME
-    reason = NodeReason(rule, ReasonMessage.WRONG_NAME, VerdictCode.UNRESOLVABLE)
+    reason = NodeReason(rule, NodeNameMessage.WRONG_NAME, VerdictCode.UNRESOLVABLE)
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:

@@ -27,10 +27,17 @@ from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class NodePortsMessage(ReasonMessage):
+    """Message of NodePorts."""
+
+    CONFLICT = "node(s) didn't have free ports for the requested pod ports"
+
+
 EVERY_ADDRESS = "0.0.0.0"
-#: Protocol and number.
+#: Protocol and port number.
 Port: TypeAlias = "tuple[str, int]"
-#: A port on an address.
+#: Address and port.
 Socket: TypeAlias = "tuple[str, Port]"
 
 
@@ -57,13 +64,13 @@ def collide(one: Socket, other: Socket) -> bool:
 class UsedPorts(SnapshotIndex):
     """Index of the host ports in use on each node."""
 
-    #: How many answers are kept.
+    #: Maximum number of cached masks.
     kept: ClassVar[int] = 512
 
     def __init__(self) -> None:
         self._size = 0
-        self._users: dict[Port, dict[int, dict[str, int]]] = {}  # port -> place -> address -> pods
-        self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> where it is free
+        self._users: dict[Port, dict[int, dict[str, int]]] = {}  # port -> row -> address -> number of pods
+        self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> mask of nodes where it is free
 
     def addresses(self, port: Port, row: int) -> Mapping[str, int]:
         """Return the addresses a port is used on at a node, with the number of pods."""
@@ -88,7 +95,7 @@ class UsedPorts(SnapshotIndex):
             answers[address] = known
         return known
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         self._size = size
         self._free.clear()
 
@@ -120,7 +127,7 @@ class NodePortsFilter(Filter):
     """Filter by free host ports."""
 
     rule = Rule.PORTS
-    reason: ClassVar[NodeReason] = NodeReason(rule, ReasonMessage.PORTS, VerdictCode.UNSCHEDULABLE)
+    reason: ClassVar[NodeReason] = NodeReason(rule, NodePortsMessage.CONFLICT, VerdictCode.UNSCHEDULABLE)
 
     depends_on_pods = True
     events = frozenset({EventKind.NODE_ADDED, EventKind.POD_DELETED})

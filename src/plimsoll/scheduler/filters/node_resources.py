@@ -25,7 +25,7 @@ from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
-from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, to_units
+from plimsoll.ledger.units import CPU, STANDARD_RESOURCES, PODS, to_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
@@ -33,8 +33,16 @@ from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
-from plimsoll.scheduler.snapshot.node_answers import NodeQuery, NodeQueryCache, Rows
+from plimsoll.scheduler.snapshot.node_query_cache import NodeQuery, NodeQueryCache, Rows
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+
+class NodeResourcesMessage(ReasonMessage):
+    """Messages of NodeResources."""
+
+    INSUFFICIENT = "Insufficient {resource}"
+    TOO_MANY_PODS = "Too many pods"
+
 
 #: Prefix of the extended resource that every DeviceClass has implicitly.
 _CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
@@ -81,8 +89,8 @@ class DelegatedResources(SnapshotIndex):
 
 def of_class(device_class: DeviceClass) -> frozenset[str]:
     """Return the resources a class charges under such a policy, whether or not its annotation is honored."""
-    said = read_device_class(device_class)
-    policies = [*said.policies.items(), *((name, rule.policy) for name, rule in said.rules.items())]
+    declared = read_device_class(device_class)
+    policies = [*declared.policies.items(), *((name, rule.policy) for name, rule in declared.rules.items())]
     return frozenset(name for name, policy in policies if effective_policy(policy) in _DELEGATED)
 
 
@@ -104,7 +112,7 @@ def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str
     if snapshot.profile.policies:
         skip = snapshot.index(DelegatedResources).resources(pod_info.claims)
     if snapshot.profile.share_per_claim and pod_info.pod.spec.resources is not None:
-        # What the claims of other pods hold inside a pod-level request is not charged again.
+        # Claims of other pods inside a pod-level request are not charged again.
         skip |= {name for name in pod_info.pod.spec.resources.requests if is_pod_level_resource(name)}
     return skip
 
@@ -116,12 +124,12 @@ class FitsRequests(NodeQuery):
     asked: tuple[tuple[str, int], ...]
     dtype: ClassVar[type[np.generic]] = np.bool_
 
-    def at(self, columns: NodeColumns, row: int) -> int:
+    def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         if columns.free(PODS)[row] < 1:
             return False
         return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.asked)
 
-    def over(self, columns: NodeColumns, rows: Rows) -> Mask:
+    def evaluate(self, columns: NodeColumns, rows: Rows) -> Mask:
         return columns.fits_requests(dict(self.asked), places=rows)
 
 
@@ -156,9 +164,9 @@ class NodeResourcesFilter(Filter):
         return self.snapshot.index(NodeQueryCache).column(FitsRequests(asked), self.snapshot)
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
-        book = self.snapshot.ledger(row)
+        ledger = self.snapshot.ledger(row)
         short = find_request_shortages(
-            self.pod_info.requests, book.allocatable, book.requested, len(book), self.skip
+            self.pod_info.requests, ledger.allocatable, ledger.requested, len(ledger), self.skip
         )
         return tuple(map(shortage_reason, short))
 
@@ -187,10 +195,7 @@ class NodeResourcesFilter(Filter):
     def _asked(self) -> list[tuple[str, int]]:
         """Return the compared requests in the order in which shortages are reported."""
         demand = self.pod_info.requests
-        names = [
-            *(name for name in STANDARD_RESOURCES if name in demand),
-            *sorted(demand.keys() - {*STANDARD_RESOURCES}),
-        ]
+        names = [*(name for name in STANDARD_RESOURCES if name in demand), *sorted(demand.keys() - {*STANDARD_RESOURCES})]
         return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
 
     @classmethod
@@ -242,6 +247,6 @@ def _grew_for(waiting_pod: WaitingPod, old: Node, new: Node) -> bool:
 def shortage_reason(reason: Reason) -> NodeReason:
     """Convert a shortage reported by the ledger into a reason of this rule."""
     if reason.cause is Cause.TOO_MANY_PODS:
-        return NodeReason(Rule.RESOURCES, ReasonMessage.TOO_MANY_PODS, reason.code, cause=reason)
+        return NodeReason(Rule.RESOURCES, NodeResourcesMessage.TOO_MANY_PODS, reason.code, cause=reason)
     facts = {"resource": reason.resource}
-    return NodeReason(Rule.RESOURCES, ReasonMessage.INSUFFICIENT, reason.code, facts, reason)
+    return NodeReason(Rule.RESOURCES, NodeResourcesMessage.INSUFFICIENT, reason.code, facts, reason)

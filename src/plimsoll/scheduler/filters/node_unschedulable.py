@@ -23,6 +23,12 @@ from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
+class NodeUnschedulableMessage(ReasonMessage):
+    """Message of NodeUnschedulable."""
+
+    UNSCHEDULABLE = "node(s) were unschedulable"
+
+
 class SchedulableNodes(SnapshotIndex):
     """Index of cordoned nodes."""
 
@@ -30,7 +36,7 @@ class SchedulableNodes(SnapshotIndex):
         self.open: Mask = np.ones(0, dtype=np.bool_)
         self.closed = 0
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         self.open = np.concatenate([self.open, np.ones(size - len(self.open), dtype=np.bool_)])
 
     def node_set(self, row: int, node: Node, old: Node | None) -> None:
@@ -48,7 +54,7 @@ class NodeUnschedulableFilter(StaticFilter):
     """Filter out cordoned nodes."""
 
     rule = Rule.UNSCHEDULABLE
-    reason = NodeReason(rule, ReasonMessage.UNSCHEDULABLE, VerdictCode.UNRESOLVABLE)
+    reason = NodeReason(rule, NodeUnschedulableMessage.UNSCHEDULABLE, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.SCHEDULABLE})
     pod_fields = frozenset({"tolerations"})
 

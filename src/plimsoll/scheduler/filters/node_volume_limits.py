@@ -20,7 +20,14 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-_TOO_MANY = NodeReason(Rule.VOLUME_LIMITS, ReasonMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE)
+
+class NodeVolumeLimitsMessage(ReasonMessage):
+    """Message of NodeVolumeLimits."""
+
+    TOO_MANY_VOLUMES = "node(s) exceed max volume count"
+
+
+_TOO_MANY = NodeReason(Rule.VOLUME_LIMITS, NodeVolumeLimitsMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE)
 
 
 class NodeVolumeLimitsFilter(VolumeQueueingHint, Filter):

@@ -23,13 +23,21 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.filters.spread_counts import SpreadState
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.scheduler.topology.counts import NOWHERE
 
-_NO_LABEL = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD_NO_LABEL, VerdictCode.UNRESOLVABLE)
-_SKEW = NodeReason(Rule.SPREAD, ReasonMessage.SPREAD, VerdictCode.UNSCHEDULABLE)
+
+class PodTopologySpreadMessage(ReasonMessage):
+    """Messages of PodTopologySpread."""
+
+    SKEW = "node(s) didn't match pod topology spread constraints"
+    MISSING_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
+
+
+_NO_LABEL = NodeReason(Rule.SPREAD, PodTopologySpreadMessage.MISSING_LABEL, VerdictCode.UNRESOLVABLE)
+_SKEW = NodeReason(Rule.SPREAD, PodTopologySpreadMessage.SKEW, VerdictCode.UNSCHEDULABLE)
 
 
 class PodTopologySpreadFilter(Filter):
@@ -65,10 +73,10 @@ class PodTopologySpreadFilter(Filter):
         constraints = read_constraints(pod_info.pod, DO_NOT_SCHEDULE)
         if isinstance(constraints, SelectorProblem):
             facts = {"text": str(constraints)}
-            return NodeReason(cls.rule, ReasonMessage.UNREADABLE, VerdictCode.UNRESOLVABLE, facts)
+            return NodeReason(cls.rule, SharedMessage.INVALID_POD, VerdictCode.UNRESOLVABLE, facts)
         return cls(pod_info, snapshot, constraints) if constraints else None
 
-    # -- for all nodes at once
+    # -- all nodes at once
 
     def filter(self) -> Mask:
         no_label, skewed = self._refusals
@@ -95,7 +103,7 @@ class PodTopologySpreadFilter(Filter):
         least = int(sums.min(initial=INT32_MAX, where=present)) if enough else 0
         return sums, constraint.max_skew + least - constraint.own
 
-    # -- for one node, as the books stand now
+    # -- one node
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         for number, constraint in enumerate(self._spread.constraints):
@@ -107,7 +115,7 @@ class PodTopologySpreadFilter(Filter):
                 return (_SKEW,)
         return ()
 
-    # -- summing up
+    # -- summary
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         no_label, skewed = self._refusals

@@ -29,13 +29,13 @@ A = TypeVar("A", np.bool_, np.int64)
 class _CachedColumn(Generic[A]):
     """Values for one signature, and the journal position up to which they are current."""
 
-    __slots__ = ("mark", "shown", "values")
+    __slots__ = ("mark", "read_only", "values")
 
     def __init__(self, values: NDArray[A], mark: int) -> None:
         self.values: NDArray[A] = values
         self.mark = mark
-        self.shown: NDArray[A] = values.view()  # what others see, and cannot write to
-        self.shown.flags.writeable = False
+        self.read_only: NDArray[A] = values.view()  # the read-only view for callers
+        self.read_only.flags.writeable = False
 
 
 class SignatureIndex(SnapshotIndex, Generic[S, A]):
@@ -50,7 +50,7 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
         self._journal = NodeChangeLog()
         self._known: dict[S, _CachedColumn[A]] = {}
 
-    # -- what a rule says
+    # -- to be overridden
 
     def relevant(self, node: Node) -> object:
         """Return the part of a node that values depend on."""
@@ -68,21 +68,21 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
         """Return the rows whose value must be computed."""
         return self.nodes
 
-    # -- asking
+    # -- queries
 
     def column(self, signature: S) -> NDArray[A]:
         """Return the values of all rows, read-only; rows without a node have an arbitrary value."""
         kept = self._known.pop(signature, None)
         if kept is None:
-            kept = _CachedColumn(self._work_out(signature), self._journal.mark)
+            kept = _CachedColumn(self._compute(signature), self._journal.mark)
             if len(self._known) >= self.kept:
                 del self._known[next(iter(self._known))]
         elif kept.mark != self._journal.mark or len(kept.values) != self.size:
             kept = self._catch_up(signature, kept)
-        self._known[signature] = kept  # the last one asked for stands last
-        return kept.shown
+        self._known[signature] = kept  # keep least recently used order
+        return kept.read_only
 
-    def _work_out(self, signature: S) -> NDArray[A]:
+    def _compute(self, signature: S) -> NDArray[A]:
         values = np.full(self.size, self.otherwise(), dtype=self.dtype)
         for row in self.candidates(signature):
             values[row] = self.answer(signature, self.nodes[row])
@@ -91,7 +91,7 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
     def _catch_up(self, signature: S, kept: _CachedColumn[A]) -> _CachedColumn[A]:
         changes, mark = self._journal.since(kept.mark), self._journal.mark
         if changes is None or len(changes) > len(self.nodes):
-            return _CachedColumn(self._work_out(signature), mark)
+            return _CachedColumn(self._compute(signature), mark)
         if len(kept.values) != self.size:
             more = np.full(self.size - len(kept.values), self.otherwise(), dtype=self.dtype)
             kept = _CachedColumn(np.concatenate([kept.values, more]), mark)
@@ -101,9 +101,9 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
         kept.mark = mark
         return kept
 
-    # -- hearing of nodes
+    # -- changes of nodes
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         self.size = size
 
     def node_set(self, row: int, node: Node, old: Node | None) -> None:

@@ -17,9 +17,16 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class TaintTolerationMessage(ReasonMessage):
+    """Message of TaintToleration."""
+
+    UNTOLERATED_TAINT = "node(s) had untolerated taint(s)"
+
+
 Tolerations: TypeAlias = "tuple[Toleration, ...]"
 NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
-#: The taint that stands for `spec.unschedulable`.
+#: Taint that corresponds to `spec.unschedulable`.
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
@@ -61,7 +68,7 @@ class TaintTolerationFilter(StaticFilter):
     """Filter by NoSchedule and NoExecute taints."""
 
     rule = Rule.TAINTS
-    reason = NodeReason(rule, ReasonMessage.TAINT, VerdictCode.UNRESOLVABLE)
+    reason = NodeReason(rule, TaintTolerationMessage.UNTOLERATED_TAINT, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.TAINTS})
     pod_fields = frozenset({"tolerations"})
 

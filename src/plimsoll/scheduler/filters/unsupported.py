@@ -25,6 +25,13 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class UnsupportedMessage(ReasonMessage):
+    """Message about an unimplemented field."""
+
+    NOT_IMPLEMENTED = "{field} {value} is not implemented by this scheduler"
+
+
 _ACTIONS = frozenset({"DoNotSchedule", "ScheduleAnyway"})
 _INCLUSION = frozenset({None, "Honor", "Ignore"})
 
@@ -66,4 +73,4 @@ def _strange_words(constraint: TopologySpreadConstraint) -> Iterator[tuple[str, 
 
 def _reason(field: str, value: str) -> NodeReason:
     facts = {"field": field, "value": value or repr(value)}
-    return NodeReason(Rule.UNSUPPORTED, ReasonMessage.NOT_IMPLEMENTED, VerdictCode.UNRESOLVABLE, facts)
+    return NodeReason(Rule.UNSUPPORTED, UnsupportedMessage.NOT_IMPLEMENTED, VerdictCode.UNRESOLVABLE, facts)

@@ -26,6 +26,7 @@ from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.volumes import (
     STORAGE_EVENTS,
     VolumeClaim,
+    VolumeMessage,
     VolumeQueueingHint,
     find_claim,
     find_volume,
@@ -38,9 +39,29 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class VolumeBindingMessage(ReasonMessage):
+    """Messages of VolumeBinding."""
+
+    AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
+    VOLUME_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    CLAIM_NOT_CREATED = (
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "{claim}"'
+    )
+    CLAIM_LOST = 'persistentvolumeclaim "{claim}" bound to non-existent persistentvolume "{volume}"'
+    CLAIM_DELETED = 'persistentvolumeclaim "{claim}" is being deleted'
+    CLAIM_NOT_OWNED = "PVC {claim} was not created for pod {pod} (pod is not owner)"
+    CLAIM_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+    CLAIM_WAITS_FOR_CONSUMER = (
+        'persistentvolumeclaim "{claim}" of storage class "{storage_class}" waits for its first consumer: '
+        "this scheduler places pods by volumes that are bound, it does not choose volumes"
+    )
+    CLASS_WITHOUT_BINDING_MODE = 'VolumeBindingMode not set for StorageClass "{storage_class}"'
+
+
 _RULE = Rule.VOLUME_BINDING
-_AFFINITY = reason(_RULE, ReasonMessage.VOLUME_AFFINITY)
-_GONE = reason(_RULE, ReasonMessage.VOLUME_GONE)
+_AFFINITY = reason(_RULE, VolumeBindingMessage.AFFINITY)
+_GONE = reason(_RULE, VolumeBindingMessage.VOLUME_MISSING)
 
 
 class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
@@ -85,9 +106,7 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                missing = (
-                    ReasonMessage.VOLUME_CLAIM_NOT_MADE if used.made else ReasonMessage.VOLUME_CLAIM_MISSING
-                )
+                missing = VolumeBindingMessage.CLAIM_NOT_CREATED if used.made else VolumeMessage.CLAIM_MISSING
                 return reason(_RULE, missing, claim=used.name)
             problem = _problem(claim, used, pod)
             if problem is not None:
@@ -135,14 +154,14 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
 def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeReason | None:
     """Return why an existing claim cannot be used by a pod."""
     if claim.status.phase == "Lost":
-        return reason(_RULE, ReasonMessage.VOLUME_CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
+        return reason(_RULE, VolumeBindingMessage.CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
     if claim.metadata.deletion_timestamp is not None:
-        return reason(_RULE, ReasonMessage.VOLUME_CLAIM_DELETED, claim=used.name)
+        return reason(_RULE, VolumeBindingMessage.CLAIM_DELETED, claim=used.name)
     if used.made and not is_made_for(claim, pod):
         meta = pod.metadata
         return reason(
             _RULE,
-            ReasonMessage.VOLUME_CLAIM_NOT_OWNED,
+            VolumeBindingMessage.CLAIM_NOT_OWNED,
             claim=f"{claim.metadata.namespace}/{used.name}",
             pod=f"{meta.namespace}/{meta.name}",
         )
@@ -157,11 +176,11 @@ def _unbound(claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> Nod
         name = claim.storage_class
         found = snapshot.find(StorageClass, "", name) if name else None
         if found is not None and found.volume_binding_mode is None:
-            return reason(_RULE, ReasonMessage.VOLUME_CLASS_MODELESS, storage_class=name)
+            return reason(_RULE, VolumeBindingMessage.CLASS_WITHOUT_BINDING_MODE, storage_class=name)
         waits = found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         if not waits or claim.spec.volume_name:
             at_once = True
         elif waiting is None:
             facts = {"claim": claim.metadata.name, "storage_class": name}
-            waiting = reason(_RULE, ReasonMessage.VOLUME_CLAIM_WAITS, **facts)
-    return reason(_RULE, ReasonMessage.VOLUME_CLAIM_UNBOUND) if at_once else waiting
+            waiting = reason(_RULE, VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER, **facts)
+    return reason(_RULE, VolumeBindingMessage.CLAIM_UNBOUND) if at_once else waiting

@@ -20,6 +20,7 @@ from plimsoll.scheduler.events import EventKind
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.volumes import (
     STORAGE_EVENTS,
+    VolumeMessage,
     VolumeQueueingHint,
     count,
     find_claim,
@@ -34,16 +35,27 @@ from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: What a disk is known by, and whether it is mounted read-only.
+
+class VolumeRestrictionsMessage(ReasonMessage):
+    """Messages of VolumeRestrictions."""
+
+    DISK_IN_USE = "node(s) had no available disk"
+    VOLUME_IN_USE = (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+        "by another pod"
+    )
+
+
+#: Identity of a disk, and whether it is mounted read-only.
 Disk: TypeAlias = tuple[tuple[str, ...], bool]
 
 _GCE, _AWS, _ISCSI, _RBD = "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"
 _KINDS = frozenset({_GCE, _AWS, _ISCSI, _RBD})
 _MATTER = _KINDS | {"persistentVolumeClaim"}
 _RULE = Rule.VOLUME_RESTRICTIONS
-_DISK_IN_USE = NodeReason(_RULE, ReasonMessage.DISK_IN_USE, VerdictCode.UNSCHEDULABLE)
-_IN_USE_HERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, VerdictCode.UNSCHEDULABLE)
-_IN_USE_ELSEWHERE = NodeReason(_RULE, ReasonMessage.VOLUME_IN_USE, VerdictCode.UNRESOLVABLE)
+_DISK_IN_USE = NodeReason(_RULE, VolumeRestrictionsMessage.DISK_IN_USE, VerdictCode.UNSCHEDULABLE)
+_IN_USE_HERE = NodeReason(_RULE, VolumeRestrictionsMessage.VOLUME_IN_USE, VerdictCode.UNSCHEDULABLE)
+_IN_USE_ELSEWHERE = NodeReason(_RULE, VolumeRestrictionsMessage.VOLUME_IN_USE, VerdictCode.UNRESOLVABLE)
 
 
 def disks(pod: Pod) -> Iterator[Disk]:
@@ -54,7 +66,7 @@ def disks(pod: Pod) -> Iterator[Disk]:
         if (disk := part(volume, _GCE)) is not None:
             yield (_GCE, text(disk, "pdName")), disk.get("readOnly") is True
         if (disk := part(volume, _AWS)) is not None:
-            yield (_AWS, text(disk, "volumeID")), False  # twice is once too often, read-only or not
+            yield (_AWS, text(disk, "volumeID")), False  # conflicts even if read-only
         if (disk := part(volume, _ISCSI)) is not None:
             yield (_ISCSI, text(disk, "iqn")), disk.get("readOnly") is True
         if (disk := part(volume, _RBD)) is not None:
@@ -130,7 +142,7 @@ class VolumeRestrictionsFilter(VolumeQueueingHint, Filter):
                 continue
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                return reason(_RULE, ReasonMessage.VOLUME_CLAIM_MISSING, claim=used.name)
+                return reason(_RULE, VolumeMessage.CLAIM_MISSING, claim=used.name)
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 index = snapshot.index(VolumeUsers)
                 users.append(frozenset(index.users(pod.metadata.namespace, used.name)))
@@ -164,7 +176,7 @@ class VolumeRestrictionsFilter(VolumeQueueingHint, Filter):
         mask = np.zeros_like(removed)
         for row in {row for users in self._users for row in users}:
             mask[row] = removed[row] and self._all_at(row)
-        if self._own:  # a place with a disk conflict is told as such, and others' leaving is tried there
+        if self._own:  # nodes with a disk conflict report that, and preemption is tried there
             index = self.snapshot.index(VolumeUsers)
             for disk in self._own:
                 for row in index.mounts(disk):

@@ -18,6 +18,7 @@ from plimsoll.scheduler.events import EventKind, NodeUpdate
 from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
 from plimsoll.scheduler.filters.volumes import (
     STORAGE_EVENTS,
+    VolumeMessage,
     VolumeQueueingHint,
     find_claim,
     find_volume,
@@ -29,6 +30,15 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class VolumeZoneMessage(ReasonMessage):
+    """Messages of VolumeZone."""
+
+    ZONE = "node(s) had no available volume zone"
+    VOLUME_MISSING = 'persistentvolume "{volume}" not found'
+    CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
+
+
 _NEW_NAMES = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -36,7 +46,7 @@ _NEW_NAMES = {
 LABELS = (*_NEW_NAMES, *_NEW_NAMES.values())
 SEPARATOR = "__"
 
-#: A label, and the values one of which a node must have.
+#: Label key, and the allowed values.
 Topology: TypeAlias = tuple[str, frozenset[str]]
 
 
@@ -80,7 +90,7 @@ class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
 
     rule = Rule.VOLUME_ZONE
     events = STORAGE_EVENTS | {EventKind.NODE_ADDED, NodeUpdate.LABELS}
-    reason = reason(Rule.VOLUME_ZONE, ReasonMessage.VOLUME_ZONE)
+    reason = reason(Rule.VOLUME_ZONE, VolumeZoneMessage.ZONE)
 
     def __init__(
         self, pod_info: PodInfo, snapshot: Snapshot, wanted: tuple[Topology, ...], mask: Mask
@@ -96,17 +106,17 @@ class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
         wanted: list[Topology] = []
         for used in volume_claims(pod):
             if used.made:
-                continue  # upstream leaves these out, too: what made the claim says where by node affinity
+                continue  # as upstream: generated claims use node affinity
             if not used.name:
-                return reason(cls.rule, ReasonMessage.VOLUME_CLAIM_UNNAMED)
+                return reason(cls.rule, VolumeZoneMessage.CLAIM_WITHOUT_NAME)
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                return reason(cls.rule, ReasonMessage.VOLUME_CLAIM_MISSING, claim=used.name)
+                return reason(cls.rule, VolumeMessage.CLAIM_MISSING, claim=used.name)
             if not claim.spec.volume_name:
-                continue  # what is not bound is refused elsewhere
+                continue  # unbound claims are rejected by VolumeBinding
             volume = find_volume(claim.spec.volume_name, snapshot)
             if volume is None:
-                return reason(cls.rule, ReasonMessage.VOLUME_MISSING, volume=claim.spec.volume_name)
+                return reason(cls.rule, VolumeZoneMessage.VOLUME_MISSING, volume=claim.spec.volume_name)
             wanted.extend(topologies(volume))
         if not wanted:
             return None

@@ -19,6 +19,13 @@ from plimsoll.scheduler.filters.queueing_hint import NamedObject, QueueingHint, 
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+
+class VolumeMessage(ReasonMessage):
+    """Message that several rules about volumes use."""
+
+    CLAIM_MISSING = 'persistentvolumeclaim "{claim}" not found'
+
+
 K = TypeVar("K")
 V = TypeVar("V")
 _CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
@@ -119,7 +126,7 @@ def claim_names(pod: Pod) -> frozenset[str]:
     return frozenset(claim.name for claim in volume_claims(pod))
 
 
-# -- trees
+# -- untyped trees
 
 
 def part(tree: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
@@ -134,7 +141,7 @@ def text(tree: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# -- counting
+# -- counters
 
 
 def count(table: dict[K, Counter[V]], key: K, value: V, by: int) -> None:

@@ -84,7 +84,7 @@ class Priorities(SnapshotIndex):
         self.lowest: Column = np.zeros(0, dtype=np.int64)
         self._counts: dict[int, Counter[int]] = {}
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         before, self.lowest = self.lowest, np.full(size, INT64_MAX, dtype=np.int64)
         self.lowest[: len(before)] = before
 

@@ -20,10 +20,10 @@ from plimsoll.scheduler.preemption.candidates import CandidateLimits, find_candi
 from plimsoll.scheduler.preemption.importance import priority_of, started_at
 from plimsoll.scheduler.preemption.node_filter import Examination
 from plimsoll.scheduler.preemption.nominations import Nominations
-from plimsoll.scheduler.preemption.result import NoPreemption, Preemption
+from plimsoll.scheduler.preemption.result import NoPreemption, Preemption, PreemptionMessage
 from plimsoll.scheduler.preemption.victims import Victims
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -34,7 +34,7 @@ BY_SCHEDULER = "PreemptionByScheduler"
 #: Added to priorities before they are summed up, so that more victims never sum up to less.
 _LIFT = 2**31
 
-_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, ReasonMessage.NOT_HELPFUL, VerdictCode.UNRESOLVABLE)
+_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, PreemptionMessage.NOT_HELPFUL, VerdictCode.UNRESOLVABLE)
 
 
 def plan_preemption(
@@ -81,7 +81,7 @@ def why_not_eligible(
     """Why a pod may not preempt now: it never does, or pods are already leaving to make room for it."""
     pod = fit_error.pod_info.pod
     if pod.spec.preemption_policy == NEVER:
-        return NodeReason(Rule.PREEMPTION, ReasonMessage.NEVER_PREEMPTS, VerdictCode.UNSCHEDULABLE)
+        return NodeReason(Rule.PREEMPTION, PreemptionMessage.POLICY_NEVER, VerdictCode.UNSCHEDULABLE)
     promise = nominations.of(fit_error.pod_info.key) if nominations is not None else None
     node = promise.node if promise is not None else pod.status.nominated_node_name
     row = snapshot.row_of(node) if node else None
@@ -91,7 +91,7 @@ def why_not_eligible(
     for other in snapshot.pods_at(row):
         below = priority_of(other) < fit_error.pod_info.priority
         if below and (pod_key(other) in asked or is_leaving(other)):
-            return NodeReason(Rule.PREEMPTION, ReasonMessage.VICTIMS_LEAVING, VerdictCode.UNSCHEDULABLE)
+            return NodeReason(Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE)
     return None
 
 

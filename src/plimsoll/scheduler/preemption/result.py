@@ -11,7 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
+
+
+class PreemptionMessage(ReasonMessage):
+    """Messages of DefaultPreemption."""
+
+    NO_VICTIMS = "No preemption victims found for incoming pod"
+    NOT_HELPFUL = "Preemption is not helpful for scheduling"
+    POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
+    VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
 
 _PREFIX = "preemption: "
 _NODES = "0/{nodes} nodes are available: {reasons}."

@@ -19,10 +19,11 @@ from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.preemption.budgets import Budgets
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
 from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.result import PreemptionMessage
 from plimsoll.scheduler.preemption.simulated_node import Hypothesis
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 
-NO_VICTIMS = NodeReason(Rule.PREEMPTION, ReasonMessage.NO_VICTIMS, VerdictCode.UNRESOLVABLE)
+NO_VICTIMS = NodeReason(Rule.PREEMPTION, PreemptionMessage.NO_VICTIMS, VerdictCode.UNRESOLVABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
 from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.pod_claims import ClaimMessage
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -127,7 +128,7 @@ class FailureHandler:
     def report_later(self, pod: Pod, reason: NodeReason) -> None:
         """Report a pod that waits for a claim, unless the claim appears in time."""
         key, settings = pod_key(pod), self._context.settings
-        generated = reason.message is ReasonMessage.CLAIM_NOT_MADE
+        generated = reason.message is ClaimMessage.NOT_CREATED
         timeout = settings.generated_seconds if generated else settings.named_seconds
         known = self._delayed.get(key)
         due = known.due if known is not None else self._context.now() + round(timeout * 1000)

@@ -18,14 +18,14 @@ class QueueSettings:
     """Settings of the scheduling queue; the defaults are kube-scheduler's."""
 
     initial_backoff_ms: int = 1000
-    max_backoff_ms: int = 10_000  #: 0: no back-off at all
-    flush_ms: int = 300_000  #: a pod that fits nowhere is tried again after so long, whatever happened
+    max_backoff_ms: int = 10_000  #: 0 disables back-off
+    flush_ms: int = 300_000  #: an unschedulable pod is retried after this time without any event
     #: A pod that failed no more often than this is tried again as soon as something helps it and nothing else
     #: is to be done, before its back-off is over, so many times in one back-off. DIFF: upstream does so
     #: however often it was in vain (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
     eager_failures: int = 3
     eager_tries: int = 3
-    #: After so many retries in a row of pods that are more important, a pod has its turn that was tried less.
+    #: Number of consecutive retries of higher-priority pods after which a pod that was tried less is popped.
     retries_in_a_row: int = 8
 
 
@@ -35,6 +35,6 @@ def backoff_ms(settings: QueueSettings, failures: int) -> int:
     if failures <= 0 or longest <= 0:
         return 0
     shift = failures - 1
-    if settings.initial_backoff_ms > longest >> shift:  # shifting up first could make a huge number
+    if settings.initial_backoff_ms > longest >> shift:  # avoids a huge intermediate number
         return longest
     return settings.initial_backoff_ms << shift

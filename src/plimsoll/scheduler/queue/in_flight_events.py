@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from plimsoll.scheduler.events import ClusterEvent
 
-#: How many happenings are kept at most.
+#: Maximum number of events kept.
 KEPT = 20_000
 _FEW = 256
 
@@ -18,10 +18,10 @@ class InFlightEvents:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._begun: dict[str, int] = {}  # in the order in which they began
+        self._begun: dict[str, int] = {}  # in pop order
         self._log: list[ClusterEvent] = []
-        self._head = 0  # where in the list the log begins
-        self._dropped = 0  # how many happenings came before the list
+        self._head = 0  # index of the first kept event in the list
+        self._dropped = 0  # number of events before the list
 
     def __len__(self) -> int:
         """Return the number of pods in flight."""

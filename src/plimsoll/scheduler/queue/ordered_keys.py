@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
-#: What keys are ordered by; smaller comes first, equal ones in the order in which they were put.
+#: Sort key: smaller first, equal ones in insertion order.
 Order: TypeAlias = "tuple[int, ...]"
 
 _FEW = 64

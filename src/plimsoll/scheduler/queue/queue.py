@@ -1,18 +1,17 @@
-"""Who is next, and who waits for what.
+"""Scheduling queue: the order of pending pods, and the pods that wait for an event.
 
-Owns `PodQueue`. A pod is in exactly one place: active (ready to be tried), back-off (failed, waits for a
-time), unschedulable (fits nowhere, waits for a happening that can help), gated or held (must not be tried
-yet), or in flight (handed out by `pop`, until `done`, `fail`, `retry` or `hold`). What happens while a pod is
-in flight is remembered for it. Times are whole milliseconds, given by the caller and never running backwards.
+A pod is in exactly one state: active (ready), back-off (failed, waits for a time), unschedulable (waits for
+an event that can help it), gated or held (must not be tried yet), or in flight (popped, until `done`,
+`mark_unschedulable`, `retry` or `hold`). Events that arrive while a pod is in flight are recorded for it.
+Times are integer milliseconds, given by the caller, and never decrease.
 
-Order and fairness. The most important pod is next; among equals those that were never tried, then those that
-failed before, the oldest first. A flood of pods that fit nowhere cannot keep others waiting:
-- each is tried once, then it sleeps until something happens that can help it, and backs off after that;
-- after `retries_in_a_row` retries of more important pods a pod of any priority has its turn: one that was
-  never tried, or else the one that was tried least;
-- new pods cannot keep retries waiting for ever either: after as many first attempts that passed over a retry
-  of the same priority, that retry has its turn.
-A pod that was never tried is never passed by a less important one.
+Order and fairness: pods are popped by priority; among equals, those never tried first, then retries, oldest
+first. A flood of unschedulable pods does not starve others:
+- each is tried once, then waits until an event can help it, and backs off after that;
+- after `retries_in_a_row` retries of higher-priority pods, a pod of any priority is popped: one that was
+never tried, or else the one with the fewest attempts; - new pods do not starve retries either: after as many
+first attempts that passed over a retry of the same priority, that retry is popped. A pod that was never tried
+is never passed over by one of lower priority.
 
 DIFF: upstream tries pods of one priority strictly by the time they joined the queue, and never a less
 important one first, so that pods that fail again and again can keep others waiting
@@ -51,8 +50,8 @@ class QueueState(Enum):
     ACTIVE = "active"
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"  #: its spec has scheduling gates
-    HELD = "held"  #: an object of its own is missing
+    GATED = "gated"  #: has scheduling gates
+    HELD = "held"  #: one of its claims is missing
     IN_FLIGHT = "in flight"
 
 
@@ -63,7 +62,7 @@ class QueuedPodInfo:
     pod: Pod
     key: str
     attempts: int  #: this one included
-    queued_at: int  #: when the queue first heard of it
+    queued_at: int  #: when it was first added
     first_tried_at: int
 
 
@@ -74,24 +73,24 @@ class _Entry:
     key: str
     pod: Pod
     queued_at: int
-    since: int  #: when it joined, or failed last
-    number: int = 0  #: which of those of one moment it was
+    since: int  #: when it was added or last failed
+    number: int = 0  #: order among those with equal `since`
     state: QueueState = QueueState.ACTIVE
     attempts: int = 0
-    failures: int = 0  #: attempts that found no place
-    errors: int = 0  #: attempts in a row that ended in an error
+    failures: int = 0  #: attempts in which no node fit
+    errors: int = 0  #: consecutive attempts that ended in an error
     first_tried_at: int | None = None
     due: int = 0  #: when its back-off ends
-    eager: int = 0  #: how often it may be tried before that
-    early: bool = False  #: whether the attempt under way is such a one
+    eager: int = 0  #: remaining attempts before the back-off ends
+    early: bool = False  #: whether the current attempt is one of those
     rules: frozenset[Rule] = frozenset()
-    needs_capacity: bool = True  #: whether what its claims charge was in the way
-    watched: tuple[tuple[str, str], ...] = ()  #: held: namespace and name of the claims it waits for
+    needs_capacity: bool = True  #: whether node capacity for its claims' charges was short
+    watched: tuple[tuple[str, str], ...] = ()  #: claims a held pod waits for, by namespace and name
     # -- in flight
-    changed: frozenset[Rule] = field(default_factory=frozenset)  #: what its own changes may have settled
+    changed: frozenset[Rule] = field(default_factory=frozenset)  #: rules affected by updates in flight
     activated: bool = False
     gone: bool = False
-    again: Pod | None = None  #: came back under the same key after it was gone
+    again: Pod | None = None  #: pod added under the same key after removal
 
     @property
     def priority(self) -> int:
@@ -105,19 +104,19 @@ class SchedulingQueue:
         self.settings = settings or QueueSettings()
         self._entries: dict[str, _Entry] = {}
         self._number = 0
-        # -- active: never tried, tried (by importance), tried (by how often)
+        # -- active: never tried; tried, by priority; tried, by attempts
         self._fresh, self._tried, self._least = OrderedKeys(), OrderedKeys(), OrderedKeys()
-        self._retries = self._firsts = 0  # pops in a row of either kind while others were waiting
-        self._turns = 0  # how often one had its turn that was tried less
-        # -- back-off: by time, and those that may come earlier if nothing else is to be done
+        self._retries = self._firsts = 0  # consecutive pops of either kind that passed over others
+        self._turns = 0  # turns given to pods that were tried less
+        # -- back-off: by time, and those that may be popped early if the active queue is empty
         self._backoff, self._eager = OrderedKeys(), OrderedKeys()
-        # -- unschedulable: by what helps, and by the time they are tried anyway
+        # -- unschedulable: by rule, and by flush time
         self._waiting, self._flush = UnschedulablePods(), OrderedKeys()
         self._aside: dict[str, None] = {}  # gated and held
         self._held: dict[tuple[str, str], dict[str, None]] = {}
         self._log = InFlightEvents()
 
-    # -- looking
+    # -- lookups
 
     def __len__(self) -> int:
         """Return the number of pods, those in flight included."""
@@ -163,7 +162,7 @@ class SchedulingQueue:
         times = [first[0][0] for each in (self._backoff, self._flush) if (first := each.first()) is not None]
         return max(0, min(times) - now) if times else None
 
-    # -- pods come, change and go
+    # -- adding, updating and removing pods
 
     def add(self, pod: Pod, now: int) -> None:
         """Add a pod."""
@@ -321,7 +320,7 @@ class SchedulingQueue:
         entry.rules = frozenset()
         self._place(entry, QueueState.ACTIVE if entry.activated else QueueState.BACKOFF)
 
-    # -- what happens
+    # -- events
 
     def on_event(self, event: ClusterEvent, now: int) -> int:
         """Wake the pods that an event may help; return their number."""
@@ -350,7 +349,7 @@ class SchedulingQueue:
             count += 1
         return count
 
-    # -- inside
+    # -- internals
 
     def _admit(self, entry: _Entry, now: int) -> None:
         """Make a pod ready, or gate it."""
@@ -381,7 +380,7 @@ class SchedulingQueue:
         if fresh is None:
             self._firsts = 0
             return self._retry(tried[1], self._is_turn())
-        if tried[0][0] < fresh[0][0]:  # the retry is more important
+        if tried[0][0] < fresh[0][0]:  # the retry has a higher priority
             if not self._is_turn():
                 return self._retry(tried[1], False)
             least = self._entries[self._least.first_key()]

@@ -19,7 +19,7 @@ import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.scheduler.scores.scorer import BEST
-from plimsoll.scheduler.snapshot.node_answers import NodeQuery, Rows
+from plimsoll.scheduler.snapshot.node_query_cache import NodeQuery, Rows
 
 #: The parts that the share of a node in use is counted in.
 PARTS = 100_000
@@ -44,10 +44,10 @@ class Formula(NodeQuery):
 
     parts: tuple[Part, ...]
 
-    def over(self, columns: NodeColumns, rows: Rows) -> Column:
+    def evaluate(self, columns: NodeColumns, rows: Rows) -> Column:
         if any(p.demand > LARGE or columns.line(p.name).max(initial=0) > LARGE for p in self.parts):
             some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
-            return np.array([self.at(columns, row) for row in some], dtype=np.int64)
+            return np.array([self.evaluate_row(columns, row) for row in some], dtype=np.int64)
         return self._over(columns, rows)
 
     def _over(self, columns: NodeColumns, rows: Rows) -> Column:
@@ -60,7 +60,7 @@ class Allocated(Formula):
 
     most: bool = False
 
-    def at(self, columns: NodeColumns, row: int) -> int:
+    def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         total = weights = 0
         for part in self.parts:
             line = int(columns.line(part.name)[row])
@@ -91,7 +91,7 @@ class Allocated(Formula):
 class Balanced(Formula):
     """The more the pod evens out how full the resources are, the better: 50 to 100, no change being 75."""
 
-    def at(self, columns: NodeColumns, row: int) -> int:
+    def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
         for part in self.parts:
             line = int(columns.line(part.name)[row])

@@ -14,7 +14,7 @@ import numpy as np
 from plimsoll.ledger.columns import Column, NodeColumns
 from plimsoll.scheduler.scores.formulas import Formula
 from plimsoll.scheduler.scores.scorer import BEST
-from plimsoll.scheduler.snapshot.node_answers import Rows
+from plimsoll.scheduler.snapshot.node_query_cache import Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class PreferredNodes(LabelIndex[Terms, np.int64]):
         return weigh(signature, node)
 
     def candidates(self, signature: Terms) -> Iterable[int]:
-        rows = self.places_of(term.preference for term in signature)
+        rows = self.rows_of(term.preference for term in signature)
         return self.nodes if rows is None else rows
 
 

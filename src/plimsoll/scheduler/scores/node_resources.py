@@ -18,7 +18,7 @@ from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
 from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, Part
 from plimsoll.scheduler.scores.kube_balanced import BalancedDoubles
 from plimsoll.scheduler.scores.scorer import Scorer
-from plimsoll.scheduler.snapshot.node_answers import NodeQueryCache
+from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _NON_ZERO = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
@@ -51,7 +51,7 @@ class _FormulaScorer(Scorer):
         return self.snapshot.index(NodeQueryCache).column(self.formula, self.snapshot)
 
     def score(self, row: int) -> int:
-        return self.formula.at(self.snapshot.columns, row)
+        return self.formula.evaluate_row(self.snapshot.columns, row)
 
 
 class AllocatedScorer(_FormulaScorer):

@@ -13,7 +13,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 
-#: A claim by namespace and name, or None if it is not known.
+#: Lookup of a claim by namespace and name.
 FindClaim: TypeAlias = "Callable[[str, str], ResourceClaim | None]"
 
 

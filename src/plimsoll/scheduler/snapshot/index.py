@@ -17,7 +17,7 @@ class SnapshotIndex:
     when the node is removed.
     """
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         """Handle a new number of rows; called first, then whenever the number grows."""
 
     def node_set(self, row: int, node: Node, old: Node | None) -> None:

@@ -25,7 +25,7 @@ class PublishedDevices:
         self._nodes: dict[tuple[str, str], Counter[str]] = {}
         self._inventory = Inventory((), features)
         self._devices = DeviceIndex((), profile)
-        #: Whether they are to be made anew.
+        #: Whether they must be rebuilt.
         self._inventory_outdated = self._devices_outdated = False
 
     def inventory(self, slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Inventory:

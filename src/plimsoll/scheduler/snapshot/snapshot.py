@@ -54,7 +54,7 @@ class Snapshot:
         self._columns = NodeColumns(size=self.size)
         self._rows: dict[str, int] = {}
         self._free_rows: list[int] = list(range(self.size - 1, -1, -1))
-        # -- pods: those on the books by key, and those bound to a node we have not heard of
+        # -- pods: in ledgers by key, and bound to unknown nodes by node name
         self._pods: dict[str, tuple[int, Pod]] = {}
         self._pods_of_unknown_nodes: dict[str, dict[str, Pod]] = {}
         self._assumed: dict[str, Placement] = {}
@@ -64,19 +64,19 @@ class Snapshot:
         self.state = self._allocations.state
         self.classes: dict[str, DeviceClass] = {}
         self._users = ClaimUsers()
-        #: Pods whose charges may be others than those booked, because nobody has written them down.
+        #: Pods whose charges are in no status and may have changed.
         self._outdated_charges: set[str] = set()
         self._devices = PublishedDevices(self.features, self.profile)
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
         self._indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
-        # -- when something last happened that may make room, anywhere and place by place
+        # -- last change that may have freed something, in the cluster and per row
         self.generation = 0
         self.node_generations: Column = np.zeros(self.size, dtype=np.int64)
-        #: Where the next pod goes if all nodes are equal.
+        #: Row at which the search for the best node starts, so that equal nodes take turns.
         self.next_start_row = 0
 
-    # -- looking things up
+    # -- lookups
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -91,7 +91,7 @@ class Snapshot:
 
     def node(self, row: int) -> Node:
         node = self.nodes[row]
-        assert node is not None, "no node at this place"
+        assert node is not None, "no node at this row"
         return node
 
     def ledger(self, row: int) -> NodeLedger:
@@ -102,7 +102,7 @@ class Snapshot:
 
     def _ledger(self, row: int) -> NodeLedger:
         ledger = self.ledgers[row]
-        assert ledger is not None, "no node at this place"
+        assert ledger is not None, "no node at this row"
         return ledger
 
     @property
@@ -172,7 +172,7 @@ class Snapshot:
         devices = self._devices.devices(self.all(ResourceSlice))
         return ChargeContext(devices, node, self.classes, self.profile)
 
-    # -- hearing of objects
+    # -- objects
 
     def set(self, new: Any) -> None:
         """Add or update an object."""
@@ -193,7 +193,7 @@ class Snapshot:
         else:
             self._remove_object(old)
 
-    # -- assuming
+    # -- assumed placements
 
     def assume(self, placement: Placement) -> None:
         """Charge a placement to the node's ledger and allocate its claims' devices."""
@@ -265,7 +265,7 @@ class Snapshot:
         self.alive[row] = False
         self._columns.clear(row)
         self._free_rows.append(row)
-        if pods:  # they stay bound to it, and count again should it come back
+        if pods:  # still bound, and charged again if the node returns
             self._pods_of_unknown_nodes[name] = {pod_key(pod): pod for pod in pods}
 
     def _grow(self) -> None:
@@ -278,7 +278,7 @@ class Snapshot:
         self._columns.grow(self.size)
         self._free_rows = list(range(self.size - 1, before - 1, -1))
         for index in self._indexes.values():
-            index.grown(self.size)
+            index.resized(self.size)
 
     # -- pods
 
@@ -288,7 +288,7 @@ class Snapshot:
             self.remove(pod)
             return
         if not name:
-            return  # not bound: an assumption, if there is one, goes on
+            return  # not bound: an assumed placement stays
         row = self._rows.get(name)
         known = self._pods.get(key)
         if known is not None and known[0] != row:
@@ -318,7 +318,7 @@ class Snapshot:
             self._on_pod_removed(row, known[1])
             self._assumed.pop(key, None)
             if known[1].metadata.labels != pod.metadata.labels:
-                self._bump_generation(None)  # who must be apart from it may be anywhere
+                self._bump_generation(None)  # anti-affinity may concern any node
             elif any(after.get(name, 0) < amount for name, amount in before.items()):
                 self._bump_generation(row)
         self._on_pod_added(row, pod)
@@ -369,7 +369,7 @@ class Snapshot:
             )
         )
 
-    # -- claims, classes, slices and all the rest
+    # -- claims, classes, slices and other objects
 
     def _set_object(self, new: Any) -> None:
         kind, key = type(new), _name_of(new)
@@ -428,7 +428,7 @@ class Snapshot:
                 continue
             node = self._devices.on_slice(slice, added=slice is new)
             row = self._rows.get(node) if node else None
-            if row is None:  # a pool of several nodes may have become whole for all of them
+            if row is None:  # the pool may have become complete for several nodes
                 self._outdated_charges |= self._users.of_pool(
                     slice.spec.driver, slice.spec.pool.name, self.claim
                 )
@@ -446,7 +446,7 @@ class Snapshot:
             node = self._devices.node_of(result.driver, result.pool)
             self._bump_generation(self._rows.get(node) if node else None)
 
-    # -- charges that nobody wrote down
+    # -- charges that are in no pod status
 
     def _outdate_charges(self, row: int) -> None:
         """Mark the charges of the claims of a node's pods as outdated."""
@@ -465,7 +465,7 @@ class Snapshot:
                 self._refresh(row)
                 self._bump_generation(row)
 
-    # -- inside
+    # -- internals
 
     def _refresh(self, row: int) -> None:
         self._columns.refresh(row, self._ledger(row))
@@ -483,7 +483,7 @@ class Snapshot:
             self.node_generations[row] = self.generation
 
     def _fill(self, index: SnapshotIndex) -> None:
-        index.grown(self.size)
+        index.resized(self.size)
         for row in self.rows():
             index.node_set(row, self.node(row), None)
         for row, pod in self._pods.values():

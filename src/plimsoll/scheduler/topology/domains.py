@@ -59,7 +59,7 @@ class Domains(SnapshotIndex):
         self._groups[keys] = found
         return found
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         self._size = size
         for column in self._columns.values():
             column.grow(size)

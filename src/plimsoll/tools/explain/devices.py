@@ -29,7 +29,8 @@ from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
+from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.claim_users import holders_of, pods_using
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
@@ -119,7 +120,7 @@ def describe_reasons(view: PodView, reasons: Sequence[NodeReason], place: int) -
 
 def _describe_reason(view: PodView, reason: NodeReason, place: int) -> Iterator[Statement]:
     because = reason.cause
-    if reason.message is ReasonMessage.CLAIM_ELSEWHERE:
+    if reason.message is DeviceMessage.CLAIM_ELSEWHERE:
         yield from _elsewhere(view)
     elif isinstance(because, Refusal):
         yield from describe_refusal(view, because, place)

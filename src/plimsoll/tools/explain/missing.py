@@ -10,21 +10,29 @@ from difflib import get_close_matches
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
+from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
+from plimsoll.scheduler.filters.volumes import VolumeMessage
+from plimsoll.scheduler.pod_claims import ClaimMessage
+from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.text import FixKind
 
 _VOLUMES = {
-    ReasonMessage.VOLUME_CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
-    ReasonMessage.VOLUME_CLAIM_NOT_MADE: "wait for kube-controller-manager's ephemeral volume controller",
-    ReasonMessage.VOLUME_CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
-    ReasonMessage.VOLUME_CLAIM_DELETED: 'wait until claim "{claim}" is gone, then create it again',
-    ReasonMessage.VOLUME_CLAIM_NOT_OWNED: "delete claim {claim}: it was made for another pod",
-    ReasonMessage.VOLUME_CLAIM_UNBOUND: "bind the pod's volume claims: is there a volume or a provisioner?",
-    ReasonMessage.VOLUME_CLAIM_WAITS: 'let kube-scheduler place the pod, or bind claim "{claim}" by hand',
-    ReasonMessage.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
-    ReasonMessage.VOLUME_CLASS_MODELESS: 'set volumeBindingMode of StorageClass "{storage_class}"',
+    VolumeMessage.CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
+    VolumeBindingMessage.CLAIM_NOT_CREATED: "wait for kube-controller-manager's ephemeral volume controller",
+    VolumeBindingMessage.CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
+    VolumeBindingMessage.CLAIM_DELETED: 'wait until claim "{claim}" is gone, then create it again',
+    VolumeBindingMessage.CLAIM_NOT_OWNED: "delete claim {claim}: it was made for another pod",
+    VolumeBindingMessage.CLAIM_UNBOUND: "bind the pod's volume claims: is there a volume or a provisioner?",
+    VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER: (
+        'let kube-scheduler place the pod, or bind claim "{claim}" by hand'
+    ),
+    VolumeZoneMessage.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
+    VolumeBindingMessage.CLASS_WITHOUT_BINDING_MODE: (
+        'set volumeBindingMode of StorageClass "{storage_class}"'
+    ),
 }
 
 
@@ -51,24 +59,24 @@ def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> FixStep 
     if reason.message in _VOLUMES:
         return FixStep(FixKind.VOLUME, {"text": _VOLUMES[reason.message].format_map(facts)})
     match reason.message:
-        case ReasonMessage.CLAIM_NOT_MADE:
+        case ClaimMessage.NOT_CREATED:
             return _template(cluster_state, pod)
-        case ReasonMessage.CLAIM_MISSING:
+        case ClaimMessage.MISSING:
             name = str(facts["claim"])
             near = near_text(name, _names(cluster_state, ResourceClaim, namespace))
             return FixStep(FixKind.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near}, name)
-        case ReasonMessage.CLAIM_DELETED:
+        case ClaimMessage.DELETED:
             claim = cluster_state.objects.find(ResourceClaim, namespace, str(facts["claim"]))
             users = tuple(f"pod {user.name}" for user in claim.status.reserved_for) if claim else ()
             held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("nobody",)
             return FixStep(FixKind.WAIT_DELETION, {"claim": facts["claim"], "why": held})
-        case ReasonMessage.CLAIM_NOT_OWNED:
+        case ClaimMessage.NOT_OWNED:
             name = str(facts["claim"]).rpartition("/")[2]
             claim = cluster_state.objects.find(ResourceClaim, namespace, name)
             owners = claim.metadata.owner_references if claim is not None else ()
             owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "nobody"
             return FixStep(FixKind.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
-        case ReasonMessage.NO_CLASS:
+        case ClaimMessage.CLASS_MISSING:
             name = str(facts["device_class"])
             known = [each.metadata.name for each in cluster_state.objects.all(DeviceClass)]
             near = near_text(name, known) or _all_text(known)

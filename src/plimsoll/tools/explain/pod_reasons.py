@@ -11,11 +11,14 @@ from collections.abc import Hashable, Iterator, Sequence
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
 from plimsoll.scheduler.filters.node_ports import collide, host_sockets
+from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsMessage
 from plimsoll.scheduler.filters.spread_counts import SpreadState
-from plimsoll.scheduler.filters.volume_binding import is_reachable
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage, is_reachable
+from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsMessage
+from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
-from plimsoll.scheduler.reasons import ReasonMessage
 from plimsoll.scheduler.topology.affinity_terms import Term, read_terms
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.scheduler.topology.counts import NOWHERE
@@ -63,22 +66,22 @@ class VolumeExplainer(RuleExplainer):
 
     def _describe_reason(self, place: int) -> Iterator[Statement]:
         sentence = self.rule.filter_node(place)[0].message
-        if sentence is ReasonMessage.DISK_IN_USE:
+        if sentence is VolumeRestrictionsMessage.DISK_IN_USE:
             yield Statement(StatementKind.DISK)
-        if sentence is ReasonMessage.TOO_MANY_VOLUMES:
+        if sentence is NodeVolumeLimitsMessage.TOO_MANY_VOLUMES:
             yield Statement(StatementKind.VOLUME_COUNT)
         pod, snapshot = self.view.pod, self.view.snapshot
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
                 continue
-            if sentence is ReasonMessage.VOLUME_IN_USE:
+            if sentence is VolumeRestrictionsMessage.VOLUME_IN_USE:
                 yield from self._users(used.name)
                 continue
             volume = find_volume(claim.spec.volume_name, snapshot)
             affinity = volume.spec.node_affinity if volume is not None else None
             required = affinity.required if affinity is not None else None
-            if sentence is ReasonMessage.VOLUME_AFFINITY and volume is not None and required is not None:
+            if sentence is VolumeBindingMessage.AFFINITY and volume is not None and required is not None:
                 if not is_reachable(required, self.view.node(place)):
                     facts = {
                         "volume": volume.metadata.name,
@@ -86,7 +89,7 @@ class VolumeExplainer(RuleExplainer):
                         "wanted": terms_text(required),
                     }
                     yield Statement(StatementKind.VOLUME, facts)
-            elif sentence is ReasonMessage.VOLUME_ZONE and volume is not None:
+            elif sentence is VolumeZoneMessage.ZONE and volume is not None:
                 wanted = [
                     f"{k}={v}"
                     for k, v in sorted(volume.metadata.labels.items())
@@ -181,9 +184,9 @@ class InterPodAffinityExplainer(RuleExplainer):
     def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         sentence = self.rule.filter_node(place)[0].message
         terms = read_terms(self.view.pod)
-        if sentence is ReasonMessage.POD_AFFINITY:
+        if sentence is InterPodAffinityMessage.AFFINITY:
             return tuple(map(self._describe_affinity, terms.affinity))
-        if sentence is ReasonMessage.POD_ANTI_AFFINITY:
+        if sentence is InterPodAffinityMessage.ANTI_AFFINITY:
             found = (self._anti_affinity_conflicts(term, place) for term in terms.anti_affinity)
             return tuple(branch for branches in found for branch in branches)[:MAX_NAMED]
         return tuple(self._existing_anti_affinity(place))[:MAX_NAMED]

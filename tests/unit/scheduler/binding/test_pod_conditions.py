@@ -18,8 +18,11 @@ from plimsoll.scheduler.binding.pod_conditions import (
     render_fit_error,
     shorten,
 )
+from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.filters.node_resources import NodeResourcesMessage
+from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule, SharedMessage
 from plimsoll.scheduler.result import FitError
 from tests.unit.scheduler.build import claim, exactly, pod
 
@@ -29,14 +32,14 @@ NOW = "2026-01-02T03:04:05Z"
 
 def short(resource: str) -> NodeReason:
     return NodeReason(
-        Rule.RESOURCES, ReasonMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": resource}
+        Rule.RESOURCES, NodeResourcesMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": resource}
     )
 
 
-NO_DEVICES = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
+NO_DEVICES = NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
 NO_CLASS = NodeReason(
     Rule.DEVICES,
-    ReasonMessage.NO_CLASS,
+    ClaimMessage.CLASS_MISSING,
     VerdictCode.UNRESOLVABLE,
     {"request": "r", "device_class": "no-such-class"},
 )
@@ -46,9 +49,7 @@ def fit_error(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True)
     from plimsoll.ledger.requests import PodResourcesOptions  # noqa: PLC0415
 
     mine = (claim("c", exactly()),) if claims else ()
-    return FitError(
-        PodInfo(pod("p", claims=["c"] if claims else []), mine, PodResourcesOptions()), nodes, reasons
-    )
+    return FitError(PodInfo(pod("p", claims=["c"] if claims else []), mine, PodResourcesOptions()), nodes, reasons)
 
 
 def test_reasons_are_counted_and_sorted_as_texts() -> None:
@@ -67,7 +68,7 @@ def test_numbers_are_sorted_as_texts_too() -> None:
 
 def test_equal_texts_are_one_reason() -> None:
     other = NodeReason(
-        Rule.DEVICES, ReasonMessage.INSUFFICIENT, VerdictCode.UNRESOLVABLE, {"resource": "cpu"}
+        Rule.DEVICES, NodeResourcesMessage.INSUFFICIENT, VerdictCode.UNRESOLVABLE, {"resource": "cpu"}
     )
     made = fit_error(3, (short("cpu"), 2), (other, 1))
     assert render_fit_error(made) == "0/3 nodes are available: 3 Insufficient cpu."
@@ -110,14 +111,14 @@ def test_no_nodes() -> None:
     [(1, 'running "DynamicResources" filter plugin'), (0, 'running PreFilter plugin "DynamicResources"')],
 )
 def test_an_error_is_all_that_is_said(count: int, where: str) -> None:
-    error = NodeReason(Rule.DEVICES, ReasonMessage.TOLD, VerdictCode.ERROR, {"text": "device d not found"})
+    error = NodeReason(Rule.DEVICES, SharedMessage.TEXT, VerdictCode.ERROR, {"text": "device d not found"})
     made = fit_error(3, (short("cpu"), 1), (error, count))
     assert render_fit_error(made, PREEMPTION) == f"{where}: device d not found"
     assert failure_reason(made) == "SchedulerError"
 
 
 def test_reasons_of_the_condition() -> None:
-    gate = NodeReason(Rule.SCHEDULING_GATES, ReasonMessage.TOLD, VerdictCode.UNRESOLVABLE, {"text": "gated"})
+    gate = NodeReason(Rule.SCHEDULING_GATES, SharedMessage.TEXT, VerdictCode.UNRESOLVABLE, {"text": "gated"})
     assert failure_reason(gate) == "SchedulingGated"
     assert failure_reason(fit_error(1, (short("cpu"), 1))) == "Unschedulable"
     assert failure_reason(NO_CLASS) == "Unschedulable"

@@ -15,6 +15,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.result import FitError
 from tests.unit.scheduler.build import claim, exactly, pod
+from plimsoll.scheduler.devices.exact import DeviceMessage
 
 RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
 CHARGES = {
@@ -96,8 +97,8 @@ def test_nothing_is_released_that_a_pod_counts_on(
 # -- a claim that stands in the way
 
 
-ELSEWHERE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_ELSEWHERE, VerdictCode.UNRESOLVABLE)
-OTHER = NodeReason(Rule.DEVICES, ReasonMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
+ELSEWHERE = NodeReason(Rule.DEVICES, DeviceMessage.CLAIM_ELSEWHERE, VerdictCode.UNRESOLVABLE)
+OTHER = NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
 
 
 def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:

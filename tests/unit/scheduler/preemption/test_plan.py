@@ -18,8 +18,8 @@ from plimsoll.scheduler.preemption import (
     plan_preemption,
 )
 from plimsoll.scheduler.preemption.plan import choose_victims
+from plimsoll.scheduler.preemption.result import PreemptionMessage
 from plimsoll.scheduler.preemption.victims import Victims
-from plimsoll.scheduler.reasons import ReasonMessage
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
@@ -187,7 +187,7 @@ def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
     nominations.nominate(new, "a", snapshot.pods_at(0))
     found = plan(new, snapshot, nominations=nominations)
     assert isinstance(found, NoPreemption)
-    assert found.reasons[0][0].message is ReasonMessage.VICTIMS_LEAVING
+    assert found.reasons[0][0].message is PreemptionMessage.VICTIMS_TERMINATING
     nominations.hear(pod("new", cpu="1", priority=1, status={"nominatedNodeName": "a"}))
     assert isinstance(plan(new, snapshot, nominations=nominations), NoPreemption)
     snapshot.remove(snapshot.pods_at(0)[0])

@@ -15,10 +15,11 @@ from plimsoll.scheduler.events import (
     classify_change,
     make_release_event,
 )
+from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.queue import QueuedPodInfo, QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.backoff import backoff_ms
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from tests.unit.scheduler.build import claim, node, pod
 
 RESOURCES = frozenset({Rule.RESOURCES})
@@ -41,10 +42,10 @@ def drain(queue: SchedulingQueue, now: int) -> list[str]:
 
 
 def missing(name: str) -> NodeReason:
-    return NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, VerdictCode.UNRESOLVABLE, {"claim": name})
+    return NodeReason(Rule.DEVICES, ClaimMessage.MISSING, VerdictCode.UNRESOLVABLE, {"claim": name})
 
 
-NOT_MADE = NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, VerdictCode.UNRESOLVABLE, {"pod": "p"})
+NOT_MADE = NodeReason(Rule.DEVICES, ClaimMessage.NOT_CREATED, VerdictCode.UNRESOLVABLE, {"pod": "p"})
 
 
 def gone(name: str = "other", **fields: Any) -> ClusterEvent:
@@ -309,7 +310,7 @@ def test_a_claim_that_comes_while_its_pod_is_looked_at_is_not_missed() -> None:
 
 def test_a_pod_that_waits_for_a_promised_claim_comes_back_when_the_promise_does() -> None:
     """Two pods share a claim; the first is on its way to a node, and then is not."""
-    queue, pending = SchedulingQueue(), ReasonMessage.CLAIM_PENDING
+    queue, pending = SchedulingQueue(), ClaimMessage.PENDING
     queue.add(pod("second", claims=["mine"]), 0)
     attempt = queue.pop(0)
     assert attempt is not None

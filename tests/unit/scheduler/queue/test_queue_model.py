@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, NodeCapacity, classify_change, make_release_event
+from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from tests.unit.scheduler.build import claim, device, device_class, node, pod, resource_slice
 from tests.unit.scheduler.queue.naive_queue import NaiveQueue, naive_helps
 
@@ -141,8 +142,8 @@ _QUEUE = QueueSettings(
     retries_in_a_row=2,
 )
 _WHY = [
-    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_MISSING, VerdictCode.UNRESOLVABLE, {"claim": "c1"}),
-    NodeReason(Rule.DEVICES, ReasonMessage.CLAIM_NOT_MADE, VerdictCode.UNRESOLVABLE, {"pod": "p"}),
+    NodeReason(Rule.DEVICES, ClaimMessage.MISSING, VerdictCode.UNRESOLVABLE, {"claim": "c1"}),
+    NodeReason(Rule.DEVICES, ClaimMessage.NOT_CREATED, VerdictCode.UNRESOLVABLE, {"pod": "p"}),
 ]
 steps = st.lists(
     st.one_of(

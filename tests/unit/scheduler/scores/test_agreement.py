@@ -13,7 +13,7 @@ from plimsoll.scheduler.scores.node_affinity import AffinityScorer
 from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
 from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalise, normalise_one
 from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
-from plimsoll.scheduler.snapshot.node_answers import NodeQueryCache
+from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.samples import AMOUNTS, RESOURCES, SEEDS, Draws
@@ -101,7 +101,7 @@ def test_the_number_of_kept_questions_is_bounded(monkeypatch: pytest.MonkeyPatch
         for amount in AMOUNTS[1:]:
             pod_info = pod_info_of(pod("w", cpu=amount, memory="1"), snapshot)
             check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
-    assert len(snapshot.index(NodeQueryCache)._known) == 3
+    assert len(snapshot.index(NodeQueryCache)._cached) == 3
 
 
 def test_more_changes_than_the_journal_keeps() -> None:

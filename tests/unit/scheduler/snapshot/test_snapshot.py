@@ -522,7 +522,7 @@ class Ear(SnapshotIndex):
         self.pods: dict[str, tuple[int, Pod]] = {}
         self.objects: dict[tuple[str, str, str], Any] = {}
 
-    def grown(self, size: int) -> None:
+    def resized(self, size: int) -> None:
         assert size > self.size
         self.size = size
 

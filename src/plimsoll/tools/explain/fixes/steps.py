@@ -34,10 +34,13 @@ from plimsoll.api.resource import (
 )
 from plimsoll.ledger.units import from_units
 from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
+from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.topology.affinity_terms import read_terms
 from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
 from plimsoll.tools.explain.claim_users import pods_using
@@ -89,9 +92,9 @@ def propose_change(
         missing = needed_features(task.pod).difference(view.node(place).status.declared_features)
         wanted = {"node": view.name(place), "wanted": tuple(sorted(missing))}
         return ProposedChange((FixStep(FixKind.UPGRADE_NODE, wanted),))
-    if reasons[0].message is ReasonMessage.POD_AFFINITY:
+    if reasons[0].message is InterPodAffinityMessage.AFFINITY:
         return _propose_for_affinity(view, task, place)
-    if reasons[0].message in (ReasonMessage.VOLUME_AFFINITY, ReasonMessage.VOLUME_ZONE):
+    if reasons[0].message in (VolumeBindingMessage.AFFINITY, VolumeZoneMessage.ZONE):
         return ProposedChange(
             (FixStep(FixKind.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
         )

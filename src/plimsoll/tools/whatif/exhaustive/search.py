@@ -24,9 +24,10 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
+from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
+from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
@@ -278,7 +279,7 @@ class _PlacementSearch:
         if isinstance(answer, NodeFit):
             return False
         sentences = {reason.message for reason in answer}
-        return sentences <= {ReasonMessage.CANNOT_ALLOCATE, ReasonMessage.CLAIM_ELSEWHERE}
+        return sentences <= {DeviceMessage.CANNOT_ALLOCATE, DeviceMessage.CLAIM_ELSEWHERE}
 
     def _step(self) -> bool:
         """Count a step; whether there are none left."""

@@ -17,9 +17,9 @@ from plimsoll.ledger.columns import Column, NodeColumns
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: Some places: a range of them, or a list.
+#: Rows as a slice or an index array.
 Rows: TypeAlias = "slice | Column"
-#: Up to so many places are worked out one by one.
+#: Maximum number of rows that are computed one by one.
 _FEW = 24
 
 
@@ -29,11 +29,11 @@ class NodeQuery:
     __slots__ = ()
     dtype: ClassVar[type[np.generic]] = np.int64
 
-    def at(self, columns: NodeColumns, row: int) -> int:
+    def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         """Compute the result for one row."""
         raise NotImplementedError
 
-    def over(self, columns: NodeColumns, rows: Rows) -> NDArray[Any]:
+    def evaluate(self, columns: NodeColumns, rows: Rows) -> NDArray[Any]:
         """Compute the results for many rows."""
         raise NotImplementedError
 
@@ -41,13 +41,13 @@ class NodeQuery:
 class _CachedColumn:
     """Results of one query, and the journal position up to which they are current."""
 
-    __slots__ = ("answers", "mark", "shown")
+    __slots__ = ("mark", "read_only", "results")
 
-    def __init__(self, answers: NDArray[Any], mark: int) -> None:
-        self.answers = answers
+    def __init__(self, results: NDArray[Any], mark: int) -> None:
+        self.results = results
         self.mark = mark
-        self.shown = answers.view()  # what others see, and cannot write to
-        self.shown.flags.writeable = False
+        self.read_only = results.view()  # the read-only view for callers
+        self.read_only.flags.writeable = False
 
 
 class NodeQueryCache(SnapshotIndex):
@@ -56,42 +56,42 @@ class NodeQueryCache(SnapshotIndex):
     kept: ClassVar[int] = 384
 
     def __init__(self) -> None:
-        self._known: dict[NodeQuery, _CachedColumn] = {}
+        self._cached: dict[NodeQuery, _CachedColumn] = {}
 
-    def column(self, question: NodeQuery, snapshot: Snapshot) -> NDArray[Any]:
+    def column(self, query: NodeQuery, snapshot: Snapshot) -> NDArray[Any]:
         """Return the results of all rows, read-only; rows without a node have an arbitrary result."""
         columns = snapshot.columns
-        known = self._known.pop(question, None)
-        if known is None:
-            if len(self._known) >= self.kept:
-                del self._known[next(iter(self._known))]
-            known = self._work_out(question, snapshot)
-        elif known.mark != columns.changes.mark or len(known.answers) != columns.size:
-            changes = columns.changes.since(known.mark)
-            if changes is None or len(known.answers) != columns.size:
-                known = self._work_out(question, snapshot)
+        cached = self._cached.pop(query, None)
+        if cached is None:
+            if len(self._cached) >= self.kept:
+                del self._cached[next(iter(self._cached))]
+            cached = self._compute(query, snapshot)
+        elif cached.mark != columns.changes.mark or len(cached.results) != columns.size:
+            changes = columns.changes.since(cached.mark)
+            if changes is None or len(cached.results) != columns.size:
+                cached = self._compute(query, snapshot)
             else:
-                self._catch_up(question, known, columns, changes)
-        self._known[question] = known  # the last one asked for stands last
-        return known.shown
+                self._catch_up(query, cached, columns, changes)
+        self._cached[query] = cached  # keep least recently used order
+        return cached.read_only
 
-    def _work_out(self, question: NodeQuery, snapshot: Snapshot) -> _CachedColumn:
+    def _compute(self, query: NodeQuery, snapshot: Snapshot) -> _CachedColumn:
         columns = snapshot.columns
-        answers = np.zeros(columns.size, dtype=question.dtype)
+        results = np.zeros(columns.size, dtype=query.dtype)
         if len(snapshot):
             used = slice(0, columns.size - int(snapshot.alive[::-1].argmax()))
-            answers[used] = question.over(columns, used)
-        return _CachedColumn(answers, columns.changes.mark)
+            results[used] = query.evaluate(columns, used)
+        return _CachedColumn(results, columns.changes.mark)
 
     def _catch_up(
-        self, question: NodeQuery, known: _CachedColumn, columns: NodeColumns, changes: Sequence[int]
+        self, query: NodeQuery, cached: _CachedColumn, columns: NodeColumns, changes: Sequence[int]
     ) -> None:
         if len(changes) > _FEW:
             changes = list(dict.fromkeys(changes))
         if len(changes) > _FEW:
             rows: Column = np.array(changes, dtype=np.int64)
-            known.answers[rows] = question.over(columns, rows)
+            cached.results[rows] = query.evaluate(columns, rows)
         else:
             for row in changes:
-                known.answers[row] = question.at(columns, row)
-        known.mark = columns.changes.mark
+                cached.results[row] = query.evaluate_row(columns, row)
+        cached.mark = columns.changes.mark
