@@ -23,7 +23,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from plimsoll.allocator import SearchLimits, Preference
+from plimsoll.allocator import Preference, SearchLimits
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, MEMORY, is_accounted
 

@@ -169,7 +169,10 @@ class Promise:
             return ()
         return (
             NodeReason(
-                Rule.RESOURCES, NodeResourcesMessage.INSUFFICIENT, VerdictCode.UNSCHEDULABLE, {"resource": "cpu"}
+                Rule.RESOURCES,
+                NodeResourcesMessage.INSUFFICIENT,
+                VerdictCode.UNSCHEDULABLE,
+                {"resource": "cpu"},
             ),
         )
 

@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 from plimsoll.allocator import (
     Allocation,
-    AllocationState,
-    NodeBudget,
-    BudgetLine,
     AllocationFault,
+    AllocationOutcome,
+    AllocationState,
+    BudgetLine,
+    NodeBudget,
+    Refusal,
     SearchAborted,
     SearchLimits,
-    AllocationOutcome,
-    Refusal,
     allocate_claims,
 )
 from plimsoll.api.core import Node
@@ -29,10 +29,10 @@ from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
 from plimsoll.ledger.claims import ChargedClaim
-from plimsoll.ledger.placement import check_placement, check_sharing, charge_claims
-from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.messages import format_reason as render_charge
-from plimsoll.ledger.verdict import VerdictCode, Reason
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placement import charge_claims, check_placement, check_sharing
+from plimsoll.ledger.verdict import Reason, VerdictCode
 from plimsoll.scheduler.devices.charging_nodes import charges_node
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
@@ -212,7 +212,9 @@ def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger)
     charged_claims: list[ChargedClaim] = []
     if len(pod_info.unallocated_claims) < len(pod_info.claims):
         claims = {claim.metadata.name: claim for claim in pod_info.claims}
-        charged_claims = [b for b in charge_claims(pod_info.pod, claims, {}, charge_context) if isinstance(b, ChargedClaim)]
+        charged_claims = [
+            b for b in charge_claims(pod_info.pod, claims, {}, charge_context) if isinstance(b, ChargedClaim)
+        ]
     allowance = compute_claim_headroom(ledger, pod_info.pod, charge_context, charged_claims)
     return NodeBudget(allowance.charge, [BudgetLine(name, left) for name, left in allowance.bounds.items()])
 
@@ -255,7 +257,9 @@ def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeRea
         code = VerdictCode.UNRESOLVABLE if outcome.is_node_scoped else VerdictCode.ERROR
         return NodeReason(Rule.DEVICES, SharedMessage.TEXT, code, {"text": str(outcome)}, outcome)
     if isinstance(outcome, SearchAborted):
-        return NodeReason(Rule.DEVICES, DeviceMessage.GAVE_UP, VerdictCode.ERROR, {"steps": outcome.steps}, outcome)
+        return NodeReason(
+            Rule.DEVICES, DeviceMessage.GAVE_UP, VerdictCode.ERROR, {"steps": outcome.steps}, outcome
+        )
     code = VerdictCode.UNSCHEDULABLE if order is DeviceOrder.JOINT else VerdictCode.UNRESOLVABLE
     return NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, code, {}, outcome)
 

@@ -39,7 +39,9 @@ class InterPodAffinityMessage(ReasonMessage):
 
 _AFFINITY = NodeReason(Rule.INTER_POD, InterPodAffinityMessage.AFFINITY, VerdictCode.UNRESOLVABLE)
 _ANTI_AFFINITY = NodeReason(Rule.INTER_POD, InterPodAffinityMessage.ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
-_EXISTING = NodeReason(Rule.INTER_POD, InterPodAffinityMessage.EXISTING_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE)
+_EXISTING = NodeReason(
+    Rule.INTER_POD, InterPodAffinityMessage.EXISTING_ANTI_AFFINITY, VerdictCode.UNSCHEDULABLE
+)
 
 
 class InterPodAffinityFilter(Filter):

@@ -25,7 +25,7 @@ from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
-from plimsoll.ledger.units import CPU, STANDARD_RESOURCES, PODS, to_units
+from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, to_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
@@ -195,7 +195,10 @@ class NodeResourcesFilter(Filter):
     def _asked(self) -> list[tuple[str, int]]:
         """Return the compared requests in the order in which shortages are reported."""
         demand = self.pod_info.requests
-        names = [*(name for name in STANDARD_RESOURCES if name in demand), *sorted(demand.keys() - {*STANDARD_RESOURCES})]
+        names = [
+            *(name for name in STANDARD_RESOURCES if name in demand),
+            *sorted(demand.keys() - {*STANDARD_RESOURCES}),
+        ]
         return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
 
     @classmethod

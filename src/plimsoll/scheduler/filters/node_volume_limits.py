@@ -27,7 +27,9 @@ class NodeVolumeLimitsMessage(ReasonMessage):
     TOO_MANY_VOLUMES = "node(s) exceed max volume count"
 
 
-_TOO_MANY = NodeReason(Rule.VOLUME_LIMITS, NodeVolumeLimitsMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE)
+_TOO_MANY = NodeReason(
+    Rule.VOLUME_LIMITS, NodeVolumeLimitsMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE
+)
 
 
 class NodeVolumeLimitsFilter(VolumeQueueingHint, Filter):

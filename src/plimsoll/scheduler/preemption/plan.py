@@ -91,7 +91,9 @@ def why_not_eligible(
     for other in snapshot.pods_at(row):
         below = priority_of(other) < fit_error.pod_info.priority
         if below and (pod_key(other) in asked or is_leaving(other)):
-            return NodeReason(Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE)
+            return NodeReason(
+                Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE
+            )
     return None
 
 

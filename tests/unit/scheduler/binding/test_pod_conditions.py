@@ -49,7 +49,9 @@ def fit_error(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True)
     from plimsoll.ledger.requests import PodResourcesOptions  # noqa: PLC0415
 
     mine = (claim("c", exactly()),) if claims else ()
-    return FitError(PodInfo(pod("p", claims=["c"] if claims else []), mine, PodResourcesOptions()), nodes, reasons)
+    return FitError(
+        PodInfo(pod("p", claims=["c"] if claims else []), mine, PodResourcesOptions()), nodes, reasons
+    )
 
 
 def test_reasons_are_counted_and_sorted_as_texts() -> None:
