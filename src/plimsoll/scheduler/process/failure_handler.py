@@ -36,6 +36,7 @@ from plimsoll.scheduler.binding.pod_conditions import (
     render_fit_error,
 )
 from plimsoll.scheduler.binding.recovery import find_releasable_claim
+from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process import evictor as evict
@@ -44,9 +45,8 @@ from plimsoll.scheduler.process.condition_writer import ConditionUpdate, Conditi
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.queue import QueuedPodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage
+from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
-from plimsoll.scheduler.pod_claims import ClaimMessage
 
 LOG = logging.getLogger("plimsoll.scheduler")
 

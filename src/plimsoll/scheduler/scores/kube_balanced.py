@@ -21,7 +21,7 @@ from plimsoll.scheduler.snapshot.node_query_cache import Rows
 class BalancedDoubles(Formula):
     """The more the pod evens out how full the resources are, the better."""
 
-    def at(self, columns: NodeColumns, row: int) -> int:
+    def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
         for part in self.parts:
             line = int(columns.line(part.name)[row])
@@ -34,7 +34,7 @@ class BalancedDoubles(Formula):
 
     def _over(self, columns: NodeColumns, rows: Rows) -> Column:
         some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
-        return np.array([self.at(columns, row) for row in some], dtype=np.int64)
+        return np.array([self.evaluate_row(columns, row) for row in some], dtype=np.int64)
 
 
 def _balance_in_doubles(shares: list[float]) -> int:

@@ -11,11 +11,11 @@ from plimsoll.api.resource import ResourceClaimConsumerReference
 from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.binding.recovery import find_releasable_claim, plan_recovery
+from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError
 from tests.unit.scheduler.build import claim, exactly, pod
-from plimsoll.scheduler.devices.exact import DeviceMessage
 
 RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
 CHARGES = {
