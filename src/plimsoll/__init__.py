@@ -216,16 +216,30 @@ _HOMES = {
 
 #: Old names that keep working for one release, with a DeprecationWarning: old -> new.
 _RENAMED = {
+    "Allowance": "ClaimHeadroom",
+    "Bill": "ChargedClaim",
+    "Budget": "NodeBudget",
+    "Fault": "AllocationFault",
+    "GaveUp": "SearchAborted",
+    "Judgement": "PlacementCheck",
+    "Limits": "SearchLimits",
+    "Line": "LedgerLine",
     "Picture": "ClusterState",
     "Plan": "WhatifPlan",
+    "Policy": "AccountingPolicy",
     "Prepared": "PreparedObject",
+    "Pricing": "ChargeContext",
     "Problem": "FieldError",
+    "Profile": "AccountingProfile",
     "Settings": "SchedulerProfile",
     "Task": "PodInfo",
     "Unplaced": "FitError",
+    "allowance_for": "compute_claim_headroom",
+    "judge_placement": "check_placement",
     "node_books": "node_rows",
     "read_picture": "read_cluster_state",
     "read_task": "read_pod_info",
+    "render_all": "format_reasons",
 }
 
 
