@@ -1,7 +1,8 @@
-"""The runtime's half of NRI: plugins that have a say in containers (section 7 of the node protocols).
+"""NRI server: the runtime's half of NRI (docs/spec/node-protocols.md, "NRI").
 
-Start at `server.py`: plugins come and go, events go to them in order. `session` is one connection, `merge`
-puts their wishes together (pure), `checks` and `messages` stand between messages and our values (pure).
+Start at `server.py`, which manages plugins and passes them events in order; `events.py` dispatches single
+events. `session` is one connection, `merge` combines the adjustments of plugins (pure), `checks` and
+`messages` validate and convert messages (pure).
 """
 
 from plimsoll.node.nri.server import Eviction, NriServer, PluginInfo

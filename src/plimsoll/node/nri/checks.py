@@ -1,8 +1,8 @@
-"""Whether what a plugin asks for can be handed on: nothing that it says may harm the runtime. Pure.
+"""Validation of plugin requests: nothing a plugin sends may harm the runtime. Pure.
 
-Owns the rules for texts and numbers from plugins, and the list of wishes that are not carried out here.
+Checks strings and numbers from plugins, and lists the requested fields that are not supported.
 
-DIFF: upstream hands on whatever a plugin asks for; here sets, names, paths and numbers that are none fail the
+DIFF: upstream passes on whatever a plugin requests; here invalid sets, names, paths and numbers fail the
 container (test_what_would_do_harm_is_refused).
 """
 
@@ -18,12 +18,12 @@ MOST_CPUS = 65536
 _MOST = 2**63 - 1
 _RANGES = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 _PAGE_SIZE = re.compile(r"[1-9]\d{0,9}[KMG]B", re.ASCII)
-#: A file of a cgroup: never a path.
+#: Name of a cgroup file: never a path.
 _CGROUP_FILE = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+", re.ASCII)
 
 
 def resources_fault(resources: nri.LinuxResources) -> str | None:
-    """What is wrong with resources."""
+    """Return the first problem of resources."""
     return next(_resources_faults(resources), None)
 
 
@@ -31,7 +31,7 @@ def _resources_faults(resources: nri.LinuxResources) -> Iterator[str]:
     cpu, memory = resources.cpu, resources.memory
     for name, text in (("cpus", cpu.cpus), ("mems", cpu.mems)):
         if text and not is_set(text):
-            yield f"{name}: {_show(text)} is no list of numbers and ranges"
+            yield f"{name}: {_show(text)} is not a list of numbers and ranges"
     for name, number, least in (
         ("shares", cpu.shares.value, 0),
         ("quota", cpu.quota.value, -1),
@@ -43,18 +43,18 @@ def _resources_faults(resources: nri.LinuxResources) -> Iterator[str]:
             yield f"{name}: {number} is out of range"
     for limit in resources.hugepage_limits:
         if not _PAGE_SIZE.fullmatch(limit.page_size):
-            yield f"huge pages: {_show(limit.page_size)} is no page size"
+            yield f"huge pages: {_show(limit.page_size)} is not a page size"
         if limit.limit > _MOST:
             yield f"huge pages: {limit.limit} is out of range"
     for key, value in resources.unified.items():
         if not _CGROUP_FILE.fullmatch(key):
-            yield f"unified: {_show(key)} is no file of a cgroup"
+            yield f"unified: {_show(key)} is not a cgroup file"
         if "\0" in value or len(value) > 4096:
             yield f"unified: the value of {key} cannot be written"
 
 
 def is_set(text: str) -> bool:
-    """Whether a text is a set of CPUs or memory nodes, as the kernel writes them."""
+    """Return whether a string is a set of CPUs or memory nodes in the kernel's notation."""
     if not _RANGES.fullmatch(text):
         return False
     for part in text.split(","):
@@ -65,7 +65,7 @@ def is_set(text: str) -> bool:
 
 
 def adjustment_fault(adjust: nri.ContainerAdjustment) -> str | None:
-    """What is wrong with an adjustment."""
+    """Return the first problem of an adjustment."""
     return next(_adjustment_faults(adjust), None)
 
 
@@ -75,16 +75,16 @@ def _adjustment_faults(adjust: nri.ContainerAdjustment) -> Iterator[str]:
         if not key or "=" in key or "\0" in key or "\0" in variable.value:
             yield f"env: {_show(variable.key)} cannot be set"
     if any("\0" in argument for argument in adjust.args):
-        yield "args: a zero byte cannot be handed to a process"
+        yield "args: an argument cannot contain a zero byte"
     for mount in adjust.mounts:
         if (
             not mount.destination.removeprefix("-").startswith("/")
             or "\0" in mount.destination + mount.source
         ):
-            yield f"mounts: {_show(mount.destination)} is no path inside a container"
+            yield f"mounts: {_show(mount.destination)} is not a path inside a container"
     for device in adjust.linux.devices:
         if not device.path.removeprefix("-").startswith("/") or "\0" in device.path:
-            yield f"devices: {_show(device.path)} is no path inside a container"
+            yield f"devices: {_show(device.path)} is not a path inside a container"
     if not -1000 <= adjust.linux.oom_score_adj.value <= 1000:
         yield f"oom_score_adj: {adjust.linux.oom_score_adj.value} is out of range"
     yield from _resources_faults(adjust.linux.resources)
@@ -124,7 +124,7 @@ _RESOURCES_NOT_HERE = {
 
 
 def left_out(adjust: nri.ContainerAdjustment) -> tuple[str, ...]:
-    """What an adjustment asks for that is not carried out here."""
+    """Return the requested fields of an adjustment that are not supported."""
     return (*_set_fields(adjust, _NOT_HERE), *left_out_resources(adjust.linux.resources))
 
 

@@ -1,6 +1,6 @@
-"""Where NRI plugins come in: the socket they connect to, and the files that configure them.
+"""Listening socket of the NRI server, and the configuration files of plugins.
 
-Owns `Doorway`: a socket that only its owner can reach, in a folder that only its owner can enter.
+Only its owner can reach the socket, in a directory that only its owner can enter.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from plimsoll.protocols.rpc import answers, check_path
 
 logger = logging.getLogger(__name__)
 
-#: Seconds before the next try, where no connection can be taken (too many open files).
+#: Pause after an accept failure (too many open files), in seconds.
 _PAUSE = 0.2
 
 
 class Doorway:
-    """A listening socket; ConfigError if it cannot be had."""
+    """Listening Unix socket; raises ConfigError if it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = check_path(path)
@@ -36,7 +36,7 @@ class Doorway:
         self._later: asyncio.TimerHandle | None = None
 
     def open(self, arrived: Callable[[Socket], None]) -> None:
-        """Hand over connections from now on."""
+        """Start to accept connections and pass them to `arrived`."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._listener, self._accept, arrived)
 
@@ -69,14 +69,14 @@ def _listen(path: Path) -> Socket:
         path.parent.mkdir(mode=0o700, parents=True)
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError(f"{path}: is in the way: it is no socket")
+            raise ConfigError(f"{path}: path exists and is not a socket")
         if answers(path):
-            raise ConfigError(f"{path}: somebody serves on this socket already")
+            raise ConfigError(f"{path}: another process already serves this socket")
         path.unlink(missing_ok=True)
     listener = Socket(AF_UNIX, SOCK_STREAM)
     try:
         listener.setblocking(False)
-        # Nobody can connect before `listen`: the mode is right by then, whatever the umask is.
+        # No client can connect before `listen`: the mode is set by then, whatever the umask is.
         listener.bind(str(path))
         path.chmod(0o600)
         listener.listen(64)
@@ -86,12 +86,12 @@ def _listen(path: Path) -> Socket:
     return listener
 
 
-#: Bytes of a plugin's configuration.
+#: Maximum size of a plugin's configuration, in bytes.
 LARGEST_CONFIG = 1024 * 1024
 
 
 def read_config(folder: Path | None, index: str, base: str) -> str:
-    """The drop-in file of a plugin; an empty text if there is none that can be read."""
+    """Read the drop-in file of a plugin; return "" if there is none that can be read."""
     if folder is None:
         return ""
     for name in (f"{index}-{base}.conf", f"{base}.conf"):

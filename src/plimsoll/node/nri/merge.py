@@ -1,13 +1,13 @@
-"""The wishes of several plugins for one container, put together in the order of the plugins. Pure.
+"""Merging of the adjustments of several plugins for one container, in plugin order. Pure.
 
-Owns `Creation` and `Changes`, and who has set what (`Owners`). Two plugins that set the same thing are a
-conflict, with upstream's text. A name that starts with `-` takes something away, after which the same plugin
-may set it anew.
+`Owners` tracks which plugin has set which field. Two plugins that set the same field are a conflict, with
+upstream's message. A name that starts with `-` removes something, after which the same plugin may set it
+again.
 
-DIFF: an annotation that a later plugin takes away is gone; upstream sends both the value and its removal, and
-chance decides (test_a_removed_annotation_is_gone).
-DIFF: a limit of processes counts in updates; upstream does not read it there, and lets every update of such a
-container conflict (test_pids_count_in_updates).
+DIFF: an annotation that a later plugin removes is gone; upstream sends both the value and its removal, and
+the result is arbitrary (test_a_removed_annotation_is_gone). DIFF: a pids limit is honored in updates;
+upstream does not read it there, and lets every update of such a container conflict
+(test_pids_count_in_updates).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plimsoll.protocols.nri.names import quote
 
 
 class Field(IntEnum):
-    """What a plugin can set, under the names that conflicts are told with."""
+    """Fields a plugin can set, under the names used in conflict messages."""
 
     Annotations = 1
     Mounts = 2
@@ -78,13 +78,13 @@ _CLASSES = {"blockio_class": Field.BlockioClass, "rdt_class": Field.RdtClass}
 
 
 class Owners:
-    """Who has set what, of which container; `-NAME` stands for a plugin that has taken it away."""
+    """Plugins that have set the fields of each container; `-NAME` is a plugin that has removed the value."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, Field, str | None], str] = {}
 
     def claim(self, container: str, field: Field, plugin: str, part: str | None = None) -> str | None:
-        """Make a plugin the owner; the conflict if that cannot be."""
+        """Make a plugin the owner of a field; return the conflict if it is taken."""
         owner = self._owners.get((container, field, part))
         if owner is not None and owner != f"-{plugin}":
             what = field.name if part is None else f"{field.name} {part}"
@@ -93,7 +93,7 @@ class Owners:
         return None
 
     def clear(self, container: str, field: Field, plugin: str, part: str | None = None) -> None:
-        """Let a plugin set what another has set. What nobody has set stays free for all."""
+        """Let a plugin set what another has set. Fields without an owner stay free for all."""
         if (container, field, part) in self._owners:
             self._owners[container, field, part] = f"-{plugin}"
 
@@ -108,7 +108,7 @@ class Owners:
         return message
 
     def claim_resources(self, container: str, wish: nri.LinuxResources, plugin: str) -> str | None:
-        """Claim all that these resources set; the first conflict."""
+        """Claim all fields that these resources set; return the first conflict."""
         for field, part in _fields_of(wish):
             if conflict := self.claim(container, field, plugin, part):
                 return conflict
@@ -127,7 +127,7 @@ def _fields_of(wish: nri.LinuxResources) -> Iterable[tuple[Field, str | None]]:
 
 
 def put_resources(target: nri.LinuxResources, wish: nri.LinuxResources) -> None:
-    """Set in `target` what a wish sets; what it leaves out stays."""
+    """Set the requested fields in `target`; others are unchanged."""
     for part, names in (("memory", _MEMORY), ("cpu", _CPU)):
         asked: Any = getattr(wish, part)
         for name in names:
@@ -149,10 +149,10 @@ def put_resources(target: nri.LinuxResources, wish: nri.LinuxResources) -> None:
 
 
 class Changes:
-    """Updates of containers that exist, asked for beside an event.
+    """Updates of existing containers, requested in response to an event.
 
-    `subject` is the container the event is about: one that is being made cannot be updated; one that is being
-    updated has `requested` as its resources to begin with.
+    `subject` is the container of the event: one that is being created cannot be updated; one that is being
+    updated starts with the resources in `requested`.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Changes:
         self._asked: dict[str, bool] = {}
 
     def add(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> str | None:
-        """Take a plugin's updates; the first conflict of one that must not be ignored."""
+        """Add a plugin's updates; return the first conflict that must not be ignored."""
         for update in updates:
             container = update.container_id
             if self._creating and container == self._creating:
@@ -197,7 +197,7 @@ class Changes:
 
 
 class Creation:
-    """A container that is being made. `container` is what the next plugin is shown, `adjust` what differs."""
+    """Container being created. `container` is what the next plugin receives, `adjust` the difference."""
 
     def __init__(self, container: nri.Container) -> None:
         self.container = container
@@ -206,7 +206,7 @@ class Creation:
         self.changes = Changes(self.owners, container.id)
 
     def add(self, response: nri.CreateContainerResponse, plugin: str) -> str | None:
-        """Take a plugin's answer; why the container cannot be made with it."""
+        """Add a plugin's response; return why the container cannot be created with it."""
         if response.HasField("adjust"):
             if fault := checks.adjustment_fault(response.adjust):
                 return f"plugin {quote(plugin)}: {fault}"
@@ -291,7 +291,7 @@ class Creation:
             if conflict := self._claim(Field.Env, plugin, variable.key):
                 return conflict
             self.adjust.env.append(variable)
-        # A removal is handed on, so that a variable the container has by itself goes too.
+        # A removal is passed on, so that a variable of the container itself is removed too.
         self.adjust.env.extend(v for key, v in removed.items() if key not in new)
         self.container.env[:] = [*env, *(f"{v.key}={v.value}" for v in added)]
         return None
@@ -300,7 +300,7 @@ class Creation:
         if not wish.args:
             return None
         args = list(wish.args)
-        if args[0] == "":  # the mark of one who means to replace what others have set
+        if args[0] == "":  # marks a plugin that intends to replace what others have set
             self._clear(Field.Args, plugin)
             args = args[1:]
         if conflict := self._claim(Field.Args, plugin):
@@ -335,7 +335,7 @@ class Creation:
 
 
 def _keep(messages: Any, wanted: Any) -> None:
-    """Leave out of a repeated field what is not wanted."""
+    """Remove the elements of a repeated field that do not match."""
     kept = [message for message in messages if wanted(message)]
     if len(kept) < len(messages):
         del messages[:]

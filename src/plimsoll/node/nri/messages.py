@@ -1,6 +1,6 @@
-"""Pods and containers as NRI has them, from our values and back. Pure.
+"""Conversion of pods and containers to NRI messages, and back. Pure.
 
-Owns the conversions. `read_resources` takes what `checks` has found to be in order.
+`read_resources` expects messages that `checks` has validated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PHASES = {
     ContainerPhase.EXITED: nri.CONTAINER_STOPPED,
 }
 
-# Labels and annotations that other runtimes' containers have, and plugins look at.
+# Labels and annotations of other runtimes' containers, which plugins read.
 _CONTAINER_NAME = "io.kubernetes.container.name"
 _POD_NAME = "io.kubernetes.pod.name"
 _POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -45,7 +45,7 @@ def write_resources(resources: LinuxResources) -> nri.LinuxResources:
         message.pids.limit = resources.pids
     for size, limit in sorted(resources.huge_pages.items()):
         message.hugepage_limits.add(page_size=size, limit=limit)
-    # Zero is a value too, but protobuf leaves it out: the message around it has to be there.
+    # Zero is a value too, but protobuf omits it: the enclosing message has to be present.
     for held, part in (
         (resources.cpu_shares, "shares"),
         (resources.cpu_quota, "quota"),
@@ -76,7 +76,7 @@ def read_resources(message: nri.LinuxResources) -> LinuxResources:
 
 
 def write_pod(pod: SandboxSpec) -> nri.PodSandbox:
-    """A pod; its UID is also the id of its sandbox."""
+    """Build the message of a pod; its UID is also the ID of its sandbox."""
     linux = nri.LinuxPodSandbox(
         resources=_write_runtime(pod.sandbox.resources),
         pod_resources=_write_runtime(pod.sandbox.resources),
@@ -107,7 +107,7 @@ def _write_runtime(resources: RuntimeResources) -> nri.LinuxResources:
 
 
 def write_container(pod: SandboxSpec | None, spec: ContainerSpec, resources: LinuxResources) -> nri.Container:
-    """A container that is about to be made."""
+    """Build the message of a container that is about to be created."""
     labels = {_CONTAINER_NAME: spec.name, _POD_UID: spec.pod}
     if pod is not None:
         labels |= {_POD_NAME: pod.name, _POD_NAMESPACE: pod.namespace}
@@ -129,7 +129,7 @@ def write_container(pod: SandboxSpec | None, spec: ContainerSpec, resources: Lin
 
 
 def write_state(message: nri.Container, state: ContainerInfo) -> nri.Container:
-    """The same container, as it is now."""
+    """Set the current state in the message of a container."""
     message.state = _PHASES[state.phase]
     message.pid = max(0, state.pid)
     message.created_at = int(state.created_at * 1e9)
@@ -142,7 +142,7 @@ def write_state(message: nri.Container, state: ContainerInfo) -> nri.Container:
 
 
 def bare_container(state: ContainerInfo) -> nri.Container:
-    """What can be said of a container when no more than its state is known."""
+    """Build the message of a container of which only the state is known."""
     message = nri.Container(
         id=state.id,
         pod_sandbox_id=state.pod,
@@ -154,7 +154,7 @@ def bare_container(state: ContainerInfo) -> nri.Container:
 
 
 def read_env(message: nri.ContainerAdjustment) -> tuple[dict[str, str], frozenset[str]]:
-    """Variables to set, and variables to take away."""
+    """Return the variables to set, and the variables to remove."""
     values: dict[str, str] = {}
     removed: set[str] = set()
     for variable in message.env:

@@ -1,6 +1,6 @@
-"""Plugins that must be there before a container is made: the node's, and those that a pod's annotation names.
+"""Required plugins: those of the node, and those that a pod's annotation names.
 
-Owns the annotation and upstream's texts. Pure.
+Defines the annotation and upstream's messages. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def required_fault(
     always: Sequence[str],
     present: Collection[tuple[str, str]],
 ) -> str | None:
-    """Why a container must wait; `present` are the plugins that were asked, by index and name."""
+    """Return why a container must not be created; `present` are the plugins that were called, by index and
+    name.
+    """
     required = [*always]
     value = annotation_for(annotations, container)
     if value is not None:
@@ -37,7 +39,7 @@ def required_fault(
 
 
 def annotation_for(annotations: Mapping[str, str], container: str) -> str | None:
-    """What is asked for a container: by its own annotation, else by the pod's."""
+    """Return the requirement of a container: from its own annotation, else from the pod's."""
     for key in (f"{ANNOTATION}/container.{container}", f"{ANNOTATION}/pod", ANNOTATION):
         if key in annotations:
             return annotations[key]
@@ -51,5 +53,5 @@ def _names(value: str) -> list[str] | str:
         return str(error)
     tree = trees[0] if trees else []
     if not isinstance(tree, list) or not all(isinstance(name, str) for name in tree):
-        return "a list of names is needed"
+        return "must be a list of names"
     return tree

@@ -1,16 +1,16 @@
-"""NRI plugins that come, go, and have a say in containers (section 7 of the node protocols).
+"""NRI server: connected plugins, and the runtime hooks through which they adjust containers.
 
-Owns `NriServer`: a socket that only its owner can reach, the plugins connected to it, and the hooks by which
-a runtime asks them, in the order of their indexes. Promises: a plugin that hangs, dies or talks nonsense
-costs its time-out once and is left out from then on, unless it is a validator: then the container is not
-made. Events are told one after the other. Updates that plugins ask for by themselves wait for the event that
-is under way, but nothing that waits for a container is done while another event could wait for them.
+See docs/spec/node-protocols.md, "NRI". The runtime calls plugins in the order of their indexes. Guarantees
+that a plugin that hangs, dies or sends invalid messages costs its timeout once and is excluded from then on,
+unless it is a validator: then the container is not created. Events are delivered one after the other.
+Unsolicited updates wait for the event in progress, but nothing that waits for a container is done while
+another event could wait for them.
 
-DIFF: plugins are all told of an event, even if one of them answers with an error; upstream stops at the first
-(test_an_error_of_one_plugin_keeps_no_other_from_its_news).
-DIFF: evictions that plugins ask for are handed on; upstream does not look at them (test_evictions).
-DIFF: OCI hooks, rlimits, namespaces and other wishes that no process of ours could be given are not carried
-out, and a warning says so (test_wishes_that_are_not_carried_out_are_told).
+DIFF: an event is delivered to all plugins, even if one of them returns an error; upstream stops at the first
+(test_an_error_of_one_plugin_keeps_no_other_from_its_news). DIFF: evictions that plugins request are passed
+on; upstream ignores them (test_evictions). DIFF: OCI hooks, rlimits, namespaces and other adjustments that a
+local process cannot be given are not applied, and a warning reports it
+(test_wishes_that_are_not_carried_out_are_told).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: As the kubelet shows a container that its runtime could not make.
+#: Reason the kubelet shows for a container that its runtime could not create.
 CREATE_FAULT = "CreateContainerError"
 SANDBOX_FAULT = "CreatePodSandboxError"
 UPDATE_FAULT = "UpdateContainerError"
-#: Characters of a plugin's text that are shown.
+#: Maximum number of characters of a plugin's message that are shown.
 LONGEST_TEXT = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A container that a plugin wants to be gone."""
+    """Eviction of a container requested by a plugin."""
 
     container: str
     reason: str
@@ -61,7 +61,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A plugin as others see it."""
+    """Connected plugin, for display."""
 
     name: str
     index: str
@@ -71,11 +71,11 @@ class PluginInfo:
 
 
 class NriServer:
-    """RuntimeHooks that ask NRI plugins.
+    """Runtime hooks that call NRI plugins.
 
-    `inventory` is what the runtime has, for plugins that come late; `apply` changes a container that runs.
-    `config` is a folder with a file for each plugin (INDEX-NAME.conf or NAME.conf), `required` names plugins
-    without which no container is made.
+    `inventory` returns the runtime's state, for plugins that connect late; `apply` changes a running
+    container. `config` is a directory with a file for each plugin (INDEX-NAME.conf or NAME.conf), `required`
+    names plugins without which no container is created.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class NriServer:
         self._plugins: list[Session] = []
         #: Containers as plugins know them, until they are removed.
         self._known: dict[str, nri.Container] = {}
-        #: Those whose creation was not reported as done; the runtime may not list them yet.
+        #: Containers whose creation was not reported as done; the runtime may not list them yet.
         self._pending: dict[str, nri.Container] = {}
         self._events = asyncio.Lock()
         self._changing = asyncio.Lock()
@@ -114,29 +114,31 @@ class NriServer:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._doorway: Doorway | None = None
 
-    # -- coming and going
+    # -- connections
 
     async def start(self) -> None:
-        """Serve; ConfigError if the socket cannot be had."""
+        """Start serving; raise ConfigError if the socket cannot be opened."""
         opening = asyncio.ensure_future(asyncio.to_thread(Doorway, self.socket))
         try:
             self._doorway = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            await asyncio.wait((opening,))  # a thread cannot be stopped, and what it opens is to be closed
+            await asyncio.wait(
+                (opening,)
+            )  # a thread cannot be stopped, and the socket it opens has to be closed
             if opening.exception() is None:
                 opening.result().close()
             raise
         self._doorway.open(self._arrived)
 
     async def stop(self) -> None:
-        """Let go of all plugins; containers stay as they are."""
+        """Disconnect all plugins; containers are unchanged."""
         if self._doorway is not None:
             self._doorway.close()
         await asyncio.gather(*(plugin.shut_down() for plugin in self._present()))
         await end_tasks([*self._connections, *self._tasks])
 
     def plugins(self) -> tuple[PluginInfo, ...]:
-        """The plugins that take part, in the order in which they are asked."""
+        """Return the connected plugins, in call order."""
         return tuple(
             PluginInfo(p.base, p.index, p.events, p.is_validator, p.old)
             for p in self._plugins
@@ -145,7 +147,7 @@ class NriServer:
 
     def _arrived(self, connection: Socket) -> None:
         if len(self._connections) >= self._most:
-            logger.warning("an NRI plugin is turned away: %d are connected", len(self._connections))
+            logger.warning("NRI plugin rejected: %d are connected", len(self._connections))
             connection.close()
             return
         task = asyncio.create_task(self._serve(connection))
@@ -168,22 +170,22 @@ class NriServer:
         try:
             fault = await self._admit(session)
             if fault is not None:
-                # Who goes without a word only looked whether somebody is there.
+                # A client that disconnects without a message only probed the socket.
                 level = logging.DEBUG if fault.kind == "closed" else logging.WARNING
-                logger.log(level, "an NRI plugin was not taken: %s", fault.message)
+                logger.log(level, "NRI plugin rejected: %s", fault.message)
                 return
             await session.wait_closed()
-            logger.info("NRI plugin %s is gone", session.name)
+            logger.info("NRI plugin %s disconnected", session.name)
         finally:
             if session in self._plugins:
                 self._plugins.remove(session)
             await session.close()
 
     async def _admit(self, session: Session) -> Fault | None:
-        """Registered, configured, synchronised: from then on the plugin is told of events."""
+        """Register, configure and synchronize a plugin; from then on it receives events."""
         if fault := await session.wait_registered():
             if not fault.fatal:
-                # The plugin waits for the answer that says what is wrong; it goes when it has it.
+                # The plugin waits for the response with the error, and disconnects when it has it.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.5):
                         await session.wait_closed()
@@ -198,7 +200,7 @@ class NriServer:
                 return Fault(updates.code, f"{session.name}: failed to synchronize: {updates.message}")
             self._plugins.append(session)
             self._plugins.sort(key=lambda plugin: plugin.index)
-        logger.info("NRI plugin %s takes part", session.name)
+        logger.info("NRI plugin %s connected", session.name)
         self._spawn(self._change(updates, session.name))
         return None
 
@@ -218,21 +220,21 @@ class NriServer:
         containers += [message for id, message in self._pending.items() if id not in listed]
         return [messages.write_pod(pod) for pod in inventory.pods], containers
 
-    # -- updates that plugins ask for
+    # -- unsolicited updates
 
     async def _update_containers(
         self, session: Session, request: nri.UpdateContainersRequest
     ) -> nri.UpdateContainersResponse | Fault:
-        # After the event that is under way: its handler may be the one that waits for this.
+        # After the event in progress: its handler may be waiting for this.
         async with self._events:
             pass
         self._evict(request.evict, session.name)
-        # What was begun is brought to its end, even if the plugin is tired of waiting.
+        # An update that was started is completed, even if the plugin stops waiting.
         change = self._spawn(self._change(request.update, session.name))
         return nri.UpdateContainersResponse(failed=await asyncio.shield(change))
 
     async def _change(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> list[nri.ContainerUpdate]:
-        """Carry out updates; those that failed. Containers that are not there are passed over."""
+        """Apply updates; return those that failed. Missing containers are skipped."""
         failed = []
         live = {
             held.spec.id
@@ -268,7 +270,9 @@ class NriServer:
     def _evict(self, evictions: Iterable[nri.ContainerEviction], plugin: str) -> None:
         for eviction in evictions:
             if self._on_evict is None:
-                logger.warning("NRI plugin %s wants %s to be evicted", plugin, eviction.container_id)
+                logger.warning(
+                    "NRI plugin %s requests the eviction of container %s", plugin, eviction.container_id
+                )
                 continue
             self._on_evict(Eviction(eviction.container_id, eviction.reason[:LONGEST_TEXT], plugin))
 
@@ -286,7 +290,7 @@ class NriServer:
         return _fault(SANDBOX_FAULT, faults[0]) if faults else None
 
     async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
-        """Before a pod's own resources are changed (a resize)."""
+        """Run before a pod's own resources are changed (a resize)."""
         message = messages.write_pod(pod)
         request = nri.UpdatePodSandboxRequest(
             pod=message,
@@ -344,7 +348,7 @@ class NriServer:
         )
 
     async def _create(self, pod: nri.PodSandbox, creation: Creation) -> str | None:
-        """Ask all plugins; why the container must not be made."""
+        """Call all plugins; return why the container must not be created."""
         plugins = self._present()
         validators = [plugin for plugin in plugins if plugin.is_validator]
         before = nri.Container()
@@ -396,11 +400,11 @@ class NriServer:
         return None
 
     async def _undo(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Tell plugins that a container they have agreed to is not made."""
+        """Notify plugins that a container they have agreed to is not created."""
         stop = nri.StopContainerRequest(pod=pod, container=container)
         changes = await self._stop(stop)
         await self._tell_all(Event.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container))
-        # Not here: who makes a container may be what the change of another one waits for.
+        # Not awaited here: the creation of a container may be what the change of another one waits for.
         self._spawn(self._change(changes.messages(), "undo"))
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
@@ -465,10 +469,10 @@ class NriServer:
         self._known.pop(container.id, None)
         self._pending.pop(container.id, None)
 
-    # -- telling
+    # -- delivery
 
     def _present(self) -> list[Session]:
-        """The plugins to ask, in order."""
+        """Return the plugins to call, in order."""
         return [plugin for plugin in self._plugins if not plugin.closed]
 
     def _message(self, container: ContainerInfo) -> nri.Container:
@@ -489,7 +493,7 @@ class NriServer:
     async def _tell_all(
         self, event: Event, request: Any, faults: list[str] | None = None
     ) -> list[tuple[Session, Any]]:
-        """Tell those that want to know, in order; their answers. What they refuse is logged."""
+        """Call the subscribed plugins, in order; return their responses. Errors are logged."""
         replies = []
         for plugin in self._present():
             if not plugin.subscribed(event):
@@ -505,7 +509,7 @@ class NriServer:
 
 
 def _fault(reason: str, text: str) -> RuntimeFault:
-    """A fault with a plugin's text in it, which ends up in the status of a pod."""
+    """Build a fault with a plugin's message, which is shown in the status of a pod."""
     return RuntimeFault(reason, text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "...")
 
 
@@ -515,4 +519,4 @@ def _read_changes(changes: Changes) -> dict[str, LinuxResources]:
 
 def _tell_left_out(plugin: str, names: Sequence[str]) -> None:
     if names:
-        logger.warning("NRI plugin %s asked for what is not done here: %s", plugin, ", ".join(names))
+        logger.warning("NRI plugin %s requested unsupported adjustments: %s", plugin, ", ".join(names))

@@ -1,8 +1,8 @@
-"""One plugin's connection, as the runtime has it.
+"""Connection of one plugin, on the runtime's side.
 
-Owns registration, configuration, synchronisation, and the calls that tell a plugin of events: by their own
-calls, or as StateChange once the plugin has shown that it does not know those. Promises: every wait is
-bounded; a plugin that does not answer in time or goes away is closed; nothing it sends raises.
+Handles registration, configuration, synchronization and event delivery: by the event's own call, or as
+StateChange once the plugin has shown that it does not implement it. Guarantees that every wait is bounded,
+that a plugin which does not respond in time or disconnects is closed, and that nothing it sends raises.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from plimsoll.protocols.ttrpc import CLOSED, TIMED_OUT, UNIMPLEMENTED, UNKNOWN, 
 
 logger = logging.getLogger(__name__)
 
-#: A plugin's own update of containers.
+#: Handler of a plugin's unsolicited update of containers.
 Update: TypeAlias = Callable[
     ["Session", nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse | Fault]
 ]
 
 
 class Session:
-    """A plugin that is connected."""
+    """Connected plugin."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Session:
         self.base = ""
         self.index = ""
         self.events = 0
-        #: Whether it is told of events by StateChange.
+        #: Whether events are delivered by StateChange.
         self.old = False
 
     @property
@@ -83,7 +83,7 @@ class Session:
         await self._client.close()
         await self._mux.close()
 
-    # -- the beginning
+    # -- registration
 
     async def _on_register(self, request: nri.RegisterPluginRequest) -> Fault | None:
         if self._registered.done():
@@ -99,7 +99,7 @@ class Session:
         return fault
 
     async def wait_registered(self) -> Fault | None:
-        """Until the plugin has said who it is; a Fault if it does not, or may not be that."""
+        """Wait until the plugin has registered; return a Fault if it does not, or its name is invalid."""
         gone = asyncio.create_task(self.wait_closed())
         either: set[asyncio.Future[Any]] = {gone, self._registered}
         try:
@@ -132,7 +132,7 @@ class Session:
     async def synchronize(
         self, pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container]
     ) -> tuple[nri.ContainerUpdate, ...] | Fault:
-        """Tell all there is; the updates that the plugin wants."""
+        """Send all pods and containers; return the updates that the plugin requests."""
         parts = split(pods, containers)
         if parts is None:
             return Fault(UNKNOWN, "failed to synchronize plugin with split messages")
@@ -148,13 +148,15 @@ class Session:
     # -- events
 
     async def tell(self, event: Event, request: Any) -> Any | Fault:
-        """Tell of an event; its response. A plugin that is gone, or does not answer in time, is closed."""
+        """Deliver an event and return the response. A plugin that is gone or does not respond in time is
+        closed.
+        """
         if self.old and event in NEWS:
             answer = await self._tell_old(event, request)
         else:
             answer = await self._call(event.method, request)
             if isinstance(answer, Fault) and answer.code == UNIMPLEMENTED and event in NEWS:
-                logger.info("NRI plugin %s is told of events by StateChange from now on", self.name)
+                logger.info("NRI plugin %s: events are delivered by StateChange from now on", self.name)
                 self.old = True
                 answer = await self._tell_old(event, request)
         if isinstance(answer, Fault) and answer.fatal:
@@ -170,7 +172,7 @@ class Session:
         return answer if isinstance(answer, Fault) else event.response()
 
     async def shut_down(self) -> None:
-        """Say good-bye, to one who listens."""
+        """Notify a plugin of the shutdown."""
         await self._client.call(PLUGIN.methods_by_name["Shutdown"], nri.Empty(), timeout=0.2)
 
     async def _call(self, method: str, request: Any) -> Any | Fault:

@@ -1,4 +1,4 @@
-"""Synchronisations that are too long for one message, cut into parts. Pure."""
+"""Splitting of synchronization messages that are too long. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.ttrpc import LARGEST_DATA
 
-#: What a part may have: a message less its envelope.
+#: Maximum size of a part: a message less its envelope.
 LARGEST_PART = LARGEST_DATA - 1024
 
 
 def split(
     pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container], largest: int = LARGEST_PART
 ) -> list[nri.SynchronizeRequest] | None:
-    """Parts in order, pods before containers, each as full as may be; None if one object is too long."""
+    """Split into parts in order, pods before containers, each as full as possible; None if one object is too
+    long.
+    """
     parts = [nri.SynchronizeRequest(more=True)]
     room = largest - _MORE
     for held, kind in ((pods, "pods"), (containers, "containers")):
@@ -31,10 +33,10 @@ def split(
     return parts
 
 
-#: The bytes of `more`.
+#: Size of the field `more`.
 _MORE = 2
 
 
 def _size(length: int) -> int:
-    """The bytes of a message inside another: a tag, a length, the message."""
+    """Return the size of an embedded message: tag, length and content."""
     return 1 + max(1, (length.bit_length() + 6) // 7) + length

@@ -1,16 +1,18 @@
-"""What runs containers: as local processes, or as nothing but states.
+"""Container runtimes: local processes, or simulated state only.
 
-making.py    a container as its spec, CDI files and hooks want it together
-none.py      states only, for simulated nodes
-process.py   real processes: START HERE
-life.py      one container as a process
-adoption.py  what an earlier agent has left
-shim.py      the small process beside every container; a program of its own
-confinement.py what a container's process does before its command runs; the other half of the shim
-shims.py     the agent's end of a shim: start it, find it again, signal it
-commands.py  what a container runs
-launching.py what is recorded of it, and what its shim is told
-folder.py    what is kept of pods and containers on disk
+process.py            containers as local processes: START HERE
+sandboxes.py          pod sandboxes of the process runtime
+container_process.py  one container as a process
+container_spec.py     a container combined from its spec, CDI files and hooks
+exec_spec.py          what is recorded of a container, and the specification of its shim
+adoption.py           adoption of what an earlier agent has left
+shim.py               the small process next to every container; a program of its own
+confinement.py        what a container's process does before exec; the other half of the shim
+shims.py              the agent's end of a shim: start it, find it again, signal it
+commands.py           the command of a container
+state_dir.py          pods and containers on disk
+cgroup_repair.py      creation of missing cgroups
+simulated.py          containers without processes, for simulated nodes
 """
 
 from plimsoll.node.runtime.exec_spec import ProcessSettings

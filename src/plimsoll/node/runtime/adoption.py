@@ -1,7 +1,7 @@
-"""What an earlier agent has left: pods and containers that go on, and remains that go away.
+"""Adoption of the pods and containers that an earlier agent has left.
 
-Owns the reading of the folders when a runtime starts. Promises: whatever lies there, nothing is raised; what
-cannot be understood is put aside, reported, and the processes that belong to it are killed.
+Reads the state directories when a runtime starts. Guarantees that no content raises, and that what cannot be
+read is quarantined and reported, and its processes are killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plimsoll.node.runtime.state_dir import (
 
 @dataclass
 class Found:
-    """Pods by UID; containers, oldest first, of which it is not known yet what has become of them."""
+    """Pods by UID; containers, oldest first, whose current state is not known yet."""
 
     pods: dict[str, PodRecord] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Found:
 
 
 async def look_around(layout: Layout, patience: float) -> Found:
-    """Read all that is there. `patience`: seconds to wait for processes that were killed."""
+    """Read everything that is left. `patience`: seconds to wait for killed processes."""
     found = Found()
     for folder in list(folders_in(layout.pods)):
         await _pod(folder, layout, patience, found)
@@ -47,12 +47,12 @@ async def look_around(layout: Layout, patience: float) -> Found:
 async def _pod(folder: Path, layout: Layout, patience: float, found: Found) -> None:
     record = load(folder / "sandbox.json", PodRecord)
     if isinstance(record, PodRecord) and record.spec.uid != folder.name:
-        record = Finding(Severity.ERROR, f"{folder}/sandbox.json is of another pod")
+        record = Finding(Severity.ERROR, f"{folder}/sandbox.json belongs to another pod")
     if isinstance(record, PodRecord):
         found.pods[record.spec.uid] = record
     elif isinstance(record, Finding):
         put_aside(folder / "sandbox.json", layout.quarantine)
-        text = f"pod {folder.name} is lost; what was left of it is removed: {record.what}"
+        text = f"pod {folder.name} is lost; its files are removed: {record.what}"
         found.findings.append(Finding(Severity.ERROR, text, path=record.path))
     for name in folders_in(folder / "containers"):
         for attempt in folders_in(name):
@@ -72,7 +72,7 @@ async def _container(folder: Path, pod: PodRecord, layout: Layout, patience: flo
         if place == (pod.spec.uid, folder.parent.name, folder.name):
             found.lives.append(Life(folder, record))
             return
-        record = Finding(Severity.ERROR, f"{folder}/state.json is of another container")
+        record = Finding(Severity.ERROR, f"{folder}/state.json belongs to another container")
     if isinstance(record, Finding):
         put_aside(folder / "state.json", layout.quarantine)
         text = f"container {folder.parent.name} of pod {pod.spec.uid} is lost; it was killed: {record.what}"
@@ -81,7 +81,7 @@ async def _container(folder: Path, pod: PodRecord, layout: Layout, patience: flo
 
 
 async def _clear(folder: Path, patience: float) -> None:
-    """Kill and remove a container that nobody knows."""
+    """Kill and remove an unknown container."""
     for pid, start in await asyncio.to_thread(shims.find_shims, folder / "spec.json"):
         shims.send(pid, start, signal.SIGKILL)
         shims.collect(pid)

@@ -1,4 +1,4 @@
-"""Repair of the cgroups of pods and containers: after a start, and after somebody has removed them."""
+"""Repair of the cgroups of pods and containers: after a start, and after they were removed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _log = logging.getLogger("plimsoll.node")
 def set_up_cgroups(
     cgroups: Cgroups, pods: Mapping[str, PodRecord], containers: Container[str]
 ) -> Iterator[str]:
-    """Make the cgroups of known pods, also after a restart of the machine; yields what went wrong.
+    """Create the cgroups of known pods, also after a reboot; yield the problems.
 
-    Those of pods and containers that nobody knows are removed with what runs there.
+    Cgroups of unknown pods and containers are removed with their processes.
     """
     for uid, pod in pods.items():
         if pod.running:
@@ -36,7 +36,7 @@ def set_up_cgroups(
 
 
 def restore_pod(cgroups: Cgroups, pod: PodRecord) -> bool:
-    """Make the cgroup of a pod again if somebody has removed it; returns whether it was missing."""
+    """Create the cgroup of a pod again if it was removed; return whether it was missing."""
     spec = pod.spec
     if not cgroups.is_lost(spec.uid):
         return False
@@ -47,10 +47,10 @@ def restore_pod(cgroups: Cgroups, pod: PodRecord) -> bool:
 
 
 def restore_container(cgroups: Cgroups, life: Life) -> bool:
-    """Make the cgroup of a container again if somebody has removed it; returns whether it was missing.
+    """Create the cgroup of a container again if it was removed; return whether it was missing.
 
-    A process that runs is moved back. Where that fails the container is killed, because nothing limits it any
-    more, and restarted as its restart policy says.
+    A running process is moved back. If that fails the container is killed, because nothing limits it any
+    more, and restarted according to its restart policy.
     """
     pod, id = life.state.pod, life.state.id
     if not cgroups.is_lost(pod, id):
@@ -62,6 +62,6 @@ def restore_container(cgroups: Cgroups, life: Life) -> bool:
     if life.run is not None and life.state.phase is ContainerPhase.RUNNING:
         problem = problem or shims.join(life.run.pid, cgroups.join_files(pod, id))
         if problem:
-            _log.warning("container %s is killed: its cgroup was removed: %s", id, problem)
+            _log.warning("killing container %s: its cgroup was removed: %s", id, problem)
             life.kill()
     return True

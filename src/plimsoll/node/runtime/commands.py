@@ -1,4 +1,4 @@
-"""What a container runs, from what its spec says. Everything here is a function of values."""
+"""Command of a container. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Words to run, or doing nothing until stopped."""
+    """Command line, or a pause until stopped."""
 
     argv: tuple[str, ...] = ()
     pause: bool = False
 
 
 def command_of(spec: ContainerSpec, images: Mapping[str, Sequence[str]]) -> Command | RuntimeFault:
-    """The container's own command, else that of its image."""
+    """Return the container's own command, else that of its image."""
     if spec.command:
         return Command(spec.command)
     for name in image_names(spec.image):
@@ -40,7 +40,7 @@ def command_of(spec: ContainerSpec, images: Mapping[str, Sequence[str]]) -> Comm
 
 
 def image_names(image: str) -> tuple[str, str, str]:
-    """An image's name in full, without tag and digest, and the last part of that."""
+    """Return an image's full name, the name without tag and digest, and its last part."""
     bare = image.partition("@")[0]
     folder, slash, last = bare.rpartition("/")
     last = last.partition(":")[0]
@@ -48,7 +48,7 @@ def image_names(image: str) -> tuple[str, str, str]:
 
 
 def stop_signal(name: str) -> int:
-    """The signal that asks a container to end; SIGTERM unless a name says otherwise."""
+    """Return the signal that asks a container to terminate; SIGTERM unless the name is another signal."""
     text = name.strip().upper()
     if text.isascii() and text.isdigit() and 0 < int(text[:4]) < signal.NSIG:
         return int(text)
@@ -66,7 +66,7 @@ def stop_signal(name: str) -> int:
 
 
 def cpus_in(text: str) -> set[int] | None:
-    """The CPUs of a list such as `0-3,8`; None if it is no such list, or an empty one."""
+    """Parse a CPU list such as `0-3,8`; None if it is malformed or empty."""
     cpus: set[int] = set()
     for piece in text.replace(" ", "").split(","):
         found = _RANGE.fullmatch(piece)

@@ -1,10 +1,10 @@
 """Confinement of a container process: joins cgroups, sets limits, mounts and credentials before exec.
 
-Half of a program of its own, beside `shim.py`, that imports nothing of ours. Run as `confinement.py FD` it
-becomes a command inside a container that runs, with the container's cgroups, limits, mounts and credentials;
-the spec is read from the descriptor, in the form of `marshal`: whoever started it runs the same Python, and
-JSON takes longer to import than most commands take. A command runs with the credentials of its spec, or it
-does not run.
+Half of a program of its own, next to `shim.py`, that imports nothing else of this package. Run as
+`confinement.py FD` it becomes a command inside a running container, with the container's cgroups, limits,
+mounts and credentials; the spec is read from the descriptor in `marshal` format: its caller runs the same
+Python, and JSON takes longer to import than most commands take. A command runs with the credentials of its
+spec, or it does not run.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 2
 _SECCOMP_MODE_FILTER, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
-#: Where a container may write though its root file system is read-only, as elsewhere: devices and /proc.
+#: Paths that stay writable under a read-only root file system, as in other runtimes: devices and /proc.
 _STAYS_WRITABLE = ("/dev", "/proc")
-#: Parts of /proc that are not a process's own and stay read-only (the readonlyPaths of OCI runtimes).
+#: Parts of /proc that are not per process and stay read-only (the readonlyPaths of OCI runtimes).
 _PROC_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
 class Kernel:
-    """System calls that Python does not have; without ctypes every one of them fails with ENOSYS."""
+    """System calls that Python does not offer; without ctypes each of them fails with ENOSYS."""
 
     def __init__(self) -> None:
         self._libc: Any = None
@@ -78,7 +78,9 @@ class Kernel:
         self.call("mount", texts[0], texts[1], texts[2], c_ulong(flags), texts[3])
 
     def set_read_only(self, path: str, *, on: bool, recursive: bool = False) -> None:
-        """Make a mount read-only, or writable, with those below it or without; its other flags stay."""
+        """Make a mount read-only or writable, with or without the mounts below it; its other flags are
+        unchanged.
+        """
         from ctypes import byref, c_uint64  # noqa: PLC0415
 
         # struct mount_attr: attr_set, attr_clr, propagation, userns_fd
@@ -95,7 +97,7 @@ class Kernel:
         )
 
     def set_capabilities(self, mask: int) -> None:
-        """Have these capabilities permitted and effective, and none inheritable or ambient."""
+        """Set the permitted and effective capabilities, and clear the inheritable and ambient ones."""
         from ctypes import byref, c_uint32  # noqa: PLC0415
 
         with contextlib.suppress(OSError):  # a kernel without ambient capabilities has none to clear
@@ -106,7 +108,7 @@ class Kernel:
         self.call("capset", byref(header), byref(data))
 
     def install_filter(self, program: bytes) -> None:
-        """Put a seccomp filter into force, for this process and all that it starts."""
+        """Install a seccomp filter for this process and its descendants."""
         from ctypes import (  # noqa: PLC0415
             Structure,
             byref,
@@ -122,7 +124,7 @@ class Kernel:
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in ticks since boot: with the pid it names one process for good."""
+    """Return the start time of a process in ticks since boot: with the pid it identifies one process."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
 
@@ -131,7 +133,7 @@ def start_time(pid: int) -> int:
 
 
 def reset_signals() -> None:
-    """Take back what Python and the shim have set."""
+    """Reset the signal handlers of Python and the shim."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError, AttributeError, ValueError):
@@ -139,8 +141,9 @@ def reset_signals() -> None:
 
 
 def prepare(spec: dict[str, Any], kernel: Kernel) -> tuple[list[str], list[str]]:
-    """Cgroups, limits, mounts; what cannot be done but can be done without is told: notes, which may explain
-    how the container ends, and asides, which do not."""
+    """Set up cgroups, limits and mounts. Return tolerable failures: notes, which may explain how the
+    container exits, and asides, which do not.
+    """
     join_cgroups(spec)
     asides = set_limits(spec)
     notes = mount_all(spec, kernel)
@@ -158,7 +161,7 @@ def join_cgroups(spec: dict[str, Any]) -> None:
 
 
 def set_limits(spec: dict[str, Any]) -> list[str]:
-    """Set what a process inherits; return what could not be set and can be done without."""
+    """Set what a process inherits; return tolerable failures."""
     asides = []
     if spec.get("oom_score_adj") is not None:
         try:
@@ -187,7 +190,7 @@ def enter_folder(spec: dict[str, Any]) -> None:
 
 
 def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
-    """Mounts and device nodes, in a mount namespace of its own: nobody else sees them."""
+    """Perform mounts and device nodes in a private mount namespace: no other process sees them."""
     wanted, notes = list(spec.get("mounts", ())), []
     read_only = spec["credentials"]["read_only_root"]
     for device in spec.get("devices", ()):
@@ -222,8 +225,9 @@ def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
 
 
 def protect_root(kernel: Kernel, mounted: list[str]) -> None:
-    """Make all file systems read-only in this mount namespace, but for devices, /proc and what was mounted
-    for the container. What cannot be made writable again stays read-only."""
+    """Make all file systems read-only in this mount namespace, except devices, /proc and the container's own
+    mounts. Mounts that cannot be made writable again stay read-only.
+    """
     tops = (*_STAYS_WRITABLE, *(os.path.realpath(path) for path in mounted))
     writable = [place for place in writable_mounts() if is_below(place, tops)]
     for path in _PROC_READ_ONLY:
@@ -236,7 +240,7 @@ def protect_root(kernel: Kernel, mounted: list[str]) -> None:
 
 
 def writable_mounts() -> list[str]:
-    """The mount points of this namespace that can be written to, parents first."""
+    """Return the writable mount points of this namespace, parents first."""
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
@@ -255,7 +259,7 @@ def is_below(path: str, tops: tuple[str, ...]) -> bool:
 def mount_one(mount: dict[str, Any], kernel: Kernel) -> None:
     source, target, kind = mount["source"], mount["target"], mount["type"]
     if not os.path.isabs(target):
-        raise OSError(errno.EINVAL, "the target is no absolute path")
+        raise OSError(errno.EINVAL, "the target is not an absolute path")
     if not os.path.exists(target):
         raise OSError(errno.ENOENT, "the target does not exist, and this runtime changes nothing on the host")
     flags, data = 0, []
@@ -283,13 +287,13 @@ def own_output(credentials: dict[str, Any], outputs: tuple[int, int]) -> None:
 
 
 def confine(credentials: dict[str, Any], kernel: Kernel) -> None:
-    """Take on the credentials of a container, in the order in which the rights to do so go away."""
+    """Set the credentials of a container, in the order in which the rights to do so are lost."""
     program = binascii.a2b_base64(credentials["seccomp"])
     uid, gid, mask = credentials["uid"], credentials["gid"], credentials["capabilities"]
     step = "seccomp filter"
     try:
         if program and not credentials["no_new_privs"]:
-            kernel.install_filter(program)  # needs CAP_SYS_ADMIN, which goes away below
+            kernel.install_filter(program)  # needs CAP_SYS_ADMIN, which is dropped below
         if credentials["switch"]:
             step = "capabilities"
             drop_bounding(mask, kernel)
@@ -312,13 +316,13 @@ def confine(credentials: dict[str, Any], kernel: Kernel) -> None:
 
 
 def drop_bounding(mask: int, kernel: Kernel) -> None:
-    """Take all other capabilities out of the bounding set, those included that have no name yet."""
+    """Drop all other capabilities from the bounding set, including those without a name."""
     for number in range(64):
         if not mask >> number & 1:
             try:
                 kernel.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
             except OSError as error:
-                if error.errno != errno.EINVAL:  # past the last one that the kernel knows
+                if error.errno != errno.EINVAL:  # beyond the last capability that the kernel knows
                     raise
 
 
@@ -352,11 +356,11 @@ def describe(spec: dict[str, Any], error: BaseException) -> str:
     return f'exec: "{command}": {error}'
 
 
-# -- commands in containers that run
+# -- commands in running containers
 
 
 def run_inside(fd: int) -> NoReturn:
-    """Become a command in a container that runs; the spec names the container's first process."""
+    """Become a command in a running container; the spec identifies the container's first process."""
     with os.fdopen(fd, "rb") as file:
         spec = marshal.load(file)
     kernel = Kernel()
@@ -370,7 +374,7 @@ def run_inside(fd: int) -> NoReturn:
         own_output(spec["credentials"], (1, 2))
         confine(spec["credentials"], kernel)
         execute(spec)
-    except BaseException as error:  # whatever it is, the caller reads it as the command's output
+    except BaseException as error:  # the caller reads any error as the command's output
         os.write(2, describe(spec, error).encode(errors="replace") + b"\n")
     os._exit(126)
 
@@ -384,7 +388,7 @@ def enter_mounts(pid: int, start: int, kernel: Kernel) -> None:
         kernel.call("setns", fd, _CLONE_NEWNS)
         os.close(fd)
     except (FileNotFoundError, ProcessLookupError):
-        raise RuntimeError("the container does not run any more") from None
+        raise RuntimeError("the container is no longer running") from None
     except OSError as error:
         raise RuntimeError(f"cannot join the mounts of the container: {error.strerror}") from None
 

@@ -1,7 +1,7 @@
-"""One container as a process: started, watched, found again, signalled.
+"""One container as a process: started, watched, adopted, signaled.
 
-Owns what the files in a container's folder and the processes of the machine say together. Knows nothing of
-hooks and cgroups; those are the runtime's. All calls are for the thread of the event loop.
+Combines the files in a container's directory with the processes of the machine. Hooks and cgroups belong to
+the runtime. All methods run on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_ERROR = 128
 
 
 class Life:
-    """A container's record, its processes and its end."""
+    """Container with its record, processes and exit status."""
 
     def __init__(self, folder: Path, record: ContainerRecord) -> None:
         self.folder = folder
@@ -38,9 +38,9 @@ class Life:
         self.run: Run | None = None
         self.exit: Exit | None = None
         self.ended = asyncio.Event()
-        #: RuntimeContainer by whoever changes the container; waiting for its end needs none.
+        #: Held while the container is started, stopped or removed; waiting for its exit needs no lock.
         self.busy = asyncio.Lock()
-        #: RuntimeContainer while its resources are changed, which hooks may do at any time.
+        #: Held while its resources are changed, which hooks may do at any time.
         self.changing = asyncio.Lock()
         self.state: ContainerInfo = state_of(record, None, None, folder)
         self._pidfd = -1
@@ -49,13 +49,13 @@ class Life:
     # -- files
 
     def keep(self, record: ContainerRecord) -> None:
-        """Remember what has changed, on disk first; StoreError if that cannot be done."""
+        """Store a changed record, on disk first; raise StoreError if that fails."""
         save(self.folder / "state.json", record)
         self.record = record
         self._look()
 
     def read(self, quarantine: Path) -> tuple[Finding, ...]:
-        """What the shim has left; what cannot be used is put aside."""
+        """Read what the shim has left; unreadable files are quarantined."""
         run = load(self.folder / "run.json", Run)
         exit = load(self.folder / "exit.json", Exit)
         findings = [found for found in (run, exit) if isinstance(found, Finding)]
@@ -67,14 +67,14 @@ class Life:
         return tuple(findings)
 
     def lose(self, exit: Exit) -> None:
-        """Say how a container ended whose shim cannot."""
+        """Record the exit of a container whose shim cannot."""
         self.exit = exit
         with contextlib.suppress(StoreError):
             save(self.folder / "exit.json", exit)
         self._look()
 
     def close(self) -> None:
-        """The container has ended, and everybody may know."""
+        """Mark the container as exited and notify waiters."""
         self.unwatch()
         self.ended.set()
 
@@ -84,8 +84,9 @@ class Life:
     # -- starting
 
     async def launch(self, program: Path, spec: dict[str, Any], patience: float) -> str:
-        """Start the shim and with it the container; what went wrong, if anything. The end of a container
-        that did not start is known at once."""
+        """Start the shim and with it the container; return the problem, if any. The exit of a container that
+        did not start is recorded at once.
+        """
         try:
             save(self.folder / "spec.json", spec)
             self.keep(replace(self.record, started=True))
@@ -121,19 +122,21 @@ class Life:
         return problem
 
     def _complaint(self) -> str:
-        """The last line of what the shim has said before it died."""
+        """Return the last line of the shim's error output."""
         try:
             with open(self.folder / "shim.err", "rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - 2000, 0))
                 lines = file.read().decode(errors="replace").split("\n")
         except OSError:
             lines = []
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line for line in reversed(lines) if line.strip()), "no output")
 
     # -- watching
 
     def watch(self, on_end: Callable[[], None]) -> bool:
-        """Have `on_end` called once when the shim ends; False if it has ended, and nothing will be called."""
+        """Call `on_end` once when the shim exits; return False if it already has, and nothing will
+        be called.
+        """
         if self.run is None:
             return False
         pidfd = shims.open_process(self.run.shim, self.run.shim_start)
@@ -156,7 +159,7 @@ class Life:
         self._pidfd, self._on_end = -1, None
 
     def settle(self, quarantine: Path) -> tuple[Finding, ...]:
-        """The shim is gone: learn from its last words how the container ended, or that nobody knows."""
+        """Determine from the files of an exited shim how the container exited, or that it is unknown."""
         if self.run is not None:
             shims.collect(self.run.shim)
         run = self.run
@@ -171,13 +174,14 @@ class Life:
         return findings
 
     async def adopt(self, quarantine: Path, patience: float) -> tuple[Finding, ...]:
-        """Find out what has become of a container while nobody looked. Afterwards it has an exit, or it was
-        never started, or it runs and can be watched."""
+        """Determine the state of a container that ran without an agent. Afterwards it has an exit, or it was
+        never started, or it runs and can be watched.
+        """
         if not self.record.started:
             return ()
         lock = self.folder / "lock"
         deadline = time.monotonic() + patience
-        # A shim that was started just before the last agent died may still be on its way.
+        # A shim that was started just before the last agent died may still be starting.
         while shims.is_locked(lock) and not self._has("run.json") and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         alive = shims.is_locked(lock)
@@ -193,7 +197,7 @@ class Life:
             and run.shim_start == shims.start_time(run.shim)
         ):
             return findings
-        # It lives, but what it has written about itself cannot be trusted.
+        # It is alive, but its own record cannot be trusted.
         for pid, start in shims.find_shims(self.folder / "spec.json"):
             shims.send(pid, start, signal.SIGKILL)
         self.run = None
@@ -222,7 +226,7 @@ class Life:
             shims.send(self.run.pid, self.run.pid_start, number)
 
     def kill(self) -> None:
-        """Kill the first process; the shim sees to the others."""
+        """Kill the first process; the shim kills the others."""
         self.signal(signal.SIGKILL)
 
 
@@ -239,7 +243,7 @@ def _answer(line: bytes) -> dict[str, Any]:
 
 
 async def _read_line(fd: int) -> bytes:
-    """All that is said on a pipe, up to the end of a line or of the pipe."""
+    """Read from a pipe, up to the end of a line or of the pipe."""
     loop = asyncio.get_running_loop()
     data = b""
     while b"\n" not in data and len(data) < 65536:
@@ -260,7 +264,7 @@ async def _read_line(fd: int) -> bytes:
 
 
 async def _gone(pid: int) -> None:
-    """Wait, for a moment, until a shim of ours that is about to end has ended."""
+    """Wait briefly until a shim that is about to exit has exited."""
     for _ in range(200):
         try:
             if os.waitpid(pid, os.WNOHANG)[0]:

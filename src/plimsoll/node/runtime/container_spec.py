@@ -1,7 +1,7 @@
-"""A container as its spec, the CDI files it names and the hooks want it together.
+"""A container combined from its spec, CDI files and hooks.
 
-Owns the order: the pod's environment, then what CDI files say, then what hooks say; of two values for one
-thing the later counts. RuntimeHooks see what CDI files have added, as NRI plugins do elsewhere.
+The order is: the pod's environment, then CDI edits, then hooks; later values win. Hooks see what CDI files
+have added, as NRI plugins do in other runtimes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ CREATE_ERROR = "CreateContainerError"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """All there is to know about a container before it is made."""
+    """Fully resolved container, before it is created."""
 
-    spec: ContainerSpec  #: with environment, command and CDI names as they came out
+    spec: ContainerSpec  #: with the final environment, command and CDI names
     resources: LinuxResources
     oom_score_adj: int
     mounts: tuple[MountEdit, ...] = ()
@@ -30,13 +30,15 @@ class Made:
     gids: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, LinuxResources] = field(default_factory=dict)
-    #: What was asked for that nothing here can do.
+    #: Requests that this runtime cannot fulfill.
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SpecRefusal:
-    """Why a container cannot be made; `told`: hooks have agreed to it already, and have to be told."""
+    """Reason why a container cannot be created; `hooks_called`: hooks have already agreed, and have to be
+    notified.
+    """
 
     fault: RuntimeFault
     told: bool = False
@@ -49,7 +51,7 @@ async def make(
     cdi: CdiFolders | None,
     hooks: RuntimeHooks,
 ) -> Made | SpecRefusal:
-    """Ask CDI files and hooks about a container."""
+    """Resolve a container: apply CDI files and hooks."""
     edits = await _edits(cdi, spec.cdi)
     if isinstance(edits, RuntimeFault):
         return SpecRefusal(edits)
@@ -66,7 +68,7 @@ async def make(
 
 
 def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> Made:
-    """A container with edits and adjustments in it."""
+    """Combine a container with edits and adjustments."""
     score = spec.plan.oom_score_adj if adjusted.oom_score_adj is None else adjusted.oom_score_adj
     env = {**spec.env, **edits.variables}
     for name in adjusted.unset:
@@ -77,7 +79,7 @@ def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> M
     if edits.intel_rdt is not None:
         notes.append("CDI intelRdt is not applied")
     if edits.net_devices:
-        notes.append("CDI netDevices stay where they are: containers have the network of the host")
+        notes.append("CDI netDevices are not moved: containers use the host network")
     return Made(
         spec=replace(
             spec,
@@ -107,7 +109,9 @@ def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
 
 
 async def undo(hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo) -> Mapping[str, LinuxResources]:
-    """Tell hooks that a container they have agreed to is not made; changes of others."""
+    """Notify hooks that a container they have agreed to is not created; return updates of other
+    containers.
+    """
     changes = await hooks.stopped(pod, state)
     await hooks.removed(pod, state)
     return changes
@@ -117,7 +121,9 @@ async def _edits(cdi: CdiFolders | None, names: Sequence[str]) -> Edits | Runtim
     if not names:
         return Edits()
     if cdi is None:
-        return _unresolved([CdiFault("unresolvable", name, "this node has no CDI folders") for name in names])
+        return _unresolved(
+            [CdiFault("unresolvable", name, "this node has no CDI directories") for name in names]
+        )
     found = await asyncio.to_thread(cdi.edits, names)
     return found if isinstance(found, Edits) else _unresolved(found)
 

@@ -1,6 +1,6 @@
-"""What is recorded of a container that is to run as a process, and what its shim is told.
+"""Container record of the process runtime, and the specification of its shim.
 
-Everything here is a function of values, but for a look whether a cgroup has a cpuset.
+Pure, except for checking whether a cgroup has a cpuset.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """How local processes are run. `images` gives commands to images, by full name, name without tag or last
-    part of the name."""
+    """Settings of the process runtime. `images` maps images to commands, by full name, name without tag or
+    last part of the name.
+    """
 
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ip: str = "127.0.0.1"
@@ -34,16 +35,16 @@ class ProcessSettings:
     log_files: int = 5
     rlimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     umask: int = 0o022
-    #: Seconds a shim may take to say that its container runs.
+    #: Time a shim may take to report that its container runs (seconds).
     start_patience: float = 60.0
-    #: Seconds an agent that comes later waits for a shim that is on its way.
+    #: Time an adopting agent waits for a shim that is still starting (seconds).
     adopt_patience: float = 10.0
-    #: Seconds between looks of a shim whether its folder is still there.
+    #: Interval at which a shim checks that its directory still exists (seconds).
     look_every: float = 5.0
 
 
 def record_of(made: Made, command: Command, now: float) -> ContainerRecord:
-    """A container as it is kept on disk."""
+    """Build the record of a container on disk."""
     return ContainerRecord(
         spec=made.spec,
         resources=made.resources,
@@ -63,14 +64,14 @@ def record_of(made: Made, command: Command, now: float) -> ContainerRecord:
 
 
 def unmade(spec: ContainerSpec) -> Made:
-    """A container that nobody has had a say in."""
+    """Return a container without CDI edits and adjustments."""
     return Made(spec=spec, resources=resources_from_plan(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
 
 
 def shim_spec(
     record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
-    """What the shim of a container is told. Without a cpuset the process itself is told where to run."""
+    """Build the specification of a container's shim. Without a cpuset the process itself is pinned."""
     launch = record.launch
     return {
         **_process_spec(record, folder, hostname, join, settings),
@@ -93,7 +94,7 @@ def exec_spec(
     join: Sequence[Path],
     settings: ProcessSettings,
 ) -> dict[str, Any]:
-    """Return what a shim needs to become a command in a container that runs; without the command."""
+    """Build the specification of a command in a running container, without the command."""
     return {
         **_process_spec(record, folder, hostname, join, settings),
         "pid": run.pid,
@@ -105,7 +106,7 @@ def exec_spec(
 def _process_spec(
     record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
-    """Return what every process of a container starts with."""
+    """Build what every process of a container starts with."""
     spec, launch = record.spec, record.launch
     pinned = cpus_in(record.resources.cpus) if not has_cpuset(join) else None
     assert spec.credentials is not None, "the runtime starts nothing without credentials"
@@ -123,7 +124,7 @@ def _process_spec(
 
 
 def credentials_spec(credentials: ProcessCredentials, gids: Sequence[int] = ()) -> dict[str, Any]:
-    """Return credentials as a shim takes them, with groups that CDI files add."""
+    """Return credentials in the shim's format, with groups that CDI files add."""
     groups = sorted({*credentials.groups, *gids}) if credentials.switch else []
     program = b""
     if credentials.seccomp:
@@ -141,5 +142,5 @@ def credentials_spec(credentials: ProcessCredentials, gids: Sequence[int] = ()) 
 
 
 def has_cpuset(join: Sequence[Path]) -> bool:
-    """Whether a cgroup decides on which CPUs a container runs."""
+    """Return whether a cgroup determines the CPUs of a container."""
     return any(os.path.exists(path.parent / "cpuset.cpus") for path in join)

@@ -1,27 +1,27 @@
-"""Containers as local processes, in their cgroups, that outlive the agent.
+"""Process runtime: containers as local processes in their cgroups, which outlive the agent.
 
-Owns `ProcessRuntime`. The order of a container's life:
+The lifecycle of a container:
 
-    create           CDI edits -> hooks.create -> cgroup -> record on disk -> hooks.created
-    start_container  hooks.starting -> shim -> hooks.started
-    its end          exit.json -> cgroup away -> hooks.stopped -> changes of others
-    remove_container hooks.removed -> folder away
+   create           CDI edits -> hooks.create -> cgroup -> record on disk -> hooks.created
+   start_container  hooks.starting -> shim -> hooks.started
+   exit             exit.json -> cgroup removed -> hooks.stopped -> updates of others
+   remove_container hooks.removed -> directory removed
 
 An image is a label here: containers run commands of the machine, on its files and its network, so that the
 pod's address is the node's. An image called `pause` does nothing until it is stopped; others can be given a
-command in the settings. A process has the credentials that its pod's security context comes to
-(node/security); nothing is started without. Promises: kill -9 of the agent at any point leaves nothing that
-the next one does not find, adopt or clean away; no name from outside leads out of its folder.
+command in the settings. A process has the credentials of its pod's security context (node/security); nothing
+is started without. Guarantees that after kill -9 of the agent at any point the next one finds everything, and
+adopts or removes it, and that no external name leads out of its directory.
 
 DIFF: the root file system of a container is the machine's: readOnlyRootFilesystem makes all of it read-only
-for the container, its working directory included, but /dev, /proc and what CDI files and hooks mount
+for the container, its working directory included, except /dev, /proc and what CDI files and hooks mount
 (test_a_read_only_root_file_system).
 
 DIFF: there is no image, no root file system and no network of the pod's own (test_images_are_labels).
 
-DIFF: mounts and devices of CDI files and hooks are bound over what exists, in a mount namespace of the
-container's own, and what cannot be is told in its message; nothing is made on the machine, no OCI hook is run
-(test_mounts_and_devices_are_seen_inside_only, test_what_no_process_can_have_is_told).
+DIFF: mounts and devices of CDI files and hooks are bind-mounted over existing paths, in a private mount
+namespace of the container, and failures are reported in its message; nothing is created on the machine, no
+OCI hook is run (test_mounts_and_devices_are_seen_inside_only, test_what_no_process_can_have_is_told).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ __all__ = ["ProcessRuntime", "ProcessSettings"]
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: How many findings are kept, the newest.
+#: Maximum number of findings kept, the newest.
 _FINDINGS_MAX = 200
 
 RUN_ERROR = "RunContainerError"
@@ -82,7 +82,7 @@ UPDATE_ERROR = "UpdateContainerError"
 
 
 class ProcessRuntime:
-    """A `Runtime` of local processes."""
+    """Runtime of local processes."""
 
     name = "process"
     version = "1"
@@ -101,7 +101,7 @@ class ProcessRuntime:
         self.layout = layout
         self.hooks = hooks
         self.settings = settings or ProcessSettings()
-        #: What was found wrong, at the start and later.
+        #: Problems found at the start and later.
         self.findings: list[Finding] = []
         self._cgroups = cgroups
         self._cdi = cdi
@@ -114,11 +114,11 @@ class ProcessRuntime:
         self._program = shims.SOURCE
         self._thread: ThreadPoolExecutor | None = None
 
-    # -- the runtime itself
+    # -- lifecycle
 
     async def start(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        # Changes of cgroups go one after the other.
+        # Changes of cgroups are serialized.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cgroups")
         self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
         found = await look_around(self.layout, self.settings.adopt_patience)
@@ -173,7 +173,7 @@ class ProcessRuntime:
         return fault
 
     async def _unmake(self, folder: Path, uid: str, known: PodRecord | None) -> None:
-        """A sandbox that was not to be; containers of an earlier one are still spoken of."""
+        """Remove a sandbox that could not be created; containers of an earlier one remain known."""
         await self._call(self._cgroups.remove_pod, uid)
         if known is not None:
             self._keep_pod(known)
@@ -223,7 +223,9 @@ class ProcessRuntime:
         gone = await self._call(self._cgroups.remove_pod, uid)
         left = await asyncio.to_thread(remove_tree, self.layout.pod(uid))
         if left or not gone:
-            self._find(Severity.WARNING, f"pod {uid} is not quite gone: {left or 'its cgroup stays'}")
+            self._find(
+                Severity.WARNING, f"pod {uid} was not removed completely: {left or 'its cgroup remains'}"
+            )
         await self.hooks.sandbox_removed(pod.spec)
 
     def _keep_pod(self, record: PodRecord) -> RuntimeFault | None:
@@ -285,17 +287,17 @@ class ProcessRuntime:
         return None
 
     async def _undo(self, pod: PodRecord, life: Life) -> None:
-        """RuntimeHooks have given something away already: they get it back."""
+        """Notify hooks, which have already assigned resources, that the container is not created."""
         await self._apply_all(await undo(self.hooks, pod.spec, life.state))
 
     async def _build(self, life: Life) -> RuntimeFault | None:
-        """A container's folder and cgroup; nothing is left of them if there is a fault."""
+        """Create a container's directory and cgroup; on a fault nothing is left of them."""
         record, spec = life.record, life.record.spec
         faults = await self._call(self._cgroups.make_container, spec.pod, spec.id, record.resources)
         fault = _first(faults, CREATE_ERROR)
         if fault is None:
             try:
-                await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died half-way
+                await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died in between
                 work = life.folder / "work"
                 work.mkdir(parents=True, mode=0o700)
                 give_folder(work, spec.credentials)
@@ -313,12 +315,12 @@ class ProcessRuntime:
     async def _start_container(self, id: str) -> RuntimeFault | None:
         life = self._lives.get(id)
         if life is None:
-            return RuntimeFault(RUN_ERROR, f"there is no container {id!r}")
+            return RuntimeFault(RUN_ERROR, f"unknown container {id!r}")
         async with life.busy:
             if life.state.phase is not ContainerPhase.CREATED:
                 return None
             if life.record.spec.credentials is None:
-                # Of an earlier version of the agent, which asked for none: it is made anew.
+                # Created by an earlier version of the agent, without credentials: it is created again.
                 return RuntimeFault(RUN_ERROR, f"container {life.state.name!r} has no credentials")
             pod = self._pods[life.state.pod]
             await self.hooks.starting(pod.spec, life.state)
@@ -337,7 +339,9 @@ class ProcessRuntime:
         return shim_spec(life.record, life.folder, pod.spec.name, join, self.settings)
 
     def exec_spec(self, id: str) -> dict[str, Any] | None:
-        """Return what a command in a running container starts with; None if the container does not run."""
+        """Return the specification of a command in a running container; None if the container does
+        not run.
+        """
         life = self._lives.get(id)
         if life is None or life.run is None or life.state.phase is not ContainerPhase.RUNNING:
             return None
@@ -347,7 +351,7 @@ class ProcessRuntime:
 
     @property
     def exec_program(self) -> Path:
-        """The program that becomes a command in a container, as a file that Python can run."""
+        """The program that executes commands in containers, as a file that Python can run."""
         return shims.confinement_beside(self._program)
 
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
@@ -356,7 +360,7 @@ class ProcessRuntime:
     async def _update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
         life = self._lives.get(id)
         if life is None:
-            return RuntimeFault(UPDATE_ERROR, f"there is no container {id!r}")
+            return RuntimeFault(UPDATE_ERROR, f"unknown container {id!r}")
         pod = self._pods[life.state.pod]
         adjusted = await self.hooks.update(pod.spec, life.state, resources_from_plan(plan))
         if isinstance(adjusted, RuntimeFault):
@@ -368,7 +372,7 @@ class ProcessRuntime:
         return fault
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
-        """Change what a container may use; one that is gone or has ended is no fault."""
+        """Change the resources of a container; a missing or exited one is no fault."""
         return await self._own(self._apply(id, resources))
 
     async def _apply(
@@ -405,15 +409,15 @@ class ProcessRuntime:
         return None
 
     async def _pin(self, life: Life, cpus: str) -> RuntimeFault | None:
-        """Without a cpuset the processes themselves are told where to run, those that are there now."""
+        """Pin the current processes themselves, where there is no cpuset."""
         wanted = cpus_in(cpus)
         if wanted is None:
-            return RuntimeFault(UPDATE_ERROR, f"{cpus!r} is no list of CPUs")
+            return RuntimeFault(UPDATE_ERROR, f"{cpus!r} is not a CPU list")
         if life.run is None:
             return None
         pids = await asyncio.to_thread(shims.descendants, life.run.pid)
         problem = await asyncio.to_thread(shims.set_affinity, pids, wanted)
-        if problem:  # a machine that plays a larger one has no such CPUs
+        if problem:  # a machine that simulates a larger one does not have these CPUs
             _log.info("container %s: CPUs %s cannot be set: %s", life.state.id, cpus, problem)
         return None
 
@@ -455,11 +459,11 @@ class ProcessRuntime:
             await self._call(self._cgroups.remove_container, state.pod, state.id)
             left = await asyncio.to_thread(remove_tree, life.folder)
             if left:
-                self._find(Severity.WARNING, f"container {state.id} is not quite gone: {left}")
+                self._find(Severity.WARNING, f"container {state.id} was not removed completely: {left}")
             if pod is not None:
                 await self.hooks.removed(pod.spec, state)
 
-    # -- ends
+    # -- exits
 
     def _watch(self, life: Life) -> None:
         def settle() -> None:
@@ -469,7 +473,7 @@ class ProcessRuntime:
             settle()
 
     async def _settle(self, life: Life) -> None:
-        """A container has ended by itself, or was made to."""
+        """Handle the exit of a container."""
         async with life.busy:
             self._report(life.settle(self.layout.quarantine))
             await self._end(life)
@@ -488,29 +492,29 @@ class ProcessRuntime:
         if pod is not None:
             await self._apply_all(await self.hooks.stopped(pod.spec, state))
 
-    # -- what was there before
+    # -- adoption and repair
 
     def _set_up_cgroups(self) -> None:
         for problem in set_up_cgroups(self._cgroups, self._pods, self._lives):
             self._find(Severity.WARNING, problem)
 
     async def restore_cgroups(self) -> tuple[str, ...]:
-        """Make the cgroups of pods and containers again that somebody has removed; returns what was missing.
+        """Create removed cgroups of pods and containers again; return what was missing.
 
-        The root of them has to be there.
+        The root cgroup has to exist.
         """
         return await self._own(self._restore_cgroups())
 
     async def _restore_cgroups(self) -> tuple[str, ...]:
         lost = []
         for uid, pod in list(self._pods.items()):
-            # Changes of cgroups go one after the other: if the pod is removed now, that comes after this.
+            # Changes of cgroups are serialized: if the pod is removed now, that follows this.
             known = self._pods.get(uid) is pod and pod.running
             if known and await self._call(restore_pod, self._cgroups, pod):
                 lost.append(f"pod {uid}")
         for life in list(self._lives.values()):
             if life.busy.locked():
-                continue  # it is being started or has ended; if need be, the next time
+                continue  # it is being started or has exited; if needed, at the next check
             async with life.busy:
                 exited = life.state.phase is ContainerPhase.EXITED
                 if not exited and await self._call(restore_container, self._cgroups, life):
@@ -531,7 +535,7 @@ class ProcessRuntime:
         elif life.state.phase is ContainerPhase.EXITED:
             await self._end(life)
 
-    # -- looking
+    # -- queries
 
     def sandboxes(self) -> Sequence[SandboxInfo]:
         return [pod.state for pod in self._pods.values()]
@@ -548,13 +552,13 @@ class ProcessRuntime:
             ),
         )
 
-    # -- inside
+    # -- internals
 
     def _of(self, uid: str) -> list[Life]:
         return [life for life in self._lives.values() if life.state.pod == uid]
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something to its end, even if whoever asked for it gives up waiting."""
+        """Complete some work, even if the caller stops waiting."""
         return await asyncio.shield(self._spawn(work))
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -577,7 +581,7 @@ class ProcessRuntime:
 
 
 def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
-    """What cannot be set here at all is told and borne; anything else is a fault."""
+    """Return the first fault; values that can never be set on this machine are tolerated."""
     fault = next((fault for fault in faults if not fault.absent), None)
     return RuntimeFault(reason, str(fault)) if fault is not None else None
 

@@ -1,19 +1,19 @@
-"""The small process beside every container: starts it, keeps its output, and says how it ended.
+"""Shim: the small process next to every container that starts it, keeps its output and records its exit.
 
-Run as `python -I -S shim.py SPEC.json`; a program of its own that imports nothing of ours, so that it starts
-fast, stays small and outlives the agent, of any version. It inherits two descriptors: 3, a pipe on which it
-says in one line of JSON that the container runs or why not, and 4, a file that stays locked for as long as
-the shim lives, so that an agent that comes later can tell.
+Run as `python -I -S shim.py SPEC.json`; a program of its own that imports nothing else of this package, so
+that it starts fast, stays small and outlives the agent, of any version. It inherits two descriptors: 3, a
+pipe on which it reports in one line of JSON that the container runs or why not, and 4, a file that stays
+locked for as long as the shim lives, so that a later agent can detect it.
 
-Promises, in the container's folder: `run.json` is there before the container's command runs (pid and start
-times), `exit.json` is there when all its processes are gone (exit code, signal, time). Each is written under
-another name and renamed. If the shim is killed, the container's first process dies with it; if the folder is
-removed, too. A container's process has the credentials of the spec before its command runs, or the command
-does not run.
+Guarantees, in the container's directory: `run.json` exists before the container's command runs (pid and start
+times), `exit.json` exists when all its processes are gone (exit code, signal, time). Each is written under
+another name and renamed. If the shim is killed, the container's first process dies with it; also if the
+directory is removed. A container's process has the credentials of the spec before its command runs, or the
+command does not run.
 
-The other half, `confinement.py`, lies beside it, compiled or not.
+The other half, `confinement.py`, is in the same directory, compiled or not.
 
-    shim --- first process --- whatever it starts; orphans become the shim's children and die with the first
+   shim --- first process --- its descendants; orphans become the shim's children and die with the first
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ else:
     del sys.path[0]
 
 STATUS, LOCK = 3, 4
-#: As other runtimes say that a command could not be started.
+#: Exit code of other runtimes for a command that could not be started.
 START_ERROR = 128
-#: Bytes of one line in a log; longer ones are cut into parts.
+#: Maximum length of a line in a log, in bytes; longer ones are split.
 LINE_MAX = 16 * 1024
-#: Seconds to wait for what will not die, and for output of what is dead.
+#: Time to wait for processes that do not die, and for remaining output (seconds).
 PATIENCE = 5.0
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 class Log:
-    """Output in the form that CRI has for it: `TIME stdout F line`; old parts are kept by number."""
+    """Container log in CRI format: `TIME stdout F line`; rotated files are numbered."""
 
     def __init__(self, path: str, size: int, files: int) -> None:
         self.path, self.max, self.files = path, size, max(files, 1)
@@ -78,14 +78,14 @@ class Log:
         self._open()
 
     def feed(self, stream: bytes, data: bytes) -> None:
-        """Take output as it comes; what has no end of line yet waits for it, up to the longest line."""
+        """Add output; an incomplete line waits for its end, up to the maximum length."""
         data = self.pending[stream] + data
         end = data.rfind(b"\n") + 1
         body, rest = data[:end], data[end:]
         start = b"%s %s " % (self._stamp(), stream)
         out = b""
         if body and not has_long_line(body):
-            # As often as not: without a list of all the lines, which may be many thousands.
+            # The common case: without building a list of all lines, which may be many thousands.
             full = start + b"F "
             out = full + body[:-1].replace(b"\n", b"\n" + full) + b"\n"
         elif body:
@@ -98,7 +98,7 @@ class Log:
             self._write(out)
 
     def close(self) -> None:
-        """What never got its end of line is a part of a line."""
+        """Write incomplete lines as partial ones and close the file."""
         for stream, rest in self.pending.items():
             if rest:
                 self._write(b"%s %s P %s\n" % (self._stamp(), stream, rest))
@@ -122,7 +122,7 @@ class Log:
                 count = os.write(self.fd, view)
                 self.size += count
                 view = view[count:]
-        except OSError:  # no room on the disk: the container goes on, its output is lost
+        except OSError:  # disk full: the container continues, its output is lost
             self.lost += len(data)
 
     def _open(self) -> None:
@@ -150,7 +150,7 @@ class Log:
 
 
 def has_long_line(body: bytes) -> bool:
-    """Whether a line of a text that ends with one is longer than the longest."""
+    """Return whether a text of complete lines contains one over the maximum length."""
     at = 0
     while at < len(body):
         end = body.rfind(b"\n", at, at + LINE_MAX + 1)
@@ -161,13 +161,13 @@ def has_long_line(body: bytes) -> bool:
 
 
 def marked(start: bytes, line: bytes, mark: bytes) -> bytes:
-    """A line as it stands in a log, in parts if it is long; the mark is that of the last."""
+    """Format a line of the log, in parts if it is long; the mark is that of the last."""
     *parts, last = cut(line) or [b""]
     return b"".join(b"%sP %s\n" % (start, part) for part in parts) + b"%s%s %s\n" % (start, mark, last)
 
 
 def cut(line: bytes) -> list[bytes]:
-    """A line as parts of the longest length; only the last may be shorter."""
+    """Split a line into parts of the maximum length; only the last may be shorter."""
     return [line[at : at + LINE_MAX] for at in range(0, len(line), LINE_MAX)]
 
 
@@ -185,7 +185,7 @@ def save(folder: str, name: str, value: dict[str, Any]) -> None:
 def become(
     spec: dict[str, Any], kernel: Kernel, say: int, go: int, out: int, err: int, parent: int
 ) -> NoReturn:
-    """Everything the first process is to be, then its command. Never returns."""
+    """Set up the first process, then execute its command. Never returns."""
     try:
         reset_signals()
         os.setsid()
@@ -198,7 +198,7 @@ def become(
         own_mounts = os.stat("/proc/self/ns/mnt").st_ino != shared
         own_output(spec["credentials"], (out, err))
         confine(spec["credentials"], kernel)
-        # A change of user has cleared it.
+        # Changing the user has cleared it.
         with contextlib.suppress(OSError):
             kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
@@ -213,14 +213,14 @@ def become(
         if spec.get("pause"):
             pause(say)
         execute(spec)
-    except BaseException as error:  # whatever it is, it must be told and must not run on
+    except BaseException as error:  # any error must be reported, and the process must not continue
         with contextlib.suppress(BaseException):
             os.write(say, json.dumps({"error": describe(spec, error)}).encode() + b"\n")
     os._exit(START_ERROR)
 
 
 def pause(say: int) -> NoReturn:
-    """Do nothing until told to end."""
+    """Do nothing until signaled to terminate."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     os.close(say)
@@ -261,13 +261,13 @@ class Shim:
         self.finish()
 
     def start(self) -> dict[int, bytes] | None:
-        """Start the first process; its two outputs, or None if there is nothing to run."""
+        """Start the first process; return its two outputs, or None if it could not be started."""
         (out_r, out_w), (err_r, err_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         (say_r, say_w), (go_r, go_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         me = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(go_w)  # else it would wait for itself
+            os.close(go_w)  # otherwise it would wait for itself
             become(self.spec, self.kernel, say_w, go_r, out_w, err_w, me)
         for fd in (out_w, err_w, say_w, go_r):
             os.close(fd)
@@ -314,7 +314,7 @@ class Shim:
         os.close(STATUS)
 
     def serve(self, outs: dict[int, bytes]) -> None:
-        """Keep output until the first process has ended."""
+        """Keep output until the first process has exited."""
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
         for fd in outs:
@@ -327,7 +327,7 @@ class Shim:
             ready = poll.poll(every * 1000)
             if time.monotonic() - looked >= every:
                 looked = time.monotonic()
-                # A folder that was removed: nobody will ever find this container, so it must not go on.
+                # The directory was removed: this container can never be found again, so it must not continue.
                 if os.fstat(place).st_nlink == 0:
                     os.kill(self.pid, signal.SIGKILL)
             for fd, _ in ready:
@@ -339,7 +339,7 @@ class Shim:
                     poll.unregister(fd)
 
     def pump(self, fd: int, outs: dict[int, bytes]) -> bool:
-        """Take what there is to read; False at the end."""
+        """Read available output; return False at the end."""
         try:
             data = os.read(fd, 32768)
         except BlockingIOError:
@@ -354,7 +354,7 @@ class Shim:
         return False
 
     def reap(self) -> bool:
-        """Collect the dead; False when nobody is left."""
+        """Reap exited processes; return False if no child is left."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -366,7 +366,7 @@ class Shim:
             return False
 
     def end_orphans(self) -> None:
-        """With the first process goes everything it has started: it is ours by now, or will be."""
+        """Kill all descendants of the first process: they are children of the shim by now, or will be."""
         deadline = time.monotonic() + PATIENCE
         while self.reap():
             for pid in children(os.getpid()):
@@ -380,14 +380,14 @@ class Shim:
                 os.read(self.wake, 4096)
 
     def drain(self, outs: dict[int, bytes]) -> None:
-        """What was written before the end."""
+        """Read the output that was written before the exit."""
         deadline = time.monotonic() + PATIENCE
         while outs and time.monotonic() < deadline:
             ready, _, _ = select.select(list(outs), [], [], 0.5)
             for fd in ready:
                 self.pump(fd, outs)
             if not ready:
-                break  # somebody who is not ours holds it open
+                break  # a process that is not a descendant keeps it open
         self.log.close()
 
     def finish(self) -> None:
@@ -412,13 +412,13 @@ class Shim:
                 save(self.folder, "exit.json", value)
                 return
             except FileNotFoundError:
-                return  # the folder was taken away: nobody wants to know
+                return  # the directory was removed: the result is not needed
             except OSError:
-                time.sleep(1)  # no room: the exit code is worth some waiting
+                time.sleep(1)  # disk full: the exit code is worth some waiting
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process."""
+    """Return the children of a process."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             return [int(text) for text in file.read().split()]
@@ -433,7 +433,7 @@ def children(pid: int) -> list[int]:
 
 
 def out_of_memory(join: list[str]) -> bool:
-    """Whether the kernel has killed something in these cgroups for want of memory."""
+    """Return whether the kernel has OOM-killed a process in these cgroups."""
     for path in join:
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(path), name)) as file:
@@ -445,7 +445,7 @@ def out_of_memory(join: list[str]) -> bool:
 
 
 def main() -> None:
-    gc.disable()  # nothing here makes cycles
+    gc.disable()  # nothing here creates cycles
     for fd in (STATUS, LOCK):
         os.set_inheritable(fd, False)
     os.closerange(LOCK + 1, 65536)

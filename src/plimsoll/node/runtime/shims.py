@@ -1,8 +1,8 @@
 """The agent's end of shims and of the processes they watch.
 
-Owns starting a shim, telling whether one lives, and signals that reach the process meant and no other: a
-process is a pid together with its start time, and a signal goes through a descriptor of the process, which
-was checked after it was opened.
+Starts shims, detects whether one is alive, and sends signals that reach exactly the intended process: a
+process is a pid together with its start time, and a signal is sent through a pidfd, which was checked after
+it was opened.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.py")
-#: The half of the shim that becomes a command in a container that runs.
+#: The half of the shim that becomes a command in a running container.
 CONFINEMENT = Path(__file__).with_name("confinement.py")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def compile_shim(folder: Path) -> Path:
-    """The shim as a program that starts without being compiled each time; its source if that fails."""
+    """Compile the shim so that it starts fast; return its source if that fails."""
     target = folder / "shim.pyc"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -35,7 +35,7 @@ def compile_shim(folder: Path) -> Path:
 
 
 def confinement_beside(shim: Path) -> Path:
-    """The other half of a shim, which lies beside it."""
+    """Return the path of the other half of a shim, in the same directory."""
     return shim.with_name(f"confinement{shim.suffix}")
 
 
@@ -47,13 +47,13 @@ def boot_id() -> str:
 
 
 def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int]:
-    """Start a shim; its pid, and the descriptor on which it will say how that went. OSError if it cannot."""
+    """Start a shim; return its pid, and the descriptor on which it will report. Raise OSError on failure."""
     said, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     held = -1
     try:
         os.set_blocking(say, True)
         held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        # The lock belongs to the open file, which the shim shares: it outlives us there, without a gap.
+        # The lock belongs to the open file, which the shim shares: it is held there without a gap.
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         spare = max(say, held, 4) + 1
@@ -62,7 +62,7 @@ def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int
             [sys.executable, "-I", "-S", "-X", "utf8", str(program), str(spec)],
             {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
             file_actions=[
-                # By way of spare numbers: one of the two may be 3 or 4 already.
+                # By way of spare numbers: one of the two may already be 3 or 4.
                 (os.POSIX_SPAWN_DUP2, say, spare),
                 (os.POSIX_SPAWN_DUP2, held, spare + 1),
                 (os.POSIX_SPAWN_DUP2, spare, 3),
@@ -84,7 +84,7 @@ def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether the shim that this lock belongs to lives."""
+    """Return whether the shim that holds this lock is alive."""
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -99,13 +99,13 @@ def is_locked(lock: Path) -> bool:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in ticks since boot; None if there is none."""
+    """Return the start time of a process in ticks since boot; None if there is none."""
     fields = _stat(pid)
     return int(fields[19]) if fields else None
 
 
 def open_process(pid: int, start: int) -> int | None:
-    """A descriptor of just this process, dead but not collected too; None if it is gone."""
+    """Open a pidfd of exactly this process, even if it is a zombie; None if it is gone."""
     try:
         fd = os.pidfd_open(pid)
     except (OSError, OverflowError, ValueError):
@@ -117,7 +117,7 @@ def open_process(pid: int, start: int) -> int | None:
 
 
 def send(pid: int, start: int, number: int) -> bool:
-    """Send a signal to just this process; False if it is gone."""
+    """Send a signal to exactly this process; return False if it is gone."""
     fd = open_process(pid, start)
     if fd is None:
         return False
@@ -131,7 +131,7 @@ def send(pid: int, start: int, number: int) -> bool:
 
 
 def collect(pid: int) -> None:
-    """Take a dead shim off the kernel's hands, if it was ours."""
+    """Reap an exited shim, if it is a child."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -140,7 +140,7 @@ def kill_session(leader: int, start: int) -> None:
     """Kill what is left of the session that a container's first process led."""
     found = start_time(leader)
     if found is not None and found != start:
-        return  # the number is another's by now, so of the session nobody is left
+        return  # the pid was reused, so no process of the session is left
     for pid in _pids():
         fields = _stat(pid)
         if fields and int(fields[3]) == leader and int(fields[19]) >= start:
@@ -148,7 +148,7 @@ def kill_session(leader: int, start: int) -> None:
 
 
 def find_shims(spec: Path) -> list[tuple[int, int]]:
-    """Shims that were started for a container, as (pid, start time), by their command line."""
+    """Return the shims that were started for a container, as (pid, start time), by their command line."""
     wanted = os.fsencode(spec)
     found = []
     for pid in _pids():
@@ -161,7 +161,7 @@ def find_shims(spec: Path) -> list[tuple[int, int]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and all that it has started, as far as they can be seen."""
+    """Return a process and its visible descendants."""
     parents: dict[int, list[int]] = {}
     for other in _pids():
         fields = _stat(other)
@@ -175,9 +175,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def join(pid: int, files: Iterable[Path]) -> str:
-    """Move a process and all that it has started into a cgroup; return what went wrong, or nothing.
+    """Move a process and its descendants into a cgroup; return an error message, or "".
 
-    What is started meanwhile by a process that was moved is inside already, so that this comes to an end.
+    Processes started meanwhile by a moved process are inside already, so that this terminates.
     """
     wanted, moved = list(files), set[int]()
     while new := [each for each in descendants(pid) if each not in moved]:
@@ -187,14 +187,14 @@ def join(pid: int, files: Iterable[Path]) -> str:
                 try:
                     file.write_text(str(each))
                 except ProcessLookupError:
-                    break  # it has ended
+                    break  # it has exited
                 except OSError as error:
                     return f"{file}: {error.strerror or error}"
     return ""
 
 
 def set_affinity(pids: Iterable[int], cpus: set[int]) -> str:
-    """Let all threads of processes run on these CPUs only; what went wrong, if anything."""
+    """Pin all threads of processes to these CPUs; return the last problem, if any."""
     problem = ""
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """The fields after the name: state, parent, group, session, ...; the 20th is the start time."""
+    """Return the fields after the name: state, parent, group, session, ...; the 20th is the start time."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()

@@ -1,14 +1,15 @@
-"""Containers that are states only, so that one machine can play thousands of nodes.
+"""Simulated container runtime: tracks container state without starting processes.
 
-Owns `NoneRuntime`. A container runs until it is stopped, or as long as the pod's annotations say:
+One machine can simulate thousands of nodes. A container runs until it is stopped, or as the pod's annotations
+specify:
 
-    plimsoll.dev/run-seconds: "2.5"              every regular container ends by itself after this time
-    plimsoll.dev/exit-code: "1"                  and with this code
-    run-seconds.plimsoll.dev/CONTAINER: "0"      the same for one container, whatever its part in the pod
-    exit-code.plimsoll.dev/CONTAINER: "1"
+   plimsoll.dev/run-seconds: "2.5"              every regular container exits by itself after this time
+   plimsoll.dev/exit-code: "1"                  and with this code
+   run-seconds.plimsoll.dev/CONTAINER: "0"      the same for one container of any kind
+   exit-code.plimsoll.dev/CONTAINER: "1"
 
-Ordinary init containers end at once with 0 unless they are named. A container that is stopped ends with 0.
-Nothing is kept on disk: a new agent starts with an empty machine.
+Ordinary init containers exit at once with 0 unless they are named. A container that is stopped exits with 0.
+Nothing is stored on disk: a new agent starts with an empty machine.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ from plimsoll.protocols.cdi import CdiFolders
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"
 EXIT_CODE = "plimsoll.dev/exit-code"
-#: Longer than any test and any demo; what asks for more runs until it is stopped.
+#: Longer than any test or demo; a longer time means until it is stopped.
 _FOREVER = 10 * 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How long a container runs (None: until it is stopped) and how it ends."""
+    """Run time of a simulated container (None: until it is stopped) and its exit code."""
 
     seconds: float | None = None
     exit_code: int = 0
 
 
 def script_of(annotations: Mapping[str, str], container: str, role: ContainerRole) -> Script:
-    """What a pod's annotations say about one of its containers; what is no number says nothing."""
+    """Read a pod's annotations for one of its containers; values that are no numbers are ignored."""
     own_time = _number(annotations.get(f"run-seconds.{_DOMAIN}/{container}"))
     own_code = _number(annotations.get(f"exit-code.{_DOMAIN}/{container}"))
     regular = role is ContainerRole.REGULAR
@@ -89,7 +90,7 @@ class _Container:
 
 
 class NoneRuntime:
-    """A `Runtime` without processes."""
+    """Runtime without processes."""
 
     name = "none"
     version = "1"
@@ -104,7 +105,7 @@ class NoneRuntime:
         ip: str = "127.0.0.1",
     ) -> None:
         self.hooks = hooks
-        #: As other runtimes have them; here nothing can be wrong.
+        #: As in other runtimes; always empty here.
         self.findings: list[Finding] = []
         self._clock = clock
         self._cdi = cdi
@@ -241,7 +242,7 @@ class NoneRuntime:
         return None
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
-        """Change what a container may use; one that is gone or has ended is no fault."""
+        """Change the resources of a container; a missing or exited one is no fault."""
         container = self._containers.get(id)
         if container is not None and container.held.state.phase is not ContainerPhase.EXITED:
             merged = container.held.resources.merged(resources)
@@ -265,7 +266,7 @@ class NoneRuntime:
         pod.containers.pop(id, None)
         await self.hooks.removed(pod.spec, container.held.state)
 
-    # -- looking
+    # -- queries
 
     def sandboxes(self) -> Sequence[SandboxInfo]:
         return [pod.state for pod in self._pods.values()]
@@ -285,7 +286,7 @@ class NoneRuntime:
     # -- time
 
     def tick(self) -> None:
-        """End what is due by the clock; the loop's timer calls this, and tests that turn the clock."""
+        """End containers that are due; called by the loop's timer, and by tests that control the clock."""
         now = self._clock()
         while self._ends and self._ends[0][0] <= now:
             _, id = heapq.heappop(self._ends)

@@ -1,18 +1,17 @@
-"""What a runtime keeps of pods and containers on disk, so that the next agent finds it.
+"""State directory of the process runtime: pods and containers on disk, for the next agent.
 
-    pods/UID/sandbox.json                         PodRecord
-    pods/UID/containers/NAME/ATTEMPT/state.json   ContainerRecord: what was asked for and decided
-                                     spec.json    what the shim is told
-                                     lock         locked for as long as the shim lives
-                                     run.json     Run: the processes (by the shim)
-                                     exit.json    Exit: how it ended (by the shim; by the agent if that died)
-                                     log, log.1   output; older parts have higher numbers
-                                     work/        the working folder of a command that names none
+   pods/UID/sandbox.json                         PodRecord
+   pods/UID/containers/NAME/ATTEMPT/state.json   ContainerRecord: what was requested and decided
+                                    spec.json    specification of the shim
+                                    lock         locked for as long as the shim lives
+                                    run.json     the processes (by the shim)
+                                    exit.json    exit status (by the shim; by the agent if that died)
+                                    log, log.1   output; older files have higher numbers
+                                    work/        working directory of a command that specifies none
 
-Promises: a file is replaced as a whole or not at all; whatever a file contains, reading it raises nothing.
-Records of earlier versions must go on being read: whatever is added has a default. Nothing here is forced to
-the disk: after a power failure the processes are gone too, and a file that is not what it should be only says
-so.
+Guarantees that a file is replaced completely or not at all, and that no file content raises. Records of
+earlier versions must remain readable: added fields have defaults. Nothing here is synced to disk: after a
+power failure the processes are gone too, and a damaged file is only reported.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.node.security.credentials import ProcessCredentials
 
 _MAX = 16 << 20
-#: As the API shows a container that the node has lost sight of.
+#: Reason of a container whose state was lost.
 LOST = "ContainerStatusUnknown"
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a shim is told beyond the spec of its container."""
+    """Start parameters of a container beyond its spec."""
 
     oom_score_adj: int | None = None
     gids: tuple[int, ...] = ()
@@ -83,8 +82,9 @@ class ContainerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The processes of a container, each by pid and start time; of which boot. `own_mounts`: they have a
-    mount namespace of their own."""
+    """Processes of a container, each by pid and start time, and the boot ID. `own_mounts`: they have a
+    private mount namespace.
+    """
 
     pid: int
     pid_start: int
@@ -98,7 +98,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a container ended. `error`: its command never ran. `lost`: nobody knows how it ended."""
+    """Exit of a container. `error`: its command never ran. `lost`: its exit status is unknown."""
 
     exit_code: int
     finished_at: float
@@ -110,7 +110,7 @@ class Exit:
 
 
 def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder: Path) -> ContainerInfo:
-    """A container as others see it."""
+    """Build the state that the runtime reports for a container."""
     spec = record.spec
     if exit is not None:
         phase = ContainerPhase.EXITED
@@ -137,7 +137,7 @@ def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder
 
 
 def reason_of(exit: Exit) -> str:
-    """Why a container ended, in one word."""
+    """Return the reason of an exit."""
     if exit.lost:
         return LOST
     if exit.error:
@@ -148,7 +148,7 @@ def reason_of(exit: Exit) -> str:
 
 
 def save(path: Path, value: object) -> None:
-    """Replace a file; StoreError if that cannot be done."""
+    """Replace a file; raise StoreError if that fails."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         data = msgspec.json.encode(value)
@@ -158,12 +158,12 @@ def save(path: Path, value: object) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
-    except (ValueError, OverflowError, TypeError, RecursionError) as error:  # such as half a character
+    except (ValueError, OverflowError, TypeError, RecursionError) as error:  # such as a lone surrogate
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
 def load(path: Path, kind: type[T]) -> T | Finding | None:
-    """A file's value; None if there is no file, a finding if it cannot be used."""
+    """Load a file; return None if there is no file, a finding if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         with os.fdopen(fd, "rb") as file:
@@ -174,17 +174,17 @@ def load(path: Path, kind: type[T]) -> T | Finding | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        return Finding(Severity.ERROR, f"{path} cannot be used: {error}", path=str(path))
+        return Finding(Severity.ERROR, f"{path} cannot be read: {error}", path=str(path))
 
 
 def give_folder(folder: Path, credentials: ProcessCredentials | None) -> None:
-    """Have a folder belong to the user of a container; OSError if that cannot be done."""
+    """Give a directory to the user of a container; raise OSError if that fails."""
     if credentials is not None and credentials.switch:
         os.chown(folder, credentials.uid, credentials.gid)
 
 
 def put_aside(path: Path, quarantine: Path) -> None:
-    """Move a file that cannot be used out of the way, for people to look at."""
+    """Move an unreadable file to the quarantine directory."""
     name = f"{time.time_ns()}-{path.parent.name}-{path.name}"
     try:
         quarantine.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -195,7 +195,7 @@ def put_aside(path: Path, quarantine: Path) -> None:
 
 
 def folders_in(path: Path) -> Iterator[Path]:
-    """The folders in a folder, in the order of their names; links are none."""
+    """Yield the subdirectories, sorted by name; symbolic links are skipped."""
     try:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -205,9 +205,9 @@ def folders_in(path: Path) -> Iterator[Path]:
 
 
 def remove_tree(path: Path) -> str:
-    """Remove a folder whatever a container has put there, and however deep; what is left, if anything.
+    """Remove a directory, whatever a container has put there, and however deep; return what is left, or "".
 
-    Folders inside are moved up before they are emptied, so that neither paths nor the stack grow.
+    Subdirectories are moved up before they are emptied, so that neither paths nor the stack grow.
     """
     try:
         top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -239,7 +239,7 @@ def remove_tree(path: Path) -> str:
 
 
 def _empty(folder: int, top: int, serial: int) -> int:
-    """Remove a folder's files and move its folders up to `top`, under names that are free there."""
+    """Remove a directory's files and move its subdirectories up to `top`, under free names."""
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
