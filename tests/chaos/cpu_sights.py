@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.node.runtime.state_dir import folders_in
+from plimsoll.node.runtime.state_dir import subdirectories
 
 _ENV = "DRA_CPUSET_"
 _ALLOWED = re.compile(r"(?m)^Cpus_allowed_list:\s*(\S+)")
@@ -57,9 +57,9 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
 def look(root: Path, *, real: bool, every: CpuSet) -> list[Box]:
     """The containers below an agent's folder that run now; `every` are the CPUs of who is not pinned."""
     found = []
-    for pod in folders_in(root / "pods"):
-        for name in folders_in(pod / "containers"):
-            for attempt in folders_in(name):
+    for pod in subdirectories(root / "pods"):
+        for name in subdirectories(pod / "containers"):
+            for attempt in subdirectories(name):
                 box = read(attempt, real=real, every=every)
                 if box is not None:
                     found.append(box)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
-from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.protocols.cdi import CdiFolders
 
 
-class Machine(NoneRuntime):
+class Machine(SimulatedRuntime):
     """Tells `watch` of every container that is about to run, and counts them."""
 
     def __init__(self, cdi: Path, watch: Callable[[ContainerInfo], None]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from plimsoll.protocols.messages import nri
 
 #: More than any kernel has CPUs or memory nodes.
-MOST_CPUS = 65536
+MAX_CPUS = 65536
 _MOST = 2**63 - 1
 _RANGES = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 _PAGE_SIZE = re.compile(r"[1-9]\d{0,9}[KMG]B", re.ASCII)
@@ -59,7 +59,7 @@ def is_set(text: str) -> bool:
         return False
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if int(first) > int(last or first) or int(last or first) >= MOST_CPUS:
+        if int(first) > int(last or first) or int(last or first) >= MAX_CPUS:
             return False
     return True
 
@@ -94,7 +94,7 @@ def _show(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-_NOT_HERE = {
+_UNSUPPORTED = {
     "": ("hooks", "rlimits"),
     "linux": (
         "cgroups_path",
@@ -108,7 +108,7 @@ _NOT_HERE = {
         "memory_policy",
     ),
 }
-_RESOURCES_NOT_HERE = {
+_UNSUPPORTED_RESOURCES = {
     "": ("blockio_class", "rdt_class", "devices"),
     "memory": (
         "reservation",
@@ -123,13 +123,13 @@ _RESOURCES_NOT_HERE = {
 }
 
 
-def left_out(adjust: nri.ContainerAdjustment) -> tuple[str, ...]:
+def unsupported_fields(adjust: nri.ContainerAdjustment) -> tuple[str, ...]:
     """Return the requested fields of an adjustment that are not supported."""
-    return (*_set_fields(adjust, _NOT_HERE), *left_out_resources(adjust.linux.resources))
+    return (*_set_fields(adjust, _UNSUPPORTED), *unsupported_resources(adjust.linux.resources))
 
 
-def left_out_resources(resources: nri.LinuxResources) -> tuple[str, ...]:
-    return tuple(_set_fields(resources, _RESOURCES_NOT_HERE))
+def unsupported_resources(resources: nri.LinuxResources) -> tuple[str, ...]:
+    return tuple(_set_fields(resources, _UNSUPPORTED_RESOURCES))
 
 
 def _set_fields(

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _PAUSE = 0.2
 
 
-class Doorway:
+class Listener:
     """Listening Unix socket; raises ConfigError if it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +87,7 @@ def _listen(path: Path) -> Socket:
 
 
 #: Maximum size of a plugin's configuration, in bytes.
-LARGEST_CONFIG = 1024 * 1024
+MAX_CONFIG_BYTES = 1024 * 1024
 
 
 def read_config(folder: Path | None, index: str, base: str) -> str:
@@ -97,14 +97,14 @@ def read_config(folder: Path | None, index: str, base: str) -> str:
     for name in (f"{index}-{base}.conf", f"{base}.conf"):
         try:
             with (folder / name).open("rb") as file:
-                data = file.read(LARGEST_CONFIG + 1)
+                data = file.read(MAX_CONFIG_BYTES + 1)
         except FileNotFoundError:
             continue
         except OSError as error:
             logger.warning("%s: %s", folder / name, error.strerror)
             return ""
-        if len(data) > LARGEST_CONFIG:
-            logger.warning("%s: longer than %d bytes", folder / name, LARGEST_CONFIG)
+        if len(data) > MAX_CONFIG_BYTES:
+            logger.warning("%s: longer than %d bytes", folder / name, MAX_CONFIG_BYTES)
             return ""
         return data.decode(errors="replace")
     return ""

@@ -21,7 +21,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.names import quote
 
 
-class Field(IntEnum):
+class NriField(IntEnum):
     """Fields a plugin can set, under the names used in conflict messages."""
 
     Annotations = 1
@@ -57,33 +57,33 @@ class Field(IntEnum):
 
 
 _MEMORY = {
-    "limit": Field.MemLimit,
-    "reservation": Field.MemReservation,
-    "swap": Field.MemSwapLimit,
-    "kernel": Field.MemKernelLimit,
-    "kernel_tcp": Field.MemTCPLimit,
-    "swappiness": Field.MemSwappiness,
-    "disable_oom_killer": Field.MemDisableOomKiller,
-    "use_hierarchy": Field.MemUseHierarchy,
+    "limit": NriField.MemLimit,
+    "reservation": NriField.MemReservation,
+    "swap": NriField.MemSwapLimit,
+    "kernel": NriField.MemKernelLimit,
+    "kernel_tcp": NriField.MemTCPLimit,
+    "swappiness": NriField.MemSwappiness,
+    "disable_oom_killer": NriField.MemDisableOomKiller,
+    "use_hierarchy": NriField.MemUseHierarchy,
 }
 _CPU = {
-    "shares": Field.CPUShares,
-    "quota": Field.CPUQuota,
-    "period": Field.CPUPeriod,
-    "realtime_runtime": Field.CPURealtimeRuntime,
-    "realtime_period": Field.CPURealtimePeriod,
+    "shares": NriField.CPUShares,
+    "quota": NriField.CPUQuota,
+    "period": NriField.CPUPeriod,
+    "realtime_runtime": NriField.CPURealtimeRuntime,
+    "realtime_period": NriField.CPURealtimePeriod,
 }
-_SETS = {"cpus": Field.CPUSetCPUs, "mems": Field.CPUSetMems}
-_CLASSES = {"blockio_class": Field.BlockioClass, "rdt_class": Field.RdtClass}
+_SETS = {"cpus": NriField.CPUSetCPUs, "mems": NriField.CPUSetMems}
+_CLASSES = {"blockio_class": NriField.BlockioClass, "rdt_class": NriField.RdtClass}
 
 
 class Owners:
     """Plugins that have set the fields of each container; `-NAME` is a plugin that has removed the value."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, Field, str | None], str] = {}
+        self._owners: dict[tuple[str, NriField, str | None], str] = {}
 
-    def claim(self, container: str, field: Field, plugin: str, part: str | None = None) -> str | None:
+    def claim(self, container: str, field: NriField, plugin: str, part: str | None = None) -> str | None:
         """Make a plugin the owner of a field; return the conflict if it is taken."""
         owner = self._owners.get((container, field, part))
         if owner is not None and owner != f"-{plugin}":
@@ -92,7 +92,7 @@ class Owners:
         self._owners[container, field, part] = plugin
         return None
 
-    def clear(self, container: str, field: Field, plugin: str, part: str | None = None) -> None:
+    def clear(self, container: str, field: NriField, plugin: str, part: str | None = None) -> None:
         """Let a plugin set what another has set. Fields without an owner stay free for all."""
         if (container, field, part) in self._owners:
             self._owners[container, field, part] = f"-{plugin}"
@@ -107,48 +107,48 @@ class Owners:
                 owners.compound[field].owners[part] = plugin
         return message
 
-    def claim_resources(self, container: str, wish: nri.LinuxResources, plugin: str) -> str | None:
+    def claim_resources(self, container: str, adjustment: nri.LinuxResources, plugin: str) -> str | None:
         """Claim all fields that these resources set; return the first conflict."""
-        for field, part in _fields_of(wish):
+        for field, part in _fields_of(adjustment):
             if conflict := self.claim(container, field, plugin, part):
                 return conflict
         return None
 
 
-def _fields_of(wish: nri.LinuxResources) -> Iterable[tuple[Field, str | None]]:
-    yield from ((field, None) for name, field in _MEMORY.items() if wish.memory.HasField(name))
-    yield from ((field, None) for name, field in _CPU.items() if wish.cpu.HasField(name))
-    yield from ((field, None) for name, field in _SETS.items() if getattr(wish.cpu, name))
-    yield from ((Field.HugepageLimits, limit.page_size) for limit in wish.hugepage_limits)
-    yield from ((Field.CgroupsUnified, key) for key in sorted(wish.unified))
-    yield from ((field, None) for name, field in _CLASSES.items() if wish.HasField(name))
-    if wish.HasField("pids"):
-        yield Field.PidsLimit, None
+def _fields_of(adjustment: nri.LinuxResources) -> Iterable[tuple[NriField, str | None]]:
+    yield from ((field, None) for name, field in _MEMORY.items() if adjustment.memory.HasField(name))
+    yield from ((field, None) for name, field in _CPU.items() if adjustment.cpu.HasField(name))
+    yield from ((field, None) for name, field in _SETS.items() if getattr(adjustment.cpu, name))
+    yield from ((NriField.HugepageLimits, limit.page_size) for limit in adjustment.hugepage_limits)
+    yield from ((NriField.CgroupsUnified, key) for key in sorted(adjustment.unified))
+    yield from ((field, None) for name, field in _CLASSES.items() if adjustment.HasField(name))
+    if adjustment.HasField("pids"):
+        yield NriField.PidsLimit, None
 
 
-def put_resources(target: nri.LinuxResources, wish: nri.LinuxResources) -> None:
+def set_resources(target: nri.LinuxResources, adjustment: nri.LinuxResources) -> None:
     """Set the requested fields in `target`; others are unchanged."""
     for part, names in (("memory", _MEMORY), ("cpu", _CPU)):
-        asked: Any = getattr(wish, part)
+        asked: Any = getattr(adjustment, part)
         for name in names:
             if asked.HasField(name):
                 getattr(getattr(target, part), name).CopyFrom(getattr(asked, name))
     for name in _SETS:
-        if getattr(wish.cpu, name):
-            setattr(target.cpu, name, getattr(wish.cpu, name))
-    for limit in wish.hugepage_limits:
+        if getattr(adjustment.cpu, name):
+            setattr(target.cpu, name, getattr(adjustment.cpu, name))
+    for limit in adjustment.hugepage_limits:
         held = next((h for h in target.hugepage_limits if h.page_size == limit.page_size), None)
         (target.hugepage_limits.add() if held is None else held).CopyFrom(limit)
-    for key, value in wish.unified.items():
+    for key, value in adjustment.unified.items():
         target.unified[key] = value
     for name in _CLASSES:
-        if wish.HasField(name):
-            getattr(target, name).CopyFrom(getattr(wish, name))
-    if wish.HasField("pids"):
-        target.pids.CopyFrom(wish.pids)
+        if adjustment.HasField(name):
+            getattr(target, name).CopyFrom(getattr(adjustment, name))
+    if adjustment.HasField("pids"):
+        target.pids.CopyFrom(adjustment.pids)
 
 
-class Changes:
+class ContainerUpdates:
     """Updates of existing containers, requested in response to an event.
 
     `subject` is the container of the event: one that is being created cannot be updated; one that is being
@@ -173,14 +173,14 @@ class Changes:
                 return f"plugin {quote(plugin)} asked update of {quote(container)} during creation"
             ignored = update.ignore_failure
             self._asked[container] = self._asked.get(container, True) and ignored
-            wish = update.linux.resources
-            fault = checks.resources_fault(wish)
+            adjustment = update.linux.resources
+            fault = checks.resources_fault(adjustment)
             if fault is not None:
                 fault = f"plugin {quote(plugin)} asked update of {quote(container)}: {fault}"
             else:
-                fault = self._owners.claim_resources(container, wish, plugin)
+                fault = self._owners.claim_resources(container, adjustment, plugin)
             if fault is None:
-                put_resources(self.resources.setdefault(container, nri.LinuxResources()), wish)
+                set_resources(self.resources.setdefault(container, nri.LinuxResources()), adjustment)
             elif not ignored:
                 return fault
         return None
@@ -196,14 +196,14 @@ class Changes:
         ]
 
 
-class Creation:
+class ContainerCreation:
     """Container being created. `container` is what the next plugin receives, `adjust` the difference."""
 
     def __init__(self, container: nri.Container) -> None:
         self.container = container
         self.adjust = nri.ContainerAdjustment()
         self.owners = Owners()
-        self.changes = Changes(self.owners, container.id)
+        self.changes = ContainerUpdates(self.owners, container.id)
 
     def add(self, response: nri.CreateContainerResponse, plugin: str) -> str | None:
         """Add a plugin's response; return why the container cannot be created with it."""
@@ -214,81 +214,81 @@ class Creation:
                 return conflict
         return self.changes.add(response.update, plugin)
 
-    def _adjust(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+    def _adjust(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
         return (
-            self._annotations(wish, plugin)
-            or self._mounts(wish, plugin)
-            or self._env(wish, plugin)
-            or self._args(wish, plugin)
-            or self._devices(wish, plugin)
-            or self._resources(wish, plugin)
-            or self._oom_score(wish, plugin)
-            or self._cdi(wish, plugin)
+            self._annotations(adjustment, plugin)
+            or self._mounts(adjustment, plugin)
+            or self._env(adjustment, plugin)
+            or self._args(adjustment, plugin)
+            or self._devices(adjustment, plugin)
+            or self._resources(adjustment, plugin)
+            or self._oom_score(adjustment, plugin)
+            or self._cdi(adjustment, plugin)
         )
 
-    def _claim(self, field: Field, plugin: str, part: str | None = None) -> str | None:
+    def _claim(self, field: NriField, plugin: str, part: str | None = None) -> str | None:
         return self.owners.claim(self.container.id, field, plugin, part)
 
-    def _clear(self, field: Field, plugin: str, part: str | None = None) -> None:
+    def _clear(self, field: NriField, plugin: str, part: str | None = None) -> None:
         self.owners.clear(self.container.id, field, plugin, part)
 
-    def _annotations(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        for marked in sorted(key for key in wish.annotations if key.startswith("-")):
-            key = marked[1:]
-            self._clear(Field.Annotations, plugin, key)
+    def _annotations(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        for removal in sorted(key for key in adjustment.annotations if key.startswith("-")):
+            key = removal[1:]
+            self._clear(NriField.Annotations, plugin, key)
             self.adjust.annotations.pop(key, None)
             self.container.annotations.pop(key, None)
-            self.adjust.annotations[marked] = ""
-        for key in sorted(key for key in wish.annotations if not key.startswith("-")):
-            if conflict := self._claim(Field.Annotations, plugin, key):
+            self.adjust.annotations[removal] = ""
+        for key in sorted(key for key in adjustment.annotations if not key.startswith("-")):
+            if conflict := self._claim(NriField.Annotations, plugin, key):
                 return conflict
-            self.adjust.annotations[key] = wish.annotations[key]
-            self.container.annotations[key] = wish.annotations[key]
+            self.adjust.annotations[key] = adjustment.annotations[key]
+            self.container.annotations[key] = adjustment.annotations[key]
         return None
 
-    def _mounts(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        removed = {m.destination[1:]: m for m in wish.mounts if m.destination.startswith("-")}
-        added = [m for m in wish.mounts if not m.destination.startswith("-")]
+    def _mounts(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        removed = {m.destination[1:]: m for m in adjustment.mounts if m.destination.startswith("-")}
+        added = [m for m in adjustment.mounts if not m.destination.startswith("-")]
         new = {m.destination for m in added}
         for destination in removed:
-            self._clear(Field.Mounts, plugin, destination)
-        _keep(self.adjust.mounts, lambda m: m.destination not in removed)
-        _keep(self.container.mounts, lambda m: m.destination not in removed and m.destination not in new)
+            self._clear(NriField.Mounts, plugin, destination)
+        _filter(self.adjust.mounts, lambda m: m.destination not in removed)
+        _filter(self.container.mounts, lambda m: m.destination not in removed and m.destination not in new)
         for mount in added:
-            if conflict := self._claim(Field.Mounts, plugin, mount.destination):
+            if conflict := self._claim(NriField.Mounts, plugin, mount.destination):
                 return conflict
             self.adjust.mounts.append(mount)
         self.adjust.mounts.extend(m for destination, m in removed.items() if destination not in new)
         self.container.mounts.extend(added)
         return None
 
-    def _devices(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        removed = {d.path[1:] for d in wish.linux.devices if d.path.startswith("-")}
-        added = [d for d in wish.linux.devices if not d.path.startswith("-")]
+    def _devices(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        removed = {d.path[1:] for d in adjustment.linux.devices if d.path.startswith("-")}
+        added = [d for d in adjustment.linux.devices if not d.path.startswith("-")]
         new = {d.path for d in added}
         for path in removed:
-            self._clear(Field.Devices, plugin, path)
-        _keep(self.adjust.linux.devices, lambda d: d.path not in removed)
-        _keep(self.container.linux.devices, lambda d: d.path not in removed and d.path not in new)
+            self._clear(NriField.Devices, plugin, path)
+        _filter(self.adjust.linux.devices, lambda d: d.path not in removed)
+        _filter(self.container.linux.devices, lambda d: d.path not in removed and d.path not in new)
         for device in added:
-            if conflict := self._claim(Field.Devices, plugin, device.path):
+            if conflict := self._claim(NriField.Devices, plugin, device.path):
                 return conflict
             self.adjust.linux.devices.append(device)
         self.container.linux.devices.extend(added)
         return None
 
-    def _env(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        removed = {v.key[1:]: v for v in wish.env if v.key.startswith("-")}
-        added = [v for v in wish.env if not v.key.startswith("-")]
+    def _env(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        removed = {v.key[1:]: v for v in adjustment.env if v.key.startswith("-")}
+        added = [v for v in adjustment.env if not v.key.startswith("-")]
         new = {v.key for v in added}
         for key in removed:
-            self._clear(Field.Env, plugin, key)
-        _keep(self.adjust.env, lambda v: v.key not in removed)
+            self._clear(NriField.Env, plugin, key)
+        _filter(self.adjust.env, lambda v: v.key not in removed)
         env = [
             e for e in self.container.env if (key := e.partition("=")[0]) not in removed and key not in new
         ]
         for variable in added:
-            if conflict := self._claim(Field.Env, plugin, variable.key):
+            if conflict := self._claim(NriField.Env, plugin, variable.key):
                 return conflict
             self.adjust.env.append(variable)
         # A removal is passed on, so that a variable of the container itself is removed too.
@@ -296,45 +296,45 @@ class Creation:
         self.container.env[:] = [*env, *(f"{v.key}={v.value}" for v in added)]
         return None
 
-    def _args(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        if not wish.args:
+    def _args(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        if not adjustment.args:
             return None
-        args = list(wish.args)
+        args = list(adjustment.args)
         if args[0] == "":  # marks a plugin that intends to replace what others have set
-            self._clear(Field.Args, plugin)
+            self._clear(NriField.Args, plugin)
             args = args[1:]
-        if conflict := self._claim(Field.Args, plugin):
+        if conflict := self._claim(NriField.Args, plugin):
             return conflict
         self.adjust.args[:] = args
         self.container.args[:] = args
         return None
 
-    def _resources(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        resources = wish.linux.resources
+    def _resources(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        resources = adjustment.linux.resources
         if conflict := self.owners.claim_resources(self.container.id, resources, plugin):
             return conflict
-        put_resources(self.adjust.linux.resources, resources)
-        put_resources(self.container.linux.resources, resources)
+        set_resources(self.adjust.linux.resources, resources)
+        set_resources(self.container.linux.resources, resources)
         return None
 
-    def _oom_score(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        if not wish.linux.HasField("oom_score_adj"):
+    def _oom_score(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        if not adjustment.linux.HasField("oom_score_adj"):
             return None
-        if conflict := self._claim(Field.OomScoreAdj, plugin):
+        if conflict := self._claim(NriField.OomScoreAdj, plugin):
             return conflict
-        self.adjust.linux.oom_score_adj.CopyFrom(wish.linux.oom_score_adj)
-        self.container.linux.oom_score_adj.CopyFrom(wish.linux.oom_score_adj)
+        self.adjust.linux.oom_score_adj.CopyFrom(adjustment.linux.oom_score_adj)
+        self.container.linux.oom_score_adj.CopyFrom(adjustment.linux.oom_score_adj)
         return None
 
-    def _cdi(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
-        for device in wish.CDI_devices:
-            if conflict := self._claim(Field.CdiDevices, plugin, device.name):
+    def _cdi(self, adjustment: nri.ContainerAdjustment, plugin: str) -> str | None:
+        for device in adjustment.CDI_devices:
+            if conflict := self._claim(NriField.CdiDevices, plugin, device.name):
                 return conflict
             self.adjust.CDI_devices.append(device)
         return None
 
 
-def _keep(messages: Any, wanted: Any) -> None:
+def _filter(messages: Any, wanted: Any) -> None:
     """Remove the elements of a repeated field that do not match."""
     kept = [message for message in messages if wanted(message)]
     if len(kept) < len(messages):

@@ -28,14 +28,13 @@ from typing import Any, TypeVar
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import AdjustedContainer, RuntimeState
 from plimsoll.node.nri import checks, messages
-from plimsoll.node.nri.listener import Doorway, read_config
-from plimsoll.node.nri.merge import Changes, Creation, Owners, put_resources
-from plimsoll.node.nri.required import required_fault
-from plimsoll.node.nri.session import Session
+from plimsoll.node.nri.creation import log_unsupported, request_adjustments
+from plimsoll.node.nri.listener import Listener, read_config
+from plimsoll.node.nri.merge import ContainerCreation, ContainerUpdates, Owners, set_resources
+from plimsoll.node.nri.session import PluginSession
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.events import Event
-from plimsoll.protocols.nri.names import quote
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Fault, end_tasks
 
 logger = logging.getLogger(__name__)
@@ -47,11 +46,11 @@ CREATE_FAULT = "CreateContainerError"
 SANDBOX_FAULT = "CreatePodSandboxError"
 UPDATE_FAULT = "UpdateContainerError"
 #: Maximum number of characters of a plugin's message that are shown.
-LONGEST_TEXT = 1024
+MAX_TEXT_LENGTH = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class EvictionRequest:
     """Eviction of a container requested by a plugin."""
 
     container: str
@@ -60,7 +59,7 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginInfo:
+class NriPlugin:
     """Connected plugin, for display."""
 
     name: str
@@ -90,8 +89,8 @@ class NriServer:
         registration_timeout: float = 5.0,
         request_timeout: float = 2.0,
         required: Sequence[str] = (),
-        on_evict: Callable[[Eviction], None] | None = None,
-        most_plugins: int = 64,
+        on_evict: Callable[[EvictionRequest], None] | None = None,
+        max_plugins: int = 64,
     ) -> None:
         self.socket = socket
         self._runtime = (runtime_name, runtime_version)
@@ -102,8 +101,8 @@ class NriServer:
         self._request_timeout = request_timeout
         self._required = tuple(required)
         self._on_evict = on_evict
-        self._most = most_plugins
-        self._plugins: list[Session] = []
+        self._most = max_plugins
+        self._plugins: list[PluginSession] = []
         #: Containers as plugins know them, until they are removed.
         self._known: dict[str, nri.Container] = {}
         #: Containers whose creation was not reported as done; the runtime may not list them yet.
@@ -112,15 +111,15 @@ class NriServer:
         self._changing = asyncio.Lock()
         self._connections: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._doorway: Doorway | None = None
+        self._listener: Listener | None = None
 
     # -- connections
 
     async def start(self) -> None:
         """Start serving; raise ConfigError if the socket cannot be opened."""
-        opening = asyncio.ensure_future(asyncio.to_thread(Doorway, self.socket))
+        opening = asyncio.ensure_future(asyncio.to_thread(Listener, self.socket))
         try:
-            self._doorway = await asyncio.shield(opening)
+            self._listener = await asyncio.shield(opening)
         except asyncio.CancelledError:
             await asyncio.wait(
                 (opening,)
@@ -128,39 +127,39 @@ class NriServer:
             if opening.exception() is None:
                 opening.result().close()
             raise
-        self._doorway.open(self._arrived)
+        self._listener.open(self._on_connection)
 
     async def stop(self) -> None:
         """Disconnect all plugins; containers are unchanged."""
-        if self._doorway is not None:
-            self._doorway.close()
-        await asyncio.gather(*(plugin.shut_down() for plugin in self._present()))
+        if self._listener is not None:
+            self._listener.close()
+        await asyncio.gather(*(plugin.shut_down() for plugin in self._connected_plugins()))
         await end_tasks([*self._connections, *self._tasks])
 
-    def plugins(self) -> tuple[PluginInfo, ...]:
+    def plugins(self) -> tuple[NriPlugin, ...]:
         """Return the connected plugins, in call order."""
         return tuple(
-            PluginInfo(p.base, p.index, p.events, p.is_validator, p.old)
+            NriPlugin(p.base, p.index, p.events, p.is_validator, p.uses_state_change)
             for p in self._plugins
             if not p.closed
         )
 
-    def _arrived(self, connection: Socket) -> None:
+    def _on_connection(self, connection: Socket) -> None:
         if len(self._connections) >= self._most:
             logger.warning("NRI plugin rejected: %d are connected", len(self._connections))
             connection.close()
             return
         task = asyncio.create_task(self._serve(connection))
         self._connections.add(task)
-        task.add_done_callback(partial(self._left, connection))
+        task.add_done_callback(partial(self._on_disconnect, connection))
 
-    def _left(self, connection: Socket, task: asyncio.Task[None]) -> None:
+    def _on_disconnect(self, connection: Socket, task: asyncio.Task[None]) -> None:
         self._connections.discard(task)
         connection.close()
 
     async def _serve(self, connection: Socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=connection)
-        session = Session(
+        session = PluginSession(
             reader,
             writer,
             self._update_containers,
@@ -181,7 +180,7 @@ class NriServer:
                 self._plugins.remove(session)
             await session.close()
 
-    async def _admit(self, session: Session) -> Fault | None:
+    async def _admit(self, session: PluginSession) -> Fault | None:
         """Register, configure and synchronize a plugin; from then on it receives events."""
         if fault := await session.wait_registered():
             if not fault.fatal:
@@ -194,17 +193,17 @@ class NriServer:
         if fault := await session.configure(*self._runtime, config):
             return fault
         async with self._events:
-            pods, containers = self._everything()
+            pods, containers = self._collect_state()
             updates = await session.synchronize(pods, containers)
             if isinstance(updates, Fault):
                 return Fault(updates.code, f"{session.name}: failed to synchronize: {updates.message}")
             self._plugins.append(session)
             self._plugins.sort(key=lambda plugin: plugin.index)
         logger.info("NRI plugin %s connected", session.name)
-        self._spawn(self._change(updates, session.name))
+        self._spawn(self._apply_updates(updates, session.name))
         return None
 
-    def _everything(self) -> tuple[list[nri.PodSandbox], list[nri.Container]]:
+    def _collect_state(self) -> tuple[list[nri.PodSandbox], list[nri.Container]]:
         inventory = self._inventory()
         pods = {pod.uid: pod for pod in inventory.pods}
         containers = []
@@ -223,17 +222,19 @@ class NriServer:
     # -- unsolicited updates
 
     async def _update_containers(
-        self, session: Session, request: nri.UpdateContainersRequest
+        self, session: PluginSession, request: nri.UpdateContainersRequest
     ) -> nri.UpdateContainersResponse | Fault:
         # After the event in progress: its handler may be waiting for this.
         async with self._events:
             pass
         self._evict(request.evict, session.name)
         # An update that was started is completed, even if the plugin stops waiting.
-        change = self._spawn(self._change(request.update, session.name))
+        change = self._spawn(self._apply_updates(request.update, session.name))
         return nri.UpdateContainersResponse(failed=await asyncio.shield(change))
 
-    async def _change(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> list[nri.ContainerUpdate]:
+    async def _apply_updates(
+        self, updates: Iterable[nri.ContainerUpdate], plugin: str
+    ) -> list[nri.ContainerUpdate]:
         """Apply updates; return those that failed. Missing containers are skipped."""
         failed = []
         live = {
@@ -245,27 +246,27 @@ class NriServer:
             if update.container_id not in live:
                 continue
             async with self._changing:
-                fault = await self._change_one(update, plugin)
+                fault = await self._apply_update(update, plugin)
             if fault is not None:
                 logger.warning("NRI plugin %s: update of %s: %s", plugin, update.container_id, fault)
                 if not update.ignore_failure:
                     failed.append(update)
         return failed
 
-    async def _change_one(self, update: nri.ContainerUpdate, plugin: str) -> str | None:
-        wish = update.linux.resources
-        if text := checks.resources_fault(wish):
+    async def _apply_update(self, update: nri.ContainerUpdate, plugin: str) -> str | None:
+        adjustment = update.linux.resources
+        if text := checks.resources_fault(adjustment):
             return text
-        _tell_left_out(plugin, checks.left_out_resources(wish))
-        fault = await self._apply(update.container_id, messages.read_resources(wish))
+        log_unsupported(plugin, checks.unsupported_resources(adjustment))
+        fault = await self._apply(update.container_id, messages.read_resources(adjustment))
         if fault is not None:
             return fault.message
-        self._put(update.container_id, wish)
+        self._record_resources(update.container_id, adjustment)
         return None
 
-    def _put(self, container: str, wish: nri.LinuxResources) -> None:
+    def _record_resources(self, container: str, adjustment: nri.LinuxResources) -> None:
         if (known := self._known.get(container)) is not None:
-            put_resources(known.linux.resources, wish)
+            set_resources(known.linux.resources, adjustment)
 
     def _evict(self, evictions: Iterable[nri.ContainerEviction], plugin: str) -> None:
         for eviction in evictions:
@@ -274,7 +275,7 @@ class NriServer:
                     "NRI plugin %s requests the eviction of container %s", plugin, eviction.container_id
                 )
                 continue
-            self._on_evict(Eviction(eviction.container_id, eviction.reason[:LONGEST_TEXT], plugin))
+            self._on_evict(EvictionRequest(eviction.container_id, eviction.reason[:MAX_TEXT_LENGTH], plugin))
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -286,7 +287,7 @@ class NriServer:
 
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
         request = nri.RunPodSandboxRequest(pod=messages.write_pod(pod))
-        faults = await self._news(Event.RUN_POD_SANDBOX, request)
+        faults = await self._deliver(Event.RUN_POD_SANDBOX, request)
         return _fault(SANDBOX_FAULT, faults[0]) if faults else None
 
     async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
@@ -297,19 +298,21 @@ class NriServer:
             overhead_linux_resources=message.linux.pod_overhead,
             linux_resources=message.linux.resources,
         )
-        faults = await self._news(Event.UPDATE_POD_SANDBOX, request)
+        faults = await self._deliver(Event.UPDATE_POD_SANDBOX, request)
         return _fault(UPDATE_FAULT, faults[0]) if faults else None
 
     async def sandbox_updated(self, pod: SandboxSpec) -> None:
-        await self._news(
+        await self._deliver(
             Event.POST_UPDATE_POD_SANDBOX, nri.PostUpdatePodSandboxRequest(pod=messages.write_pod(pod))
         )
 
     async def sandbox_stopped(self, pod: SandboxSpec) -> None:
-        await self._news(Event.STOP_POD_SANDBOX, nri.StopPodSandboxRequest(pod=messages.write_pod(pod)))
+        await self._deliver(Event.STOP_POD_SANDBOX, nri.StopPodSandboxRequest(pod=messages.write_pod(pod)))
 
     async def sandbox_removed(self, pod: SandboxSpec) -> None:
-        await self._news(Event.REMOVE_POD_SANDBOX, nri.RemovePodSandboxRequest(pod=messages.write_pod(pod)))
+        await self._deliver(
+            Event.REMOVE_POD_SANDBOX, nri.RemovePodSandboxRequest(pod=messages.write_pod(pod))
+        )
         for container in [id for id, known in self._known.items() if known.pod_sandbox_id == pod.uid]:
             del self._known[container]
             self._pending.pop(container, None)
@@ -320,17 +323,19 @@ class NriServer:
         self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
     ) -> AdjustedContainer | RuntimeFault:
         async with self._events:
-            creation = Creation(messages.write_container(pod, container, resources))
-            text = await self._create(messages.write_pod(pod), creation)
+            creation = ContainerCreation(messages.write_container(pod, container, resources))
+            text = await request_adjustments(
+                self._connected_plugins(), messages.write_pod(pod), creation, self._required, self._evict
+            )
             if text is None:
                 self._known[container.id] = self._pending[container.id] = creation.container
             else:
-                await self._undo(messages.write_pod(pod), creation.container)
+                await self._cancel_creation(messages.write_pod(pod), creation.container)
         if text is not None:
             return _fault(CREATE_FAULT, text)
         adjust = creation.adjust
-        for id, wish in creation.changes.resources.items():
-            self._put(id, wish)
+        for id, adjustment in creation.changes.resources.items():
+            self._record_resources(id, adjustment)
         env, unset = messages.read_env(adjust)
         return AdjustedContainer(
             resources=resources.merged(messages.read_resources(adjust.linux.resources)),
@@ -347,105 +352,55 @@ class NriServer:
             others=_read_changes(creation.changes),
         )
 
-    async def _create(self, pod: nri.PodSandbox, creation: Creation) -> str | None:
-        """Call all plugins; return why the container must not be created."""
-        plugins = self._present()
-        validators = [plugin for plugin in plugins if plugin.is_validator]
-        before = nri.Container()
-        before.CopyFrom(creation.container)
-        for plugin in plugins:
-            if not plugin.subscribed(Event.CREATE_CONTAINER):
-                continue
-            request = nri.CreateContainerRequest(pod=pod, container=creation.container)
-            answer = await plugin.tell(Event.CREATE_CONTAINER, request)
-            if isinstance(answer, Fault):
-                if answer.fatal:
-                    continue
-                return answer.message
-            if text := creation.add(answer, plugin.name):
-                return text
-            _tell_left_out(plugin.name, checks.left_out(answer.adjust))
-            self._evict(answer.evict, plugin.name)
-        present = [(plugin.index, plugin.base) for plugin in plugins]
-        if text := required_fault(pod.annotations, creation.container.name, self._required, present):
-            return f'validator "00-default-validator" rejected container adjustment, reason: {text}'
-        return await self._validate(validators, pod, before, creation, present)
-
-    async def _validate(
-        self,
-        validators: Sequence[Session],
-        pod: nri.PodSandbox,
-        container: nri.Container,
-        creation: Creation,
-        present: Sequence[tuple[str, str]],
-    ) -> str | None:
-        if not validators:
-            return None
-        request = nri.ValidateContainerAdjustmentRequest(
-            pod=pod,
-            container=container,
-            adjust=creation.adjust,
-            update=creation.changes.messages(),
-            owners=creation.owners.message(),
-            plugins=[nri.PluginInstance(name=base, index=index) for index, base in present],
-        )
-        event = Event.VALIDATE_CONTAINER_ADJUSTMENT
-        replies = await asyncio.gather(*(plugin.tell(event, request) for plugin in validators))
-        for plugin, answer in zip(validators, replies, strict=True):
-            if isinstance(answer, Fault):
-                return f"validator plugin {plugin.name} failed: {answer.message}"
-            if answer.reject:
-                reason = answer.reason or "unknown rejection reason"
-                return f"validator {quote(plugin.name)} rejected container adjustment, reason: {reason}"
-        return None
-
-    async def _undo(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+    async def _cancel_creation(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """Notify plugins that a container they have agreed to is not created."""
         stop = nri.StopContainerRequest(pod=pod, container=container)
         changes = await self._stop(stop)
-        await self._tell_all(Event.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container))
+        await self._call_subscribed(
+            Event.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container)
+        )
         # Not awaited here: the creation of a container may be what the change of another one waits for.
-        self._spawn(self._change(changes.messages(), "undo"))
+        self._spawn(self._apply_updates(changes.messages(), "undo"))
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._container_news(Event.POST_CREATE_CONTAINER, pod, container)
+        await self._deliver_container_event(Event.POST_CREATE_CONTAINER, pod, container)
         self._pending.pop(container.id, None)
 
     async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._container_news(Event.START_CONTAINER, pod, container)
+        await self._deliver_container_event(Event.START_CONTAINER, pod, container)
 
     async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._container_news(Event.POST_START_CONTAINER, pod, container)
+        await self._deliver_container_event(Event.POST_START_CONTAINER, pod, container)
 
     async def update(
         self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
     ) -> AdjustedContainer | RuntimeFault:
         async with self._events:
             requested = messages.write_resources(resources)
-            changes = Changes(Owners(), container.id, requested)
+            changes = ContainerUpdates(Owners(), container.id, requested)
             message = self._message(container)
-            for plugin in self._present():
+            for plugin in self._connected_plugins():
                 if not plugin.subscribed(Event.UPDATE_CONTAINER):
                     continue
                 request = nri.UpdateContainerRequest(
                     pod=messages.write_pod(pod), container=message, linux_resources=requested
                 )
-                answer = await plugin.tell(Event.UPDATE_CONTAINER, request)
-                if isinstance(answer, Fault):
-                    if answer.fatal:
+                response = await plugin.deliver(Event.UPDATE_CONTAINER, request)
+                if isinstance(response, Fault):
+                    if response.fatal:
                         continue
-                    return _fault(UPDATE_FAULT, answer.message)
-                if text := changes.add(answer.update, plugin.name):
+                    return _fault(UPDATE_FAULT, response.message)
+                if text := changes.add(response.update, plugin.name):
                     return _fault(UPDATE_FAULT, text)
-                self._evict(answer.evict, plugin.name)
-        for id, wish in changes.resources.items():
-            self._put(id, wish)
+                self._evict(response.evict, plugin.name)
+        for id, adjustment in changes.resources.items():
+            self._record_resources(id, adjustment)
         others = _read_changes(changes)
         others.pop(container.id, None)
         return AdjustedContainer(resources=messages.read_resources(requested), others=others)
 
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._container_news(Event.POST_UPDATE_CONTAINER, pod, container)
+        await self._deliver_container_event(Event.POST_UPDATE_CONTAINER, pod, container)
 
     async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
         async with self._events:
@@ -453,25 +408,25 @@ class NriServer:
                 nri.StopContainerRequest(pod=messages.write_pod(pod), container=self._message(container))
             )
         self._pending.pop(container.id, None)
-        for id, wish in changes.resources.items():
-            self._put(id, wish)
+        for id, adjustment in changes.resources.items():
+            self._record_resources(id, adjustment)
         return _read_changes(changes)
 
-    async def _stop(self, request: nri.StopContainerRequest) -> Changes:
-        changes = Changes(Owners())
-        for plugin, answer in await self._tell_all(Event.STOP_CONTAINER, request):
-            if text := changes.add(answer.update, plugin.name):
+    async def _stop(self, request: nri.StopContainerRequest) -> ContainerUpdates:
+        changes = ContainerUpdates(Owners())
+        for plugin, response in await self._call_subscribed(Event.STOP_CONTAINER, request):
+            if text := changes.add(response.update, plugin.name):
                 logger.warning("NRI plugin %s: %s", plugin.name, text)
         return changes
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._container_news(Event.REMOVE_CONTAINER, pod, container)
+        await self._deliver_container_event(Event.REMOVE_CONTAINER, pod, container)
         self._known.pop(container.id, None)
         self._pending.pop(container.id, None)
 
     # -- delivery
 
-    def _present(self) -> list[Session]:
+    def _connected_plugins(self) -> list[PluginSession]:
         """Return the plugins to call, in order."""
         return [plugin for plugin in self._plugins if not plugin.closed]
 
@@ -479,44 +434,41 @@ class NriServer:
         known = self._known.get(container.id)
         return messages.bare_container(container) if known is None else messages.write_state(known, container)
 
-    async def _container_news(self, event: Event, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._news(
+    async def _deliver_container_event(
+        self, event: Event, pod: SandboxSpec, container: ContainerInfo
+    ) -> None:
+        await self._deliver(
             event, event.request(pod=messages.write_pod(pod), container=self._message(container))
         )
 
-    async def _news(self, event: Event, request: Any) -> list[str]:
+    async def _deliver(self, event: Event, request: Any) -> list[str]:
         async with self._events:
             faults: list[str] = []
-            await self._tell_all(event, request, faults)
+            await self._call_subscribed(event, request, faults)
             return faults
 
-    async def _tell_all(
+    async def _call_subscribed(
         self, event: Event, request: Any, faults: list[str] | None = None
-    ) -> list[tuple[Session, Any]]:
+    ) -> list[tuple[PluginSession, Any]]:
         """Call the subscribed plugins, in order; return their responses. Errors are logged."""
-        replies = []
-        for plugin in self._present():
+        responses = []
+        for plugin in self._connected_plugins():
             if not plugin.subscribed(event):
                 continue
-            answer = await plugin.tell(event, request)
-            if not isinstance(answer, Fault):
-                replies.append((plugin, answer))
-            elif not answer.fatal and answer.code != UNIMPLEMENTED:
-                logger.warning("NRI plugin %s: %s: %s", plugin.name, event.method, answer.message)
+            response = await plugin.deliver(event, request)
+            if not isinstance(response, Fault):
+                responses.append((plugin, response))
+            elif not response.fatal and response.code != UNIMPLEMENTED:
+                logger.warning("NRI plugin %s: %s: %s", plugin.name, event.method, response.message)
                 if faults is not None:
-                    faults.append(answer.message)
-        return replies
+                    faults.append(response.message)
+        return responses
 
 
 def _fault(reason: str, text: str) -> RuntimeFault:
     """Build a fault with a plugin's message, which is shown in the status of a pod."""
-    return RuntimeFault(reason, text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "...")
+    return RuntimeFault(reason, text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 3] + "...")
 
 
-def _read_changes(changes: Changes) -> dict[str, LinuxResources]:
-    return {id: messages.read_resources(wish) for id, wish in changes.resources.items()}
-
-
-def _tell_left_out(plugin: str, names: Sequence[str]) -> None:
-    if names:
-        logger.warning("NRI plugin %s requested unsupported adjustments: %s", plugin, ", ".join(names))
+def _read_changes(changes: ContainerUpdates) -> dict[str, LinuxResources]:
+    return {id: messages.read_resources(adjustment) for id, adjustment in changes.resources.items()}

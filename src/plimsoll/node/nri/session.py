@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 #: Handler of a plugin's unsolicited update of containers.
 Update: TypeAlias = Callable[
-    ["Session", nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse | Fault]
+    ["PluginSession", nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse | Fault]
 ]
 
 
-class Session:
+class PluginSession:
     """Connected plugin."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Session:
         self.index = ""
         self.events = 0
         #: Whether events are delivered by StateChange.
-        self.old = False
+        self.uses_state_change = False
 
     @property
     def name(self) -> str:
@@ -121,12 +121,12 @@ class Session:
             request_timeout=round(self._request_timeout * 1000),
             NRI_version=NRI_VERSION,
         )
-        answer = await self._call("Configure", request)
-        if isinstance(answer, Fault):
-            return Fault(answer.code, f"failed to configure plugin: {answer.message}", answer.kind)
-        if extra := answer.events & ~ALL_EVENTS & 0xFFFFFFFF:
+        response = await self._call("Configure", request)
+        if isinstance(response, Fault):
+            return Fault(response.code, f"failed to configure plugin: {response.message}", response.kind)
+        if extra := response.events & ~ALL_EVENTS & 0xFFFFFFFF:
             return Fault(UNKNOWN, f"invalid plugin events: 0x{extra:x}")
-        self.events = answer.events or ALL_EVENTS
+        self.events = response.events or ALL_EVENTS
         return None
 
     async def synchronize(
@@ -136,40 +136,40 @@ class Session:
         parts = split(pods, containers)
         if parts is None:
             return Fault(UNKNOWN, "failed to synchronize plugin with split messages")
-        answer: Any = None
+        response: Any = None
         for part in parts:
-            answer = await self._call("Synchronize", part)
-            if isinstance(answer, Fault):
-                return answer
-            if part.more and (answer.update or not answer.more):
+            response = await self._call("Synchronize", part)
+            if isinstance(response, Fault):
+                return response
+            if part.more and (response.update or not response.more):
                 return Fault(UNKNOWN, "plugin does not handle split sync requests")
-        return tuple(answer.update)
+        return tuple(response.update)
 
     # -- events
 
-    async def tell(self, event: Event, request: Any) -> Any | Fault:
+    async def deliver(self, event: Event, request: Any) -> Any | Fault:
         """Deliver an event and return the response. A plugin that is gone or does not respond in time is
         closed.
         """
-        if self.old and event in NEWS:
-            answer = await self._tell_old(event, request)
+        if self.uses_state_change and event in NEWS:
+            response = await self._deliver_state_change(event, request)
         else:
-            answer = await self._call(event.method, request)
-            if isinstance(answer, Fault) and answer.code == UNIMPLEMENTED and event in NEWS:
+            response = await self._call(event.method, request)
+            if isinstance(response, Fault) and response.code == UNIMPLEMENTED and event in NEWS:
                 logger.info("NRI plugin %s: events are delivered by StateChange from now on", self.name)
-                self.old = True
-                answer = await self._tell_old(event, request)
-        if isinstance(answer, Fault) and answer.fatal:
-            logger.warning("NRI plugin %s is closed: %s: %s", self.name, event.method, answer.message)
+                self.uses_state_change = True
+                response = await self._deliver_state_change(event, request)
+        if isinstance(response, Fault) and response.fatal:
+            logger.warning("NRI plugin %s is closed: %s: %s", self.name, event.method, response.message)
             self.end()
-        return answer
+        return response
 
-    async def _tell_old(self, event: Event, request: Any) -> Any | Fault:
+    async def _deliver_state_change(self, event: Event, request: Any) -> Any | Fault:
         change = nri.StateChangeEvent(event=int(event), pod=request.pod)  # type: ignore[arg-type]
         if "container" in request.DESCRIPTOR.fields_by_name:
             change.container.CopyFrom(request.container)
-        answer = await self._call("StateChange", change)
-        return answer if isinstance(answer, Fault) else event.response()
+        response = await self._call("StateChange", change)
+        return response if isinstance(response, Fault) else event.response()
 
     async def shut_down(self) -> None:
         """Notify a plugin of the shutdown."""

@@ -8,11 +8,11 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.ttrpc import LARGEST_DATA
 
 #: Maximum size of a part: a message less its envelope.
-LARGEST_PART = LARGEST_DATA - 1024
+MAX_PART_BYTES = LARGEST_DATA - 1024
 
 
 def split(
-    pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container], largest: int = LARGEST_PART
+    pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container], largest: int = MAX_PART_BYTES
 ) -> list[nri.SynchronizeRequest] | None:
     """Split into parts in order, pods before containers, each as full as possible; None if one object is too
     long.

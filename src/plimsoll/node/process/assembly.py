@@ -49,7 +49,7 @@ from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
-from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.node.security.policy import SecurityPolicy
 from plimsoll.node.slice_cleaner import SliceCleaner
 from plimsoll.node.status.reporter import NodeStatusReporter
@@ -71,7 +71,7 @@ def make_agent(
     machine: Machine,
     metrics: NodeMetrics,
     *,
-    runtime: NoneRuntime | None = None,
+    runtime: SimulatedRuntime | None = None,
     available: Callable[[], NodeStats] | None = None,
 ) -> Agent:
     """Build the agent of a node, ready to be started.
@@ -143,7 +143,7 @@ class _AgentBuilder:
         )
 
     def build(
-        self, kept_runtime: NoneRuntime | None = None, available: Callable[[], NodeStats] | None = None
+        self, kept_runtime: SimulatedRuntime | None = None, available: Callable[[], NodeStats] | None = None
     ) -> Agent:
         settings, machine, intervals = self.settings, self.status_reporter.machine, self.settings.intervals
         cgroups = self._cgroups()
@@ -227,7 +227,7 @@ class _AgentBuilder:
         return open_cgroups(root, want=want, owner=owner)
 
     def _cgroup_watch(
-        self, cgroups: Cgroups, runtime: NoneRuntime | ProcessRuntime, mark: RootMark
+        self, cgroups: Cgroups, runtime: SimulatedRuntime | ProcessRuntime, mark: RootMark
     ) -> CgroupWatch | None:
         if not isinstance(runtime, ProcessRuntime) or not cgroups.version:
             return None
@@ -242,14 +242,14 @@ class _AgentBuilder:
             interval=self.settings.intervals.cgroups,
         )
 
-    def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> NoneRuntime | ProcessRuntime:
+    def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> SimulatedRuntime | ProcessRuntime:
         ip = self.status_reporter.address or "127.0.0.1"
         if self.settings.runtime == "none":
-            return NoneRuntime(cdi=None if self.bare else cdi, ip=ip)
+            return SimulatedRuntime(cdi=None if self.bare else cdi, ip=ip)
         images = {name: tuple(command) for name, command in self.settings.images.items()}
         return ProcessRuntime(self.layout, cgroups, cdi, settings=ProcessSettings(images=images, ip=ip))
 
-    def _nri(self, runtime: NoneRuntime | ProcessRuntime) -> NriServer | None:
+    def _nri(self, runtime: SimulatedRuntime | ProcessRuntime) -> NriServer | None:
         socket = self.settings.nri if self.settings.nri is not None else self.layout.nri
         if self.bare or socket == Path(""):
             return None

@@ -17,6 +17,6 @@ simulated.py          containers without processes, for simulated nodes
 
 from plimsoll.node.runtime.exec_spec import ProcessSettings
 from plimsoll.node.runtime.process import ProcessRuntime
-from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 
-__all__ = ["NoneRuntime", "ProcessRuntime", "ProcessSettings"]
+__all__ = ["ProcessRuntime", "ProcessSettings", "SimulatedRuntime"]

@@ -15,77 +15,79 @@ from pathlib import Path
 from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.container_process import Life
+from plimsoll.node.runtime.container_process import ContainerProcess
 from plimsoll.node.runtime.state_dir import (
     ContainerRecord,
     PodRecord,
-    folders_in,
     load,
-    put_aside,
+    quarantine_file,
     remove_tree,
+    subdirectories,
 )
 
 
 @dataclass
-class Found:
+class AdoptedState:
     """Pods by UID; containers, oldest first, whose current state is not known yet."""
 
     pods: dict[str, PodRecord] = field(default_factory=dict)
-    lives: list[Life] = field(default_factory=list)
+    containers: list[ContainerProcess] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
-async def look_around(layout: Layout, patience: float) -> Found:
-    """Read everything that is left. `patience`: seconds to wait for killed processes."""
-    found = Found()
-    for folder in list(folders_in(layout.pods)):
-        await _pod(folder, layout, patience, found)
-    found.lives.sort(key=lambda life: life.record.created_at)
+async def read_state(layout: Layout, timeout: float) -> AdoptedState:
+    """Read everything that is left. `timeout`: seconds to wait for killed processes."""
+    found = AdoptedState()
+    for folder in list(subdirectories(layout.pods)):
+        await _pod(folder, layout, timeout, found)
+    found.containers.sort(key=lambda container: container.record.created_at)
     return found
 
 
-async def _pod(folder: Path, layout: Layout, patience: float, found: Found) -> None:
+async def _pod(folder: Path, layout: Layout, timeout: float, found: AdoptedState) -> None:
     record = load(folder / "sandbox.json", PodRecord)
     if isinstance(record, PodRecord) and record.spec.uid != folder.name:
         record = Finding(Severity.ERROR, f"{folder}/sandbox.json belongs to another pod")
     if isinstance(record, PodRecord):
         found.pods[record.spec.uid] = record
     elif isinstance(record, Finding):
-        put_aside(folder / "sandbox.json", layout.quarantine)
+        quarantine_file(folder / "sandbox.json", layout.quarantine)
         text = f"pod {folder.name} is lost; its files are removed: {record.what}"
         found.findings.append(Finding(Severity.ERROR, text, path=record.path))
-    for name in folders_in(folder / "containers"):
-        for attempt in folders_in(name):
+    for name in subdirectories(folder / "containers"):
+        for attempt in subdirectories(name):
             if isinstance(record, PodRecord):
-                await _container(attempt, record, layout, patience, found)
+                await _container(attempt, record, layout, timeout, found)
             else:
-                await _clear(attempt, patience)
+                await _clear(attempt, timeout)
     if not isinstance(record, PodRecord):
         await asyncio.to_thread(remove_tree, folder)
 
 
-async def _container(folder: Path, pod: PodRecord, layout: Layout, patience: float, found: Found) -> None:
+async def _container(
+    folder: Path, pod: PodRecord, layout: Layout, timeout: float, found: AdoptedState
+) -> None:
     record = load(folder / "state.json", ContainerRecord)
     if isinstance(record, ContainerRecord):
         spec = record.spec
         place = (spec.pod, spec.name, str(spec.attempt))
         if place == (pod.spec.uid, folder.parent.name, folder.name):
-            found.lives.append(Life(folder, record))
+            found.containers.append(ContainerProcess(folder, record))
             return
         record = Finding(Severity.ERROR, f"{folder}/state.json belongs to another container")
     if isinstance(record, Finding):
-        put_aside(folder / "state.json", layout.quarantine)
+        quarantine_file(folder / "state.json", layout.quarantine)
         text = f"container {folder.parent.name} of pod {pod.spec.uid} is lost; it was killed: {record.what}"
         found.findings.append(Finding(Severity.ERROR, text, path=record.path))
-    await _clear(folder, patience)
+    await _clear(folder, timeout)
 
 
-async def _clear(folder: Path, patience: float) -> None:
+async def _clear(folder: Path, timeout: float) -> None:
     """Kill and remove an unknown container."""
     for pid, start in await asyncio.to_thread(shims.find_shims, folder / "spec.json"):
         shims.send(pid, start, signal.SIGKILL)
         shims.collect(pid)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while shims.is_locked(folder / "lock") and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     await asyncio.to_thread(remove_tree, folder)

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from plimsoll.node.cgroups.values import Cgroups
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.container_process import Life
+from plimsoll.node.runtime.container_process import ContainerProcess
 from plimsoll.node.runtime.state_dir import PodRecord
 
 _log = logging.getLogger("plimsoll.node")
@@ -46,22 +46,22 @@ def restore_pod(cgroups: Cgroups, pod: PodRecord) -> bool:
     return True
 
 
-def restore_container(cgroups: Cgroups, life: Life) -> bool:
+def restore_container(cgroups: Cgroups, container: ContainerProcess) -> bool:
     """Create the cgroup of a container again if it was removed; return whether it was missing.
 
     A running process is moved back. If that fails the container is killed, because nothing limits it any
     more, and restarted according to its restart policy.
     """
-    pod, id = life.state.pod, life.state.id
+    pod, id = container.state.pod, container.state.id
     if not cgroups.is_lost(pod, id):
         return False
     problem = ""
-    for fault in cgroups.make_container(pod, id, life.record.resources):
+    for fault in cgroups.make_container(pod, id, container.record.resources):
         if not fault.absent:
             problem = problem or str(fault)
-    if life.run is not None and life.state.phase is ContainerPhase.RUNNING:
-        problem = problem or shims.join(life.run.pid, cgroups.join_files(pod, id))
+    if container.run is not None and container.state.phase is ContainerPhase.RUNNING:
+        problem = problem or shims.join(container.run.pid, cgroups.join_files(pod, id))
         if problem:
             _log.warning("killing container %s: its cgroup was removed: %s", id, problem)
-            life.kill()
+            container.kill()
     return True

@@ -52,7 +52,7 @@ _STAYS_WRITABLE = ("/dev", "/proc")
 _PROC_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
-class Kernel:
+class SystemCalls:
     """System calls that Python does not offer; without ctypes each of them fails with ENOSYS."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def reset_signals() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
 
-def prepare(spec: dict[str, Any], kernel: Kernel) -> tuple[list[str], list[str]]:
+def prepare(spec: dict[str, Any], kernel: SystemCalls) -> tuple[list[str], list[str]]:
     """Set up cgroups, limits and mounts. Return tolerable failures: notes, which may explain how the
     container exits, and asides, which do not.
     """
@@ -150,7 +150,7 @@ def prepare(spec: dict[str, Any], kernel: Kernel) -> tuple[list[str], list[str]]
     missing = sorted({*spec.get("gids", ())} - {*os.getgroups(), os.getegid()})
     if missing and not spec["credentials"]["switch"]:
         notes.append(f"groups {missing} cannot be joined: {os.strerror(errno.EPERM)}")
-    enter_folder(spec)
+    enter_directory(spec)
     return notes, asides
 
 
@@ -181,7 +181,7 @@ def set_limits(spec: dict[str, Any]) -> list[str]:
     return asides
 
 
-def enter_folder(spec: dict[str, Any]) -> None:
+def enter_directory(spec: dict[str, Any]) -> None:
     os.umask(spec.get("umask", 0o022))
     try:
         os.chdir(spec["cwd"])
@@ -189,7 +189,7 @@ def enter_folder(spec: dict[str, Any]) -> None:
         raise RuntimeError(f'chdir to cwd ("{spec["cwd"]}") failed: {error.strerror}') from None
 
 
-def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
+def mount_all(spec: dict[str, Any], kernel: SystemCalls) -> list[str]:
     """Perform mounts and device nodes in a private mount namespace: no other process sees them."""
     wanted, notes = list(spec.get("mounts", ())), []
     read_only = spec["credentials"]["read_only_root"]
@@ -224,7 +224,7 @@ def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
     return notes
 
 
-def protect_root(kernel: Kernel, mounted: list[str]) -> None:
+def protect_root(kernel: SystemCalls, mounted: list[str]) -> None:
     """Make all file systems read-only in this mount namespace, except devices, /proc and the container's own
     mounts. Mounts that cannot be made writable again stay read-only.
     """
@@ -256,7 +256,7 @@ def is_below(path: str, tops: tuple[str, ...]) -> bool:
     return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
 
 
-def mount_one(mount: dict[str, Any], kernel: Kernel) -> None:
+def mount_one(mount: dict[str, Any], kernel: SystemCalls) -> None:
     source, target, kind = mount["source"], mount["target"], mount["type"]
     if not os.path.isabs(target):
         raise OSError(errno.EINVAL, "the target is not an absolute path")
@@ -286,7 +286,7 @@ def own_output(credentials: dict[str, Any], outputs: tuple[int, int]) -> None:
             os.fchown(fd, credentials["uid"], -1)
 
 
-def confine(credentials: dict[str, Any], kernel: Kernel) -> None:
+def confine(credentials: dict[str, Any], kernel: SystemCalls) -> None:
     """Set the credentials of a container, in the order in which the rights to do so are lost."""
     program = binascii.a2b_base64(credentials["seccomp"])
     uid, gid, mask = credentials["uid"], credentials["gid"], credentials["capabilities"]
@@ -315,7 +315,7 @@ def confine(credentials: dict[str, Any], kernel: Kernel) -> None:
         raise RuntimeError(f"cannot set {step} of the container: {error.strerror}") from None
 
 
-def drop_bounding(mask: int, kernel: Kernel) -> None:
+def drop_bounding(mask: int, kernel: SystemCalls) -> None:
     """Drop all other capabilities from the bounding set, including those without a name."""
     for number in range(64):
         if not mask >> number & 1:
@@ -363,14 +363,14 @@ def run_inside(fd: int) -> NoReturn:
     """Become a command in a running container; the spec identifies the container's first process."""
     with os.fdopen(fd, "rb") as file:
         spec = marshal.load(file)
-    kernel = Kernel()
+    kernel = SystemCalls()
     try:
         reset_signals()
         join_cgroups(spec)
         if spec["own_mounts"]:
             enter_mounts(spec["pid"], spec["pid_start"], kernel)
         set_limits(spec)
-        enter_folder(spec)
+        enter_directory(spec)
         own_output(spec["credentials"], (1, 2))
         confine(spec["credentials"], kernel)
         execute(spec)
@@ -379,7 +379,7 @@ def run_inside(fd: int) -> NoReturn:
     os._exit(126)
 
 
-def enter_mounts(pid: int, start: int, kernel: Kernel) -> None:
+def enter_mounts(pid: int, start: int, kernel: SystemCalls) -> None:
     """Join the mount namespace of a process."""
     try:
         fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)

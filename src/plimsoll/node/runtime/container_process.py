@@ -22,106 +22,116 @@ from plimsoll.common.checkpoint import Finding
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.state_dir import ContainerRecord, Exit, Run, load, put_aside, save, state_of
+from plimsoll.node.runtime.state_dir import (
+    ContainerRecord,
+    ExitRecord,
+    RunRecord,
+    container_info,
+    load,
+    quarantine_file,
+    save,
+)
 
 KILLED = 137
 REBOOTED = 255
 START_ERROR = 128
 
 
-class Life:
+class ContainerProcess:
     """Container with its record, processes and exit status."""
 
     def __init__(self, folder: Path, record: ContainerRecord) -> None:
         self.folder = folder
         self.record = record
-        self.run: Run | None = None
-        self.exit: Exit | None = None
+        self.run: RunRecord | None = None
+        self.exit: ExitRecord | None = None
         self.ended = asyncio.Event()
         #: Held while the container is started, stopped or removed; waiting for its exit needs no lock.
         self.busy = asyncio.Lock()
         #: Held while its resources are changed, which hooks may do at any time.
         self.changing = asyncio.Lock()
-        self.state: ContainerInfo = state_of(record, None, None, folder)
+        self.state: ContainerInfo = container_info(record, None, None, folder)
         self._pidfd = -1
         self._on_end: Callable[[], None] | None = None
 
     # -- files
 
-    def keep(self, record: ContainerRecord) -> None:
+    def store(self, record: ContainerRecord) -> None:
         """Store a changed record, on disk first; raise StoreError if that fails."""
         save(self.folder / "state.json", record)
         self.record = record
-        self._look()
+        self._refresh_state()
 
     def read(self, quarantine: Path) -> tuple[Finding, ...]:
         """Read what the shim has left; unreadable files are quarantined."""
-        run = load(self.folder / "run.json", Run)
-        exit = load(self.folder / "exit.json", Exit)
+        run = load(self.folder / "run.json", RunRecord)
+        exit = load(self.folder / "exit.json", ExitRecord)
         findings = [found for found in (run, exit) if isinstance(found, Finding)]
         for finding in findings:
-            put_aside(Path(finding.path), quarantine)
-        self.run = run if isinstance(run, Run) else None
-        self.exit = exit if isinstance(exit, Exit) else None
-        self._look()
+            quarantine_file(Path(finding.path), quarantine)
+        self.run = run if isinstance(run, RunRecord) else None
+        self.exit = exit if isinstance(exit, ExitRecord) else None
+        self._refresh_state()
         return tuple(findings)
 
-    def lose(self, exit: Exit) -> None:
+    def record_exit(self, exit: ExitRecord) -> None:
         """Record the exit of a container whose shim cannot."""
         self.exit = exit
         with contextlib.suppress(StoreError):
             save(self.folder / "exit.json", exit)
-        self._look()
+        self._refresh_state()
 
     def close(self) -> None:
         """Mark the container as exited and notify waiters."""
         self.unwatch()
         self.ended.set()
 
-    def _look(self) -> None:
-        self.state = state_of(self.record, self.run, self.exit, self.folder)
+    def _refresh_state(self) -> None:
+        self.state = container_info(self.record, self.run, self.exit, self.folder)
 
     # -- starting
 
-    async def launch(self, program: Path, spec: dict[str, Any], patience: float) -> str:
+    async def launch(self, program: Path, spec: dict[str, Any], timeout: float) -> str:
         """Start the shim and with it the container; return the problem, if any. The exit of a container that
         did not start is recorded at once.
         """
         try:
             save(self.folder / "spec.json", spec)
-            self.keep(replace(self.record, started=True))
-            pid, said = shims.spawn(
+            self.store(replace(self.record, started=True))
+            pid, status_fd = shims.spawn(
                 program, self.folder / "spec.json", self.folder / "lock", self.folder / "shim.err"
             )
         except (OSError, ValueError, StoreError) as error:
-            self.lose(Exit(exit_code=START_ERROR, finished_at=time.time(), error=f"no shim: {error}"))
+            self.record_exit(
+                ExitRecord(exit_code=START_ERROR, finished_at=time.time(), error=f"no shim: {error}")
+            )
             return f"no shim: {error}"
         try:
-            line = await asyncio.wait_for(_read_line(said), patience)
+            line = await asyncio.wait_for(_read_line(status_fd), timeout)
         except TimeoutError:
             line = b""
             started = shims.start_time(pid)
             if started is not None:
                 shims.send(pid, started, signal.SIGKILL)
         finally:
-            os.close(said)
-        answer = _answer(line)
-        if answer.get("ok"):
-            self.run = _value(load(self.folder / "run.json", Run))
+            os.close(status_fd)
+        response = _parse_response(line)
+        if response.get("ok"):
+            self.run = _value(load(self.folder / "run.json", RunRecord))
             if self.run is not None:
-                self._look()
+                self._refresh_state()
                 return ""
-            answer = {"error": "the shim has left no record of its processes"}
+            response = {"error": "the shim has left no record of its processes"}
             self.kill()
-        problem = str(answer.get("error") or f"the shim did not answer: {self._complaint()}")
-        await _gone(pid)
-        self.exit = _value(load(self.folder / "exit.json", Exit))
+        problem = str(response.get("error") or f"the shim did not answer: {self._last_error_line()}")
+        await _wait_for_exit(pid)
+        self.exit = _value(load(self.folder / "exit.json", ExitRecord))
         if self.exit is None:
-            self.lose(Exit(exit_code=START_ERROR, finished_at=time.time(), error=problem))
-        self._look()
+            self.record_exit(ExitRecord(exit_code=START_ERROR, finished_at=time.time(), error=problem))
+        self._refresh_state()
         return problem
 
-    def _complaint(self) -> str:
+    def _last_error_line(self) -> str:
         """Return the last line of the shim's error output."""
         try:
             with open(self.folder / "shim.err", "rb") as file:
@@ -143,10 +153,10 @@ class Life:
         if pidfd is None:
             return False
         self._pidfd, self._on_end = pidfd, on_end
-        asyncio.get_running_loop().add_reader(pidfd, self._see_end)
+        asyncio.get_running_loop().add_reader(pidfd, self._on_pidfd_ready)
         return True
 
-    def _see_end(self) -> None:
+    def _on_pidfd_ready(self) -> None:
         on_end = self._on_end
         self.unwatch()
         if on_end is not None:
@@ -158,7 +168,7 @@ class Life:
             os.close(self._pidfd)
         self._pidfd, self._on_end = -1, None
 
-    def settle(self, quarantine: Path) -> tuple[Finding, ...]:
+    def on_shim_exit(self, quarantine: Path) -> tuple[Finding, ...]:
         """Determine from the files of an exited shim how the container exited, or that it is unknown."""
         if self.run is not None:
             shims.collect(self.run.shim)
@@ -169,18 +179,18 @@ class Life:
             if self.run is not None:
                 shims.kill_session(self.run.pid, self.run.pid_start)
             text = "The container could not be located: its shim ended without leaving an exit code"
-            self.lose(Exit(exit_code=KILLED, finished_at=time.time(), signal=9, lost=text))
-        self._look()
+            self.record_exit(ExitRecord(exit_code=KILLED, finished_at=time.time(), signal=9, lost=text))
+        self._refresh_state()
         return findings
 
-    async def adopt(self, quarantine: Path, patience: float) -> tuple[Finding, ...]:
+    async def adopt(self, quarantine: Path, timeout: float) -> tuple[Finding, ...]:
         """Determine the state of a container that ran without an agent. Afterwards it has an exit, or it was
         never started, or it runs and can be watched.
         """
         if not self.record.started:
             return ()
         lock = self.folder / "lock"
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         # A shim that was started just before the last agent died may still be starting.
         while shims.is_locked(lock) and not self._has("run.json") and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
@@ -202,23 +212,28 @@ class Life:
             shims.send(pid, start, signal.SIGKILL)
         self.run = None
         text = "The container could not be located: the record of its processes was damaged; it was killed"
-        self.lose(Exit(exit_code=KILLED, finished_at=time.time(), signal=9, lost=text))
+        self.record_exit(ExitRecord(exit_code=KILLED, finished_at=time.time(), signal=9, lost=text))
         return findings
 
     def _adopt_dead(self, findings: tuple[Finding, ...], quarantine: Path) -> tuple[Finding, ...]:
         if self.run is None and not findings:  # no command of this container ever ran
-            self.keep(replace(self.record, started=False))
+            self.store(replace(self.record, started=False))
             return ()
         if self.run is not None and self.run.boot_id != shims.boot_id():
             text = "The container could not be located: the machine was restarted"
-            self.lose(Exit(exit_code=REBOOTED, finished_at=time.time(), lost=text))
+            self.record_exit(ExitRecord(exit_code=REBOOTED, finished_at=time.time(), lost=text))
             return ()
-        return self.settle(quarantine)
+        return self.on_shim_exit(quarantine)
 
     def _has(self, name: str) -> bool:
         return os.path.exists(self.folder / name) or os.path.exists(self.folder / "exit.json")
 
-    # -- signals
+    async def wait_ended(self, seconds: float) -> None:
+        """Wait for the exit of the container, but not longer than this."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.ended.wait(), seconds)
+
+    # -- signals and CPUs
 
     def signal(self, number: int) -> None:
         """Send a signal to the container's first process."""
@@ -229,17 +244,24 @@ class Life:
         """Kill the first process; the shim kills the others."""
         self.signal(signal.SIGKILL)
 
+    async def pin(self, cpus: set[int]) -> str:
+        """Pin the current processes themselves, where there is no cpuset; return the problem, if any."""
+        if self.run is None:
+            return ""
+        pids = await asyncio.to_thread(shims.descendants, self.run.pid)
+        return await asyncio.to_thread(shims.set_affinity, pids, cpus)
+
 
 def _value(found: Any) -> Any:
     return None if isinstance(found, Finding) else found
 
 
-def _answer(line: bytes) -> dict[str, Any]:
+def _parse_response(line: bytes) -> dict[str, Any]:
     try:
-        answer = msgspec.json.decode(line)
+        response = msgspec.json.decode(line)
     except (ValueError, RecursionError):
         return {}
-    return answer if isinstance(answer, dict) else {}
+    return response if isinstance(response, dict) else {}
 
 
 async def _read_line(fd: int) -> bytes:
@@ -263,7 +285,7 @@ async def _read_line(fd: int) -> bytes:
     return data
 
 
-async def _gone(pid: int) -> None:
+async def _wait_for_exit(pid: int) -> None:
     """Wait briefly until a shim that is about to exit has exited."""
     for _ in range(200):
         try:

@@ -19,7 +19,7 @@ CREATE_ERROR = "CreateContainerError"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ResolvedContainer:
     """Fully resolved container, before it is created."""
 
     spec: ContainerSpec  #: with the final environment, command and CDI names
@@ -41,16 +41,16 @@ class SpecRefusal:
     """
 
     fault: RuntimeFault
-    told: bool = False
+    hooks_called: bool = False
 
 
-async def make(
+async def resolve_container(
     pod: SandboxSpec,
     spec: ContainerSpec,
     resources: LinuxResources,
     cdi: CdiFolders | None,
     hooks: RuntimeHooks,
-) -> Made | SpecRefusal:
+) -> ResolvedContainer | SpecRefusal:
     """Resolve a container: apply CDI files and hooks."""
     edits = await _edits(cdi, spec.cdi)
     if isinstance(edits, RuntimeFault):
@@ -63,11 +63,11 @@ async def make(
     if names != spec.cdi:
         edits = await _edits(cdi, names)
         if isinstance(edits, RuntimeFault):
-            return SpecRefusal(edits, told=True)
+            return SpecRefusal(edits, hooks_called=True)
     return combine(replace(spec, cdi=names), edits, adjusted)
 
 
-def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> Made:
+def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> ResolvedContainer:
     """Combine a container with edits and adjustments."""
     score = spec.plan.oom_score_adj if adjusted.oom_score_adj is None else adjusted.oom_score_adj
     env = {**spec.env, **edits.variables}
@@ -80,7 +80,7 @@ def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> M
         notes.append("CDI intelRdt is not applied")
     if edits.net_devices:
         notes.append("CDI netDevices are not moved: containers use the host network")
-    return Made(
+    return ResolvedContainer(
         spec=replace(
             spec,
             env={**env, **adjusted.env},
@@ -108,7 +108,9 @@ def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
     )
 
 
-async def undo(hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo) -> Mapping[str, LinuxResources]:
+async def cancel_creation(
+    hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo
+) -> Mapping[str, LinuxResources]:
     """Notify hooks that a container they have agreed to is not created; return updates of other
     containers.
     """

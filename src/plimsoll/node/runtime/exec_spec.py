@@ -15,8 +15,8 @@ from typing import Any
 from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.resources import resources_from_plan
 from plimsoll.node.runtime.commands import Command, cpus_in
-from plimsoll.node.runtime.container_spec import Made
-from plimsoll.node.runtime.state_dir import ContainerRecord, Launch, Run
+from plimsoll.node.runtime.container_spec import ResolvedContainer
+from plimsoll.node.runtime.state_dir import ContainerRecord, LaunchParameters, RunRecord
 from plimsoll.node.security.credentials import ProcessCredentials
 from plimsoll.node.security.seccomp import build_filter
 
@@ -36,36 +36,38 @@ class ProcessSettings:
     rlimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     umask: int = 0o022
     #: Time a shim may take to report that its container runs (seconds).
-    start_patience: float = 60.0
+    start_timeout: float = 60.0
     #: Time an adopting agent waits for a shim that is still starting (seconds).
-    adopt_patience: float = 10.0
+    adopt_timeout: float = 10.0
     #: Interval at which a shim checks that its directory still exists (seconds).
     look_every: float = 5.0
 
 
-def record_of(made: Made, command: Command, now: float) -> ContainerRecord:
+def build_record(resolved: ResolvedContainer, command: Command, now: float) -> ContainerRecord:
     """Build the record of a container on disk."""
     return ContainerRecord(
-        spec=made.spec,
-        resources=made.resources,
-        launch=Launch(
-            oom_score_adj=made.oom_score_adj,
-            gids=made.gids,
+        spec=resolved.spec,
+        resources=resolved.resources,
+        launch=LaunchParameters(
+            oom_score_adj=resolved.oom_score_adj,
+            gids=resolved.gids,
             mounts=tuple(
                 {"source": m.source, "target": m.target, "type": m.type, "options": list(m.options)}
-                for m in made.mounts
+                for m in resolved.mounts
             ),
-            devices=tuple({"path": d.path, "host_path": d.host_path} for d in made.devices),
-            pause=command.pause and not made.spec.command,
+            devices=tuple({"path": d.path, "host_path": d.host_path} for d in resolved.devices),
+            pause=command.pause and not resolved.spec.command,
         ),
         created_at=now,
-        notes=made.notes,
+        notes=resolved.notes,
     )
 
 
-def unmade(spec: ContainerSpec) -> Made:
+def unresolved_container(spec: ContainerSpec) -> ResolvedContainer:
     """Return a container without CDI edits and adjustments."""
-    return Made(spec=spec, resources=resources_from_plan(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
+    return ResolvedContainer(
+        spec=spec, resources=resources_from_plan(spec.plan), oom_score_adj=spec.plan.oom_score_adj
+    )
 
 
 def shim_spec(
@@ -88,7 +90,7 @@ def shim_spec(
 
 def exec_spec(
     record: ContainerRecord,
-    run: Run,
+    run: RunRecord,
     folder: Path,
     hostname: str,
     join: Sequence[Path],

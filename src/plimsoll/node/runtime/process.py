@@ -29,17 +29,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.cgroups.containers import ContainerPlan
-from plimsoll.node.cgroups.values import CgroupFault, Cgroups
+from plimsoll.node.cgroups.values import Cgroups
 from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,
@@ -52,33 +50,34 @@ from plimsoll.node.hooks import NO_HOOKS, RuntimeContainer, RuntimeHooks, Runtim
 from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.resources import LinuxResources, resources_from_plan
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.adoption import look_around
+from plimsoll.node.runtime.adoption import read_state
 from plimsoll.node.runtime.cgroup_repair import restore_container, restore_pod, set_up_cgroups
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
-from plimsoll.node.runtime.container_process import KILLED, Life
-from plimsoll.node.runtime.container_spec import CREATE_ERROR, SpecRefusal, make, undo
+from plimsoll.node.runtime.container_process import KILLED, ContainerProcess
+from plimsoll.node.runtime.container_spec import (
+    CREATE_ERROR,
+    SpecRefusal,
+    cancel_creation,
+    resolve_container,
+)
 from plimsoll.node.runtime.exec_spec import (
     ProcessSettings,
+    build_record,
     exec_spec,
     has_cpuset,
-    record_of,
     shim_spec,
-    unmade,
+    unresolved_container,
 )
-from plimsoll.node.runtime.state_dir import Exit, PodRecord, give_folder, remove_tree, save
+from plimsoll.node.runtime.sandboxes import UPDATE_ERROR, Sandboxes, first_fault
+from plimsoll.node.runtime.state_dir import ExitRecord, PodRecord, chown_directory, remove_tree
+from plimsoll.node.runtime.tasks import RuntimeTasks
 from plimsoll.protocols.cdi import CdiFolders
 
 __all__ = ["ProcessRuntime", "ProcessSettings"]
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-#: Maximum number of findings kept, the newest.
-_FINDINGS_MAX = 200
 
 RUN_ERROR = "RunContainerError"
-SANDBOX_ERROR = "CreatePodSandboxError"
-UPDATE_ERROR = "UpdateContainerError"
 
 
 class ProcessRuntime:
@@ -101,151 +100,79 @@ class ProcessRuntime:
         self.layout = layout
         self.hooks = hooks
         self.settings = settings or ProcessSettings()
-        #: Problems found at the start and later.
-        self.findings: list[Finding] = []
         self._cgroups = cgroups
         self._cdi = cdi
         self._clock = clock
-        self._pods: dict[str, PodRecord] = {}
-        self._lives: dict[str, Life] = {}
-        self._building: set[Path] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._containers: dict[str, ContainerProcess] = {}
+        self._creating: set[Path] = set()
+        self._tasks = RuntimeTasks()
         self._changed: Callable[[str], None] | None = None
         self._program = shims.SOURCE
-        self._thread: ThreadPoolExecutor | None = None
+        self._sandboxes = Sandboxes(
+            layout, cgroups, lambda: self.hooks, self._tasks, ip=self.settings.ip, clock=clock
+        )
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Problems found at the start and later."""
+        return self._tasks.findings
 
     # -- lifecycle
 
     async def start(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        # Changes of cgroups are serialized.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cgroups")
+        self._tasks.start()
         self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
-        found = await look_around(self.layout, self.settings.adopt_patience)
-        self._report(found.findings)
-        self._pods = found.pods
-        self._lives = {life.state.id: life for life in found.lives}
-        await self._call(self._set_up_cgroups)
-        await asyncio.gather(*(self._adopt(life) for life in self._lives.values()))
+        found = await read_state(self.layout, self.settings.adopt_timeout)
+        self._tasks.report(found.findings)
+        self._sandboxes.records = found.pods
+        self._containers = {container.state.id: container for container in found.containers}
+        await self._tasks.call(self._set_up_cgroups)
+        await asyncio.gather(*(self._adopt(container) for container in self._containers.values()))
 
     async def stop(self) -> None:
         self._changed = None
-        for life in self._lives.values():
-            life.unwatch()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=10)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._lives.clear()
-        self._pods.clear()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
+        for container in self._containers.values():
+            container.unwatch()
+        await self._tasks.finish()
+        self._containers.clear()
+        self._sandboxes.records.clear()
+        self._tasks.stop()
 
     # -- pods
 
     async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        return await self._own(self._run_sandbox(spec))
-
-    async def _run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        known = self._pods.get(spec.uid)
-        if known is not None and known.running:
-            return await self._update_sandbox(spec)
-        try:
-            folder = self.layout.pod(spec.uid)
-        except InputError as error:
-            return RuntimeFault(SANDBOX_ERROR, str(error))
-        faults = await self._call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
-        fault = _first(faults, SANDBOX_ERROR)
-        record = PodRecord(spec=spec, running=True, created_at=self._clock(), ip=self.settings.ip)
-        if fault is None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                save(folder / "sandbox.json", record)
-            except (OSError, StoreError) as error:
-                fault = RuntimeFault(SANDBOX_ERROR, str(error))
-        if fault is None:
-            self._pods[spec.uid] = record
-            fault = await self.hooks.sandbox_run(spec)
-        if fault is not None:
-            await self._unmake(folder, spec.uid, known)
-        return fault
-
-    async def _unmake(self, folder: Path, uid: str, known: PodRecord | None) -> None:
-        """Remove a sandbox that could not be created; containers of an earlier one remain known."""
-        await self._call(self._cgroups.remove_pod, uid)
-        if known is not None:
-            self._keep_pod(known)
-            return
-        self._pods.pop(uid, None)
-        await asyncio.to_thread(remove_tree, folder)
+        return await self._tasks.complete(self._sandboxes.run(spec))
 
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        return await self._own(self._update_sandbox(spec))
-
-    async def _update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        known = self._pods.get(spec.uid)
-        if known is None or not known.running:
-            return RuntimeFault(UPDATE_ERROR, f"pod {spec.uid!r} has no running sandbox")
-        if known.spec == spec:
-            return None
-        fault = await self.hooks.sandbox_update(spec)
-        if fault is not None:
-            return fault
-        faults = await self._call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
-        fault = _first(faults, UPDATE_ERROR)
-        if fault is None:
-            fault = self._keep_pod(replace(known, spec=spec))
-            await self.hooks.sandbox_updated(spec)
-        return fault
+        return await self._tasks.complete(self._sandboxes.update(spec))
 
     async def stop_sandbox(self, uid: str) -> None:
-        await self._own(self._stop_sandbox(uid))
+        await self._tasks.complete(self._stop_sandbox(uid))
 
     async def _stop_sandbox(self, uid: str) -> None:
-        await asyncio.gather(*(self.stop_container(life.state.id, 0) for life in self._of(uid)))
-        pod = self._pods.get(uid)
-        if pod is not None and pod.running:
-            self._keep_pod(replace(pod, running=False))
-            await self.hooks.sandbox_stopped(pod.spec)
+        containers = self._containers_of(uid)
+        await asyncio.gather(*(self.stop_container(container.state.id, 0) for container in containers))
+        await self._sandboxes.stop(uid)
 
     async def remove_sandbox(self, uid: str) -> None:
-        await self._own(self._remove_sandbox(uid))
+        await self._tasks.complete(self._remove_sandbox(uid))
 
     async def _remove_sandbox(self, uid: str) -> None:
         await self._stop_sandbox(uid)
-        for life in self._of(uid):
-            await self._remove_container(life)
-        pod = self._pods.pop(uid, None)
-        if pod is None:
-            return
-        gone = await self._call(self._cgroups.remove_pod, uid)
-        left = await asyncio.to_thread(remove_tree, self.layout.pod(uid))
-        if left or not gone:
-            self._find(
-                Severity.WARNING, f"pod {uid} was not removed completely: {left or 'its cgroup remains'}"
-            )
-        await self.hooks.sandbox_removed(pod.spec)
-
-    def _keep_pod(self, record: PodRecord) -> RuntimeFault | None:
-        self._pods[record.spec.uid] = record
-        path = self.layout.pod(record.spec.uid) / "sandbox.json"
-        try:
-            save(path, record)
-        except StoreError as error:
-            return RuntimeFault(UPDATE_ERROR, str(error))
-        return None
+        for container in self._containers_of(uid):
+            await self._remove_container(container)
+        await self._sandboxes.remove(uid)
 
     # -- containers
 
     async def create(self, spec: ContainerSpec) -> RuntimeFault | None:
-        return await self._own(self._create(spec))
+        return await self._tasks.complete(self._create(spec))
 
     async def _create(self, spec: ContainerSpec) -> RuntimeFault | None:
-        if spec.id in self._lives:
+        if spec.id in self._containers:
             return None
-        pod = self._pods.get(spec.pod)
+        pod = self._sandboxes.records.get(spec.pod)
         if pod is None or not pod.running:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
         if spec.credentials is None:
@@ -255,339 +182,322 @@ class ProcessRuntime:
             folder = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
         except InputError as error:
             return RuntimeFault(CREATE_ERROR, str(error))
-        if folder in self._building or any(life.folder == folder for life in self._lives.values()):
+        if folder in self._creating or any(
+            container.folder == folder for container in self._containers.values()
+        ):
             text = f"attempt {spec.attempt} of container {spec.name!r} is taken by another container"
             return RuntimeFault(CREATE_ERROR, text)
         command = command_of(spec, self.settings.images)
         if isinstance(command, RuntimeFault):
             return command
-        self._building.add(folder)
+        self._creating.add(folder)
         try:
             return await self._create_in(folder, pod, spec, command)
         finally:
-            self._building.discard(folder)
+            self._creating.discard(folder)
 
     async def _create_in(
         self, folder: Path, pod: PodRecord, spec: ContainerSpec, command: Command
     ) -> RuntimeFault | None:
-        wanted = replace(spec, command=command.argv)
-        made = await make(pod.spec, wanted, resources_from_plan(spec.plan), self._cdi, self.hooks)
-        if isinstance(made, SpecRefusal):
-            if made.told:
-                await self._undo(pod, Life(folder, record_of(unmade(wanted), command, self._clock())))
-            return made.fault
-        life = Life(folder, record_of(made, command, self._clock()))
-        fault = await self._build(life)
+        requested = replace(spec, command=command.argv)
+        resolved = await resolve_container(
+            pod.spec, requested, resources_from_plan(spec.plan), self._cdi, self.hooks
+        )
+        if isinstance(resolved, SpecRefusal):
+            if resolved.hooks_called:
+                await self._cancel_creation(
+                    pod,
+                    ContainerProcess(
+                        folder, build_record(unresolved_container(requested), command, self._clock())
+                    ),
+                )
+            return resolved.fault
+        container = ContainerProcess(folder, build_record(resolved, command, self._clock()))
+        fault = await self._build(container)
         if fault is not None:
-            await self._undo(pod, life)
+            await self._cancel_creation(pod, container)
             return fault
-        self._lives[spec.id] = life
-        await self._apply_all(made.others)
-        await self.hooks.created(pod.spec, life.state)
+        self._containers[spec.id] = container
+        await self._apply_all(resolved.others)
+        await self.hooks.created(pod.spec, container.state)
         return None
 
-    async def _undo(self, pod: PodRecord, life: Life) -> None:
+    async def _cancel_creation(self, pod: PodRecord, container: ContainerProcess) -> None:
         """Notify hooks, which have already assigned resources, that the container is not created."""
-        await self._apply_all(await undo(self.hooks, pod.spec, life.state))
+        await self._apply_all(await cancel_creation(self.hooks, pod.spec, container.state))
 
-    async def _build(self, life: Life) -> RuntimeFault | None:
+    async def _build(self, container: ContainerProcess) -> RuntimeFault | None:
         """Create a container's directory and cgroup; on a fault nothing is left of them."""
-        record, spec = life.record, life.record.spec
-        faults = await self._call(self._cgroups.make_container, spec.pod, spec.id, record.resources)
-        fault = _first(faults, CREATE_ERROR)
+        record, spec = container.record, container.record.spec
+        faults = await self._tasks.call(self._cgroups.make_container, spec.pod, spec.id, record.resources)
+        fault = first_fault(faults, CREATE_ERROR)
         if fault is None:
             try:
-                await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died in between
-                work = life.folder / "work"
+                await asyncio.to_thread(remove_tree, container.folder)  # of an agent that died in between
+                work = container.folder / "work"
                 work.mkdir(parents=True, mode=0o700)
-                give_folder(work, spec.credentials)
-                life.keep(record)
+                chown_directory(work, spec.credentials)
+                container.store(record)
             except (OSError, StoreError) as error:
                 fault = RuntimeFault(CREATE_ERROR, str(error))
         if fault is not None:
-            await self._call(self._cgroups.remove_container, spec.pod, spec.id)
-            await asyncio.to_thread(remove_tree, life.folder)
+            await self._tasks.call(self._cgroups.remove_container, spec.pod, spec.id)
+            await asyncio.to_thread(remove_tree, container.folder)
         return fault
 
     async def start_container(self, id: str) -> RuntimeFault | None:
-        return await self._own(self._start_container(id))
+        return await self._tasks.complete(self._start_container(id))
 
     async def _start_container(self, id: str) -> RuntimeFault | None:
-        life = self._lives.get(id)
-        if life is None:
+        container = self._containers.get(id)
+        if container is None:
             return RuntimeFault(RUN_ERROR, f"unknown container {id!r}")
-        async with life.busy:
-            if life.state.phase is not ContainerPhase.CREATED:
+        async with container.busy:
+            if container.state.phase is not ContainerPhase.CREATED:
                 return None
-            if life.record.spec.credentials is None:
+            if container.record.spec.credentials is None:
                 # Created by an earlier version of the agent, without credentials: it is created again.
-                return RuntimeFault(RUN_ERROR, f"container {life.state.name!r} has no credentials")
-            pod = self._pods[life.state.pod]
-            await self.hooks.starting(pod.spec, life.state)
-            problem = await life.launch(
-                self._program, self._shim_spec(life, pod), self.settings.start_patience
+                return RuntimeFault(RUN_ERROR, f"container {container.state.name!r} has no credentials")
+            pod = self._sandboxes.records[container.state.pod]
+            await self.hooks.starting(pod.spec, container.state)
+            problem = await container.launch(
+                self._program, self._shim_spec(container, pod), self.settings.start_timeout
             )
             if problem:
-                await self._end(life)
-                return RuntimeFault(RUN_ERROR, f"failed to start container {life.state.name!r}: {problem}")
-            self._watch(life)
-            await self.hooks.started(pod.spec, life.state)
+                await self._end(container)
+                return RuntimeFault(
+                    RUN_ERROR, f"failed to start container {container.state.name!r}: {problem}"
+                )
+            self._watch(container)
+            await self.hooks.started(pod.spec, container.state)
         return None
 
-    def _shim_spec(self, life: Life, pod: PodRecord) -> dict[str, Any]:
-        join = self._cgroups.join_files(life.state.pod, life.state.id)
-        return shim_spec(life.record, life.folder, pod.spec.name, join, self.settings)
+    def _shim_spec(self, container: ContainerProcess, pod: PodRecord) -> dict[str, Any]:
+        join = self._cgroups.join_files(container.state.pod, container.state.id)
+        return shim_spec(container.record, container.folder, pod.spec.name, join, self.settings)
 
     def exec_spec(self, id: str) -> dict[str, Any] | None:
         """Return the specification of a command in a running container; None if the container does
         not run.
         """
-        life = self._lives.get(id)
-        if life is None or life.run is None or life.state.phase is not ContainerPhase.RUNNING:
+        container = self._containers.get(id)
+        if container is None or container.run is None or container.state.phase is not ContainerPhase.RUNNING:
             return None
-        pod = self._pods[life.state.pod]
-        join = self._cgroups.join_files(life.state.pod, id)
-        return exec_spec(life.record, life.run, life.folder, pod.spec.name, join, self.settings)
+        pod = self._sandboxes.records[container.state.pod]
+        join = self._cgroups.join_files(container.state.pod, id)
+        return exec_spec(
+            container.record, container.run, container.folder, pod.spec.name, join, self.settings
+        )
 
     @property
     def exec_program(self) -> Path:
         """The program that executes commands in containers, as a file that Python can run."""
-        return shims.confinement_beside(self._program)
+        return shims.confinement_path(self._program)
 
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
-        return await self._own(self._update(id, plan))
+        return await self._tasks.complete(self._update(id, plan))
 
     async def _update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
-        life = self._lives.get(id)
-        if life is None:
+        container = self._containers.get(id)
+        if container is None:
             return RuntimeFault(UPDATE_ERROR, f"unknown container {id!r}")
-        pod = self._pods[life.state.pod]
-        adjusted = await self.hooks.update(pod.spec, life.state, resources_from_plan(plan))
+        pod = self._sandboxes.records[container.state.pod]
+        adjusted = await self.hooks.update(pod.spec, container.state, resources_from_plan(plan))
         if isinstance(adjusted, RuntimeFault):
             return adjusted
         fault = await self._apply(id, adjusted.resources, plan)
         await self._apply_all(adjusted.others)
         if fault is None:
-            await self.hooks.updated(pod.spec, life.state)
+            await self.hooks.updated(pod.spec, container.state)
         return fault
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
         """Change the resources of a container; a missing or exited one is no fault."""
-        return await self._own(self._apply(id, resources))
+        return await self._tasks.complete(self._apply(id, resources))
 
     async def _apply(
         self, id: str, resources: LinuxResources, plan: ContainerPlan | None = None
     ) -> RuntimeFault | None:
-        life = self._lives.get(id)
-        if life is None:
+        container = self._containers.get(id)
+        if container is None:
             return None
-        async with life.changing:
-            return await self._change(life, resources, plan)
+        async with container.changing:
+            return await self._change(container, resources, plan)
 
     async def _change(
-        self, life: Life, resources: LinuxResources, plan: ContainerPlan | None
+        self, container: ContainerProcess, resources: LinuxResources, plan: ContainerPlan | None
     ) -> RuntimeFault | None:
-        if life.state.phase is ContainerPhase.EXITED:
+        if container.state.phase is ContainerPhase.EXITED:
             return None
-        id, old = life.state.id, life.record
+        id, old = container.state.id, container.record
         merged = old.resources.merged(resources)
-        pod = life.state.pod
-        faults = await self._call(self._cgroups.make_container, pod, id, merged)
-        fault = _first(faults, UPDATE_ERROR)
+        pod = container.state.pod
+        faults = await self._tasks.call(self._cgroups.make_container, pod, id, merged)
+        fault = first_fault(faults, UPDATE_ERROR)
         if fault is None and resources.cpus and not has_cpuset(self._cgroups.join_files(pod, id)):
-            fault = await self._pin(life, resources.cpus)
+            fault = await self._pin(container, resources.cpus)
         if fault is not None:
-            await self._call(self._cgroups.make_container, pod, id, old.resources)
+            await self._tasks.call(self._cgroups.make_container, pod, id, old.resources)
             return fault
         try:
             spec = old.spec if plan is None else replace(old.spec, plan=plan)
-            life.keep(replace(life.record, resources=merged, spec=spec))
+            container.store(replace(container.record, resources=merged, spec=spec))
         except StoreError as error:
             return RuntimeFault(UPDATE_ERROR, str(error))
         if self._changed is not None:
             self._changed(pod)
         return None
 
-    async def _pin(self, life: Life, cpus: str) -> RuntimeFault | None:
-        """Pin the current processes themselves, where there is no cpuset."""
-        wanted = cpus_in(cpus)
-        if wanted is None:
+    async def _pin(self, container: ContainerProcess, cpus: str) -> RuntimeFault | None:
+        requested = cpus_in(cpus)
+        if requested is None:
             return RuntimeFault(UPDATE_ERROR, f"{cpus!r} is not a CPU list")
-        if life.run is None:
-            return None
-        pids = await asyncio.to_thread(shims.descendants, life.run.pid)
-        problem = await asyncio.to_thread(shims.set_affinity, pids, wanted)
+        problem = await container.pin(requested)
         if problem:  # a machine that simulates a larger one does not have these CPUs
-            _log.info("container %s: CPUs %s cannot be set: %s", life.state.id, cpus, problem)
+            _log.info("container %s: CPUs %s cannot be set: %s", container.state.id, cpus, problem)
         return None
 
     async def _apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
         for id, resources in changes.items():
             fault = await self._apply(id, resources)
             if fault is not None:
-                self._find(Severity.WARNING, f"container {id} was not changed: {fault.message}")
+                self._tasks.add_finding(Severity.WARNING, f"container {id} was not changed: {fault.message}")
 
     async def stop_container(self, id: str, grace: float) -> None:
-        life = self._lives.get(id)
-        if life is None:
+        container = self._containers.get(id)
+        if container is None:
             return
-        async with life.busy:
-            if life.state.phase is ContainerPhase.CREATED:
+        async with container.busy:
+            if container.state.phase is ContainerPhase.CREATED:
                 text = "it was stopped before it was started"
-                life.lose(Exit(exit_code=KILLED, finished_at=time.time(), error=text))
-                await self._own(self._end(life))
-        if life.state.phase is ContainerPhase.RUNNING and grace > 0:
-            life.signal(stop_signal(life.record.spec.stop_signal))
-            await _wait(life.ended, grace)
-        while not life.ended.is_set():
-            life.kill()
-            await asyncio.to_thread(self._cgroups.kill, life.state.pod, id)
-            await _wait(life.ended, 1.0)
+                container.record_exit(ExitRecord(exit_code=KILLED, finished_at=time.time(), error=text))
+                await self._tasks.complete(self._end(container))
+        if container.state.phase is ContainerPhase.RUNNING and grace > 0:
+            container.signal(stop_signal(container.record.spec.stop_signal))
+            await container.wait_ended(grace)
+        while not container.ended.is_set():
+            container.kill()
+            await asyncio.to_thread(self._cgroups.kill, container.state.pod, id)
+            await container.wait_ended(1.0)
 
     async def remove_container(self, id: str) -> None:
-        life = self._lives.get(id)
-        if life is not None:
+        container = self._containers.get(id)
+        if container is not None:
             await self.stop_container(id, 0)
-            await self._own(self._remove_container(life))
+            await self._tasks.complete(self._remove_container(container))
 
-    async def _remove_container(self, life: Life) -> None:
-        async with life.busy:
-            state = life.state
-            if self._lives.pop(state.id, None) is None:
+    async def _remove_container(self, container: ContainerProcess) -> None:
+        async with container.busy:
+            state = container.state
+            if self._containers.pop(state.id, None) is None:
                 return
-            pod = self._pods.get(state.pod)
-            await self._call(self._cgroups.remove_container, state.pod, state.id)
-            left = await asyncio.to_thread(remove_tree, life.folder)
+            pod = self._sandboxes.records.get(state.pod)
+            await self._tasks.call(self._cgroups.remove_container, state.pod, state.id)
+            left = await asyncio.to_thread(remove_tree, container.folder)
             if left:
-                self._find(Severity.WARNING, f"container {state.id} was not removed completely: {left}")
+                self._tasks.add_finding(
+                    Severity.WARNING, f"container {state.id} was not removed completely: {left}"
+                )
             if pod is not None:
                 await self.hooks.removed(pod.spec, state)
 
     # -- exits
 
-    def _watch(self, life: Life) -> None:
-        def settle() -> None:
-            self._spawn(self._settle(life))
+    def _watch(self, container: ContainerProcess) -> None:
+        def on_exit() -> None:
+            self._tasks.spawn(self._on_exit(container))
 
-        if not life.watch(settle):
-            settle()
+        if not container.watch(on_exit):
+            on_exit()
 
-    async def _settle(self, life: Life) -> None:
+    async def _on_exit(self, container: ContainerProcess) -> None:
         """Handle the exit of a container."""
-        async with life.busy:
-            self._report(life.settle(self.layout.quarantine))
-            await self._end(life)
+        async with container.busy:
+            self._tasks.report(container.on_shim_exit(self.layout.quarantine))
+            await self._end(container)
         if self._changed is not None:
-            self._changed(life.state.pod)
+            self._changed(container.state.pod)
 
-    async def _end(self, life: Life) -> None:
-        if life.ended.is_set():
+    async def _end(self, container: ContainerProcess) -> None:
+        if container.ended.is_set():
             return
-        state = life.state
+        state = container.state
         try:
-            await self._call(self._cgroups.remove_container, state.pod, state.id)
+            await self._tasks.call(self._cgroups.remove_container, state.pod, state.id)
         finally:
-            life.close()
-        pod = self._pods.get(state.pod)
+            container.close()
+        pod = self._sandboxes.records.get(state.pod)
         if pod is not None:
             await self._apply_all(await self.hooks.stopped(pod.spec, state))
 
     # -- adoption and repair
 
     def _set_up_cgroups(self) -> None:
-        for problem in set_up_cgroups(self._cgroups, self._pods, self._lives):
-            self._find(Severity.WARNING, problem)
+        for problem in set_up_cgroups(self._cgroups, self._sandboxes.records, self._containers):
+            self._tasks.add_finding(Severity.WARNING, problem)
 
     async def restore_cgroups(self) -> tuple[str, ...]:
         """Create removed cgroups of pods and containers again; return what was missing.
 
         The root cgroup has to exist.
         """
-        return await self._own(self._restore_cgroups())
+        return await self._tasks.complete(self._restore_cgroups())
 
     async def _restore_cgroups(self) -> tuple[str, ...]:
         lost = []
-        for uid, pod in list(self._pods.items()):
+        for uid, pod in list(self._sandboxes.records.items()):
             # Changes of cgroups are serialized: if the pod is removed now, that follows this.
-            known = self._pods.get(uid) is pod and pod.running
-            if known and await self._call(restore_pod, self._cgroups, pod):
+            known = self._sandboxes.records.get(uid) is pod and pod.running
+            if known and await self._tasks.call(restore_pod, self._cgroups, pod):
                 lost.append(f"pod {uid}")
-        for life in list(self._lives.values()):
-            if life.busy.locked():
+        for container in list(self._containers.values()):
+            if container.busy.locked():
                 continue  # it is being started or has exited; if needed, at the next check
-            async with life.busy:
-                exited = life.state.phase is ContainerPhase.EXITED
-                if not exited and await self._call(restore_container, self._cgroups, life):
-                    lost.append(f"container {life.state.id}")
+            async with container.busy:
+                exited = container.state.phase is ContainerPhase.EXITED
+                if not exited and await self._tasks.call(restore_container, self._cgroups, container):
+                    lost.append(f"container {container.state.id}")
         return tuple(lost)
 
-    async def _adopt(self, life: Life) -> None:
+    async def _adopt(self, container: ContainerProcess) -> None:
         try:
-            self._report(await life.adopt(self.layout.quarantine, self.settings.adopt_patience))
+            self._tasks.report(await container.adopt(self.layout.quarantine, self.settings.adopt_timeout))
         except (OSError, StoreError) as error:
-            self._find(Severity.ERROR, f"container {life.state.id} cannot be adopted: {error}")
-        if life.state.phase is ContainerPhase.CREATED:
-            await self._call(
-                self._cgroups.make_container, life.state.pod, life.state.id, life.record.resources
+            self._tasks.add_finding(
+                Severity.ERROR, f"container {container.state.id} cannot be adopted: {error}"
             )
-        if life.state.phase is ContainerPhase.RUNNING:
-            self._watch(life)
-        elif life.state.phase is ContainerPhase.EXITED:
-            await self._end(life)
+        if container.state.phase is ContainerPhase.CREATED:
+            await self._tasks.call(
+                self._cgroups.make_container,
+                container.state.pod,
+                container.state.id,
+                container.record.resources,
+            )
+        if container.state.phase is ContainerPhase.RUNNING:
+            self._watch(container)
+        elif container.state.phase is ContainerPhase.EXITED:
+            await self._end(container)
 
     # -- queries
 
     def sandboxes(self) -> Sequence[SandboxInfo]:
-        return [pod.state for pod in self._pods.values()]
+        return [pod.state for pod in self._sandboxes.records.values()]
 
     def containers(self, pod: str = "") -> Sequence[ContainerInfo]:
-        return [life.state for life in (self._of(pod) if pod else self._lives.values())]
+        return [
+            container.state for container in (self._containers_of(pod) if pod else self._containers.values())
+        ]
 
     def inventory(self) -> RuntimeState:
         return RuntimeState(
-            tuple(pod.spec for pod in self._pods.values() if pod.running),
+            tuple(pod.spec for pod in self._sandboxes.records.values() if pod.running),
             tuple(
-                RuntimeContainer(life.record.spec, life.state, life.record.resources)
-                for life in self._lives.values()
+                RuntimeContainer(container.record.spec, container.state, container.record.resources)
+                for container in self._containers.values()
             ),
         )
 
     # -- internals
 
-    def _of(self, uid: str) -> list[Life]:
-        return [life for life in self._lives.values() if life.state.pod == uid]
-
-    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
-        """Complete some work, even if the caller stops waiting."""
-        return await asyncio.shield(self._spawn(work))
-
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task: asyncio.Task[T] = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _call(self, function: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(function, *args))
-
-    def _find(self, severity: Severity, text: str) -> None:
-        self._report((Finding(severity, text),))
-
-    def _report(self, findings: Sequence[Finding]) -> None:
-        for finding in findings:
-            _log.warning("%s", finding.what)
-        self.findings += findings
-        del self.findings[:-_FINDINGS_MAX]
-
-
-def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
-    """Return the first fault; values that can never be set on this machine are tolerated."""
-    fault = next((fault for fault in faults if not fault.absent), None)
-    return RuntimeFault(reason, str(fault)) if fault is not None else None
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+    def _containers_of(self, uid: str) -> list[ContainerProcess]:
+        return [container for container in self._containers.values() if container.state.pod == uid]

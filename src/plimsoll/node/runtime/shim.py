@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # typing takes longer to import than all the rest
     from typing import Any, NoReturn
 
     from plimsoll.node.runtime.confinement import (
-        Kernel,
+        SystemCalls,
         confine,
         describe,
         execute,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # typing takes longer to import than all the rest
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from confinement import (
-        Kernel,
+        SystemCalls,
         confine,
         describe,
         execute,
@@ -67,7 +67,7 @@ PATIENCE = 5.0
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
-class Log:
+class ContainerLog:
     """Container log in CRI format: `TIME stdout F line`; rotated files are numbered."""
 
     def __init__(self, path: str, size: int, files: int) -> None:
@@ -89,9 +89,9 @@ class Log:
             full = start + b"F "
             out = full + body[:-1].replace(b"\n", b"\n" + full) + b"\n"
         elif body:
-            out = b"".join(marked(start, line, b"F") for line in body[:-1].split(b"\n"))
+            out = b"".join(format_line(start, line, b"F") for line in body[:-1].split(b"\n"))
         if len(rest) > LINE_MAX:
-            *parts, rest = cut(rest)
+            *parts, rest = split_line(rest)
             out += b"".join(b"%sP %s\n" % (start, part) for part in parts)
         self.pending[stream] = rest
         if out:
@@ -160,13 +160,13 @@ def has_long_line(body: bytes) -> bool:
     return False
 
 
-def marked(start: bytes, line: bytes, mark: bytes) -> bytes:
+def format_line(start: bytes, line: bytes, mark: bytes) -> bytes:
     """Format a line of the log, in parts if it is long; the mark is that of the last."""
-    *parts, last = cut(line) or [b""]
+    *parts, last = split_line(line) or [b""]
     return b"".join(b"%sP %s\n" % (start, part) for part in parts) + b"%s%s %s\n" % (start, mark, last)
 
 
-def cut(line: bytes) -> list[bytes]:
+def split_line(line: bytes) -> list[bytes]:
     """Split a line into parts of the maximum length; only the last may be shorter."""
     return [line[at : at + LINE_MAX] for at in range(0, len(line), LINE_MAX)]
 
@@ -183,7 +183,7 @@ def save(folder: str, name: str, value: dict[str, Any]) -> None:
 
 
 def become(
-    spec: dict[str, Any], kernel: Kernel, say: int, go: int, out: int, err: int, parent: int
+    spec: dict[str, Any], kernel: SystemCalls, status_fd: int, go: int, out: int, err: int, parent: int
 ) -> NoReturn:
     """Set up the first process, then execute its command. Never returns."""
     try:
@@ -204,26 +204,26 @@ def become(
         if os.getppid() != parent:
             os._exit(START_ERROR)
         ready = {"notes": notes, "asides": asides, "own_mounts": own_mounts}
-        os.write(say, json.dumps(ready).encode() + b"\n")
+        os.write(status_fd, json.dumps(ready).encode() + b"\n")
         if os.read(go, 1) != b"g":
             os._exit(START_ERROR)
         null = os.open("/dev/null", os.O_RDONLY)
         for source, target in ((null, 0), (out, 1), (err, 2)):
             os.dup2(source, target)
         if spec.get("pause"):
-            pause(say)
+            pause(status_fd)
         execute(spec)
     except BaseException as error:  # any error must be reported, and the process must not continue
         with contextlib.suppress(BaseException):
-            os.write(say, json.dumps({"error": describe(spec, error)}).encode() + b"\n")
+            os.write(status_fd, json.dumps({"error": describe(spec, error)}).encode() + b"\n")
     os._exit(START_ERROR)
 
 
-def pause(say: int) -> NoReturn:
+def pause(status_fd: int) -> NoReturn:
     """Do nothing until signaled to terminate."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
-    os.close(say)
+    os.close(status_fd)
     while True:
         signal.pause()
 
@@ -234,9 +234,9 @@ def pause(say: int) -> NoReturn:
 class Shim:
     def __init__(self, spec: dict[str, Any], folder: str) -> None:
         self.spec, self.folder = spec, folder
-        self.kernel = Kernel()
+        self.kernel = SystemCalls()
         self.notes: list[str] = []
-        self.log = Log(spec["log"], spec.get("log_bytes", 10 << 20), spec.get("log_files", 5))
+        self.log = ContainerLog(spec["log"], spec.get("log_bytes", 10 << 20), spec.get("log_files", 5))
         self.status: int | None = None  # of the first process, as waitpid has it
         self.finished_at = 0.0
         self.pid = 0
@@ -263,29 +263,29 @@ class Shim:
     def start(self) -> dict[int, bytes] | None:
         """Start the first process; return its two outputs, or None if it could not be started."""
         (out_r, out_w), (err_r, err_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-        (say_r, say_w), (go_r, go_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        (status_r, status_w), (go_r, go_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         me = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(go_w)  # otherwise it would wait for itself
-            become(self.spec, self.kernel, say_w, go_r, out_w, err_w, me)
-        for fd in (out_w, err_w, say_w, go_r):
+            become(self.spec, self.kernel, status_w, go_r, out_w, err_w, me)
+        for fd in (out_w, err_w, status_w, go_r):
             os.close(fd)
-        with os.fdopen(say_r, "rb") as said:
-            first = json.loads(said.readline() or b'{"error": "it died before its command ran"}')
+        with os.fdopen(status_r, "rb") as status:
+            first = json.loads(status.readline() or b'{"error": "it died before its command ran"}')
             self.notes += first.get("notes", [])
             if "error" not in first:
                 self.record_run(me, first.get("asides", []), own_mounts=first["own_mounts"])
                 os.write(go_w, b"g")
-                first = json.loads(said.readline() or b"{}")
+                first = json.loads(status.readline() or b"{}")
         os.close(go_w)
         if "error" in first:
             os.waitpid(self.pid, 0)
             self.log.close()
             self.save_exit({"exit_code": START_ERROR, "error": first["error"], "finished_at": time.time()})
-            self.tell({"error": first["error"]})
+            self.report({"error": first["error"]})
             return None
-        self.tell({"ok": True})
+        self.report({"ok": True})
         for fd in (out_r, err_r):
             os.set_blocking(fd, False)
         return {out_r: b"stdout", err_r: b"stderr"}
@@ -308,7 +308,7 @@ class Shim:
             },
         )
 
-    def tell(self, value: dict[str, Any]) -> None:
+    def report(self, value: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # the agent may be gone
             os.write(STATUS, json.dumps(value).encode() + b"\n")
         os.close(STATUS)

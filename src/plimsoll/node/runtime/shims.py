@@ -27,14 +27,14 @@ def compile_shim(folder: Path) -> Path:
     target = folder / "shim.pyc"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for source, compiled in ((CONFINEMENT, confinement_beside(target)), (SOURCE, target)):
+        for source, compiled in ((CONFINEMENT, confinement_path(target)), (SOURCE, target)):
             py_compile.compile(str(source), cfile=str(compiled), doraise=True)
     except (OSError, py_compile.PyCompileError):
         return SOURCE
     return target
 
 
-def confinement_beside(shim: Path) -> Path:
+def confinement_path(shim: Path) -> Path:
     """Return the path of the other half of a shim, in the same directory."""
     return shim.with_name(f"confinement{shim.suffix}")
 
@@ -48,22 +48,22 @@ def boot_id() -> str:
 
 def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int]:
     """Start a shim; return its pid, and the descriptor on which it will report. Raise OSError on failure."""
-    said, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     held = -1
     try:
-        os.set_blocking(say, True)
+        os.set_blocking(write_fd, True)
         held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         # The lock belongs to the open file, which the shim shares: it is held there without a gap.
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        spare = max(say, held, 4) + 1
+        spare = max(write_fd, held, 4) + 1
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-X", "utf8", str(program), str(spec)],
             {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
             file_actions=[
                 # By way of spare numbers: one of the two may already be 3 or 4.
-                (os.POSIX_SPAWN_DUP2, say, spare),
+                (os.POSIX_SPAWN_DUP2, write_fd, spare),
                 (os.POSIX_SPAWN_DUP2, held, spare + 1),
                 (os.POSIX_SPAWN_DUP2, spare, 3),
                 (os.POSIX_SPAWN_DUP2, spare + 1, 4),
@@ -74,13 +74,13 @@ def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int
             setsid=True,
         )
     except BaseException:
-        os.close(said)
+        os.close(read_fd)
         raise
     finally:
-        os.close(say)
+        os.close(write_fd)
         if held >= 0:
             os.close(held)
-    return pid, said
+    return pid, read_fd
 
 
 def is_locked(lock: Path) -> bool:

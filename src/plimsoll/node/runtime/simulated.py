@@ -34,7 +34,12 @@ from plimsoll.node.containers import (
 )
 from plimsoll.node.hooks import NO_HOOKS, RuntimeContainer, RuntimeHooks, RuntimeState
 from plimsoll.node.resources import LinuxResources, resources_from_plan
-from plimsoll.node.runtime.container_spec import CREATE_ERROR, SpecRefusal, make, undo
+from plimsoll.node.runtime.container_spec import (
+    CREATE_ERROR,
+    SpecRefusal,
+    cancel_creation,
+    resolve_container,
+)
 from plimsoll.protocols.cdi import CdiFolders
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"
@@ -89,7 +94,7 @@ class _Container:
     script: Script
 
 
-class NoneRuntime:
+class SimulatedRuntime:
     """Runtime without processes."""
 
     name = "none"
@@ -190,7 +195,9 @@ class NoneRuntime:
         pod = self._pods.get(spec.pod)
         if pod is None or not pod.state.running:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
-        made = await make(pod.spec, spec, resources_from_plan(spec.plan), self._cdi, self.hooks)
+        resolved = await resolve_container(
+            pod.spec, spec, resources_from_plan(spec.plan), self._cdi, self.hooks
+        )
         state = ContainerInfo(
             id=spec.id,
             pod=spec.pod,
@@ -199,22 +206,24 @@ class NoneRuntime:
             phase=ContainerPhase.CREATED,
             created_at=self._clock(),
         )
-        if isinstance(made, SpecRefusal):
-            if made.told:
-                await self._apply_all(await undo(self.hooks, pod.spec, state))
-            return made.fault
-        state = replace(state, cpus=made.resources.cpus)
+        if isinstance(resolved, SpecRefusal):
+            if resolved.hooks_called:
+                await self._apply_all(await cancel_creation(self.hooks, pod.spec, state))
+            return resolved.fault
+        state = replace(state, cpus=resolved.resources.cpus)
         script = script_of(pod.spec.annotations, spec.name, spec.plan.role)
-        self._containers[spec.id] = _Container(RuntimeContainer(made.spec, state, made.resources), script)
+        self._containers[spec.id] = _Container(
+            RuntimeContainer(resolved.spec, state, resolved.resources), script
+        )
         pod.containers[spec.id] = None
-        await self._apply_all(made.others)
+        await self._apply_all(resolved.others)
         await self.hooks.created(pod.spec, state)
         return None
 
     async def start_container(self, id: str) -> RuntimeFault | None:
         container = self._containers.get(id)
         if container is None:
-            return RuntimeFault("RunContainerError", f"there is no container {id!r}")
+            return RuntimeFault("RunContainerError", f"unknown container {id!r}")
         if container.held.state.phase is not ContainerPhase.CREATED:
             return None
         pod = self._pods[container.held.state.pod]
@@ -230,7 +239,7 @@ class NoneRuntime:
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
         container = self._containers.get(id)
         if container is None:
-            return RuntimeFault("UpdateContainerError", f"there is no container {id!r}")
+            return RuntimeFault("UpdateContainerError", f"unknown container {id!r}")
         pod = self._pods[container.held.state.pod]
         adjusted = await self.hooks.update(pod.spec, container.held.state, resources_from_plan(plan))
         if isinstance(adjusted, RuntimeFault):

@@ -60,7 +60,7 @@ class PodRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchParameters:
     """Start parameters of a container beyond its spec."""
 
     oom_score_adj: int | None = None
@@ -74,14 +74,14 @@ class Launch:
 class ContainerRecord:
     spec: ContainerSpec
     resources: LinuxResources
-    launch: Launch
+    launch: LaunchParameters
     created_at: float
     started: bool = False
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunRecord:
     """Processes of a container, each by pid and start time, and the boot ID. `own_mounts`: they have a
     private mount namespace.
     """
@@ -97,7 +97,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class ExitRecord:
     """Exit of a container. `error`: its command never ran. `lost`: its exit status is unknown."""
 
     exit_code: int
@@ -109,7 +109,9 @@ class Exit:
     notes: tuple[str, ...] = ()
 
 
-def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder: Path) -> ContainerInfo:
+def container_info(
+    record: ContainerRecord, run: RunRecord | None, exit: ExitRecord | None, folder: Path
+) -> ContainerInfo:
     """Build the state that the runtime reports for a container."""
     spec = record.spec
     if exit is not None:
@@ -129,14 +131,14 @@ def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder
         finished_at=exit.finished_at if exit is not None else 0.0,
         exit_code=exit.exit_code if exit is not None else 0,
         signal=exit.signal if exit is not None else 0,
-        reason=reason_of(exit) if exit is not None else "",
+        reason=exit_reason(exit) if exit is not None else "",
         message="; ".join(filter(None, ((exit.error or exit.lost) if exit is not None else "", *notes))),
         cpus=record.resources.cpus,
         log=str(folder / "log"),
     )
 
 
-def reason_of(exit: Exit) -> str:
+def exit_reason(exit: ExitRecord) -> str:
     """Return the reason of an exit."""
     if exit.lost:
         return LOST
@@ -177,13 +179,13 @@ def load(path: Path, kind: type[T]) -> T | Finding | None:
         return Finding(Severity.ERROR, f"{path} cannot be read: {error}", path=str(path))
 
 
-def give_folder(folder: Path, credentials: ProcessCredentials | None) -> None:
+def chown_directory(folder: Path, credentials: ProcessCredentials | None) -> None:
     """Give a directory to the user of a container; raise OSError if that fails."""
     if credentials is not None and credentials.switch:
         os.chown(folder, credentials.uid, credentials.gid)
 
 
-def put_aside(path: Path, quarantine: Path) -> None:
+def quarantine_file(path: Path, quarantine: Path) -> None:
     """Move an unreadable file to the quarantine directory."""
     name = f"{time.time_ns()}-{path.parent.name}-{path.name}"
     try:
@@ -194,7 +196,7 @@ def put_aside(path: Path, quarantine: Path) -> None:
             path.unlink()
 
 
-def folders_in(path: Path) -> Iterator[Path]:
+def subdirectories(path: Path) -> Iterator[Path]:
     """Yield the subdirectories, sorted by name; symbolic links are skipped."""
     try:
         with os.scandir(path) as entries:

@@ -13,7 +13,7 @@ from plimsoll.common.checkpoint import Finding as RecordFinding
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.state_dir import ContainerRecord, Exit, PodRecord, Run, load
+from plimsoll.node.runtime.state_dir import ContainerRecord, ExitRecord, PodRecord, RunRecord, load
 from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts, ShimProcess
 from plimsoll.tools.doctor.files import FileEntry, age_text, date_text, list_dir, size_text
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
@@ -76,11 +76,11 @@ def _pod(entry: FileEntry, found: Collection[ShimProcess], processes: Processes)
 
 def _container(path: Path, found: Collection[ShimProcess], processes: Processes) -> ContainerDir:
     record = load(path / "state.json", ContainerRecord)
-    run, exit = load(path / "run.json", Run), load(path / "exit.json", Exit)
+    run, exit = load(path / "run.json", RunRecord), load(path / "exit.json", ExitRecord)
     problems = [each.what for each in (record, run, exit) if isinstance(each, RecordFinding)]
     own = [each.pid for each in found if each.spec == str(path / SPEC)]
     leader = None
-    if isinstance(run, Run) and run.boot_id == shims.boot_id():
+    if isinstance(run, RunRecord) and run.boot_id == shims.boot_id():
         leader = run.pid, run.pid_start
         own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_there(pid, start)]
     living = processes.family(own, leader)
@@ -90,7 +90,7 @@ def _container(path: Path, found: Collection[ShimProcess], processes: Processes)
         attempt=path.name,
         problem="; ".join(problems),
         started=isinstance(record, ContainerRecord) and record.started and run is not None,
-        exited=isinstance(exit, Exit),
+        exited=isinstance(exit, ExitRecord),
         alive=bool(living),
         processes=len(living),
     )

@@ -20,7 +20,7 @@ from plimsoll.node.cgroups import MOUNT, Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import hold_root, read_directory
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.state_dir import Run, load, remove_tree
+from plimsoll.node.runtime.state_dir import RunRecord, load, remove_tree
 from plimsoll.tools.doctor.files import list_dir, reason, stat_entry
 from plimsoll.tools.doctor.processes import Processes, find_shims, read_processes
 from plimsoll.tools.doctor.repairs import (
@@ -120,8 +120,8 @@ class RepairExecutor:
         targets = processes.family(own)
         for name in list_dir(directory / "containers").entries:
             for attempt in list_dir(name.path).entries:
-                run = load(attempt.path / "run.json", Run)
-                if isinstance(run, Run) and run.boot_id == shims.boot_id():
+                run = load(attempt.path / "run.json", RunRecord)
+                if isinstance(run, RunRecord) and run.boot_id == shims.boot_id():
                     lead = run.pid, run.pid_start
                     alive = [p for p, s in (lead, (run.shim, run.shim_start)) if processes.is_there(p, s)]
                     targets |= processes.family(alive, lead)

@@ -22,7 +22,7 @@ from plimsoll.drivers.cpu.stale_claims import StaleClaims
 from plimsoll.drivers.plugin import Health
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import ContainerPhase
-from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 
@@ -94,7 +94,7 @@ class Ward:
         """What the runtime has set, by pod and container."""
 
         def ask(agent: Any) -> dict[str, str]:
-            runtime = cast(NoneRuntime, cast(Agent, agent).components.runtime)
+            runtime = cast(SimulatedRuntime, cast(Agent, agent).components.runtime)
             inventory = runtime.inventory()
             names = {each.uid: each.name for each in inventory.pods}
             return {

@@ -16,7 +16,7 @@ from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import RuntimeContainer, RuntimeState
-from plimsoll.node.nri import Eviction, NriServer
+from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.nri import Event, NriPlugin
 
@@ -61,7 +61,7 @@ class World:
         self.containers: dict[str, RuntimeContainer] = {}
         self.applied: list[tuple[str, LinuxResources]] = []
         self.faults: dict[str, RuntimeFault] = {}
-        self.evicted: list[Eviction] = []
+        self.evicted: list[EvictionRequest] = []
         self.before_apply: Callable[[], Any] | None = None
         self.server: NriServer
         self._serving: list[asyncio.Task[None]] = []
@@ -76,7 +76,7 @@ class World:
         return self.faults.get(id)
 
     async def add(self, name: str, index: str, handlers: Mapping[Event, Any], **options: Any) -> NriPlugin:
-        """A plugin that takes part."""
+        """A connected plugin."""
         plugin = NriPlugin(name, index, handlers, socket=self.server.socket, **options)
         before = len(self.server.plugins())
         self._serving.append(asyncio.create_task(self._run(plugin)))

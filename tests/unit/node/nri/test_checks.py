@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.node.nri.checks import adjustment_fault, is_set, left_out, resources_fault
+from plimsoll.node.nri.checks import adjustment_fault, is_set, resources_fault, unsupported_fields
 from plimsoll.protocols.messages import nri
 
 
@@ -43,13 +43,13 @@ def test_sets_by_hand(text: str) -> None:
     [
         ({"cpu": {"quota": {"value": -2}}}, "quota: -2 is out of range"),
         ({"cpu": {"shares": {"value": 2**63}}}, f"shares: {2**63} is out of range"),
-        ({"cpu": {"mems": "x"}}, "mems: 'x' is no list of numbers and ranges"),
+        ({"cpu": {"mems": "x"}}, "mems: 'x' is not a list of numbers and ranges"),
         ({"memory": {"limit": {"value": -2}}}, "memory limit: -2 is out of range"),
         ({"pids": {"limit": -2}}, "pids limit: -2 is out of range"),
-        ({"hugepage_limits": [{"page_size": "../x"}]}, "huge pages: '../x' is no page size"),
+        ({"hugepage_limits": [{"page_size": "../x"}]}, "huge pages: '../x' is not a page size"),
         ({"hugepage_limits": [{"page_size": "2MB", "limit": 2**63}]}, f"huge pages: {2**63} is out of range"),
-        ({"unified": {"memory": "1"}}, "unified: 'memory' is no file of a cgroup"),
-        ({"unified": {"a/b.c": "1"}}, "unified: 'a/b.c' is no file of a cgroup"),
+        ({"unified": {"memory": "1"}}, "unified: 'memory' is not a cgroup file"),
+        ({"unified": {"a/b.c": "1"}}, "unified: 'a/b.c' is not a cgroup file"),
         ({"unified": {"a.b": "\0"}}, "unified: the value of a.b cannot be written"),
         ({"unified": {"memory.high": "max"}, "cpu": {"quota": {"value": -1}}}, None),
     ],
@@ -83,5 +83,5 @@ def test_what_is_not_done_here() -> None:
             "resources": {"memory": {"swap": {"value": 1}, "limit": {"value": 1}}},
         },
     )
-    assert left_out(adjust) == ("hooks", "rlimits", "linux.sysctl", "memory.swap")
-    assert left_out(nri.ContainerAdjustment()) == ()
+    assert unsupported_fields(adjust) == ("hooks", "rlimits", "linux.sysctl", "memory.swap")
+    assert unsupported_fields(nri.ContainerAdjustment()) == ()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.node.nri import checks, messages
-from plimsoll.node.nri.merge import Changes, Creation, Field, Owners, put_resources
+from plimsoll.node.nri.merge import ContainerCreation, ContainerUpdates, NriField, Owners, set_resources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import edits
 
@@ -55,26 +55,26 @@ CONFLICTS = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "field"), CONFLICTS, ids=[field for _, field in CONFLICTS])
-def test_two_plugins_cannot_set_the_same(answer: nri.CreateContainerResponse, field: str) -> None:
-    creation = Creation(_container())
-    assert creation.add(answer, "10-a") is None
-    assert creation.add(answer, "20-b") == f'plugins "20-b" and "10-a" both tried to set {field}'
+@pytest.mark.parametrize(("response", "field"), CONFLICTS, ids=[field for _, field in CONFLICTS])
+def test_two_plugins_cannot_set_the_same(response: nri.CreateContainerResponse, field: str) -> None:
+    creation = ContainerCreation(_container())
+    assert creation.add(response, "10-a") is None
+    assert creation.add(response, "20-b") == f'plugins "20-b" and "10-a" both tried to set {field}'
 
 
 def test_plugins_see_what_those_before_them_have_set() -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     assert creation.add(edits.pin("1"), "10-a") is None
     assert creation.add(_env(("A", "9"), ("C", "3")), "20-b") is None
     assert creation.container.linux.resources.cpu.cpus == "1"
     assert list(creation.container.env) == ["B=2", "A=9", "C=3"]
     owners = creation.owners.message().owners["c1"]
-    assert owners.simple == {Field.CPUSetCPUs: "10-a"}
-    assert owners.compound[Field.Env].owners == {"A": "20-b", "C": "20-b"}
+    assert owners.simple == {NriField.CPUSetCPUs: "10-a"}
+    assert owners.compound[NriField.Env].owners == {"A": "20-b", "C": "20-b"}
 
 
 def test_what_is_taken_away_can_be_set_anew() -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     assert creation.add(_env(("X", "1")), "10-a") is None
     assert creation.add(_env(("-X", ""), ("X", "2")), "20-b") is None
     assert messages.read_env(creation.adjust) == ({"X": "2"}, frozenset())
@@ -83,7 +83,7 @@ def test_what_is_taken_away_can_be_set_anew() -> None:
 
 
 def test_what_a_container_has_itself_is_free_after_its_removal() -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     assert creation.add(_env(("-A", "")), "10-a") is None
     assert messages.read_env(creation.adjust) == ({}, frozenset({"A"}))
     assert list(creation.container.env) == ["B=2"]
@@ -92,7 +92,7 @@ def test_what_a_container_has_itself_is_free_after_its_removal() -> None:
 
 
 def test_a_removed_annotation_is_gone() -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     assert creation.add(_answer(annotations={"k": "v", "-old": ""}), "10-a") is None
     assert creation.add(_answer(annotations={"-k": ""}), "20-b") is None
     assert messages.read_annotations(creation.adjust) == {}
@@ -102,7 +102,7 @@ def test_a_removed_annotation_is_gone() -> None:
 
 
 def test_removed_mounts_and_devices() -> None:
-    creation = Creation(_container(mounts=[nri.Mount(destination="/own")]))
+    creation = ContainerCreation(_container(mounts=[nri.Mount(destination="/own")]))
     first = _answer(mounts=[{"destination": "/m", "source": "/a"}], linux={"devices": [{"path": "/dev/x"}]})
     assert creation.add(first, "10-a") is None
     second = _answer(
@@ -117,7 +117,7 @@ def test_removed_mounts_and_devices() -> None:
 
 
 def test_arguments_are_replaced_by_who_says_so() -> None:
-    creation = Creation(_container(args=["a"]))
+    creation = ContainerCreation(_container(args=["a"]))
     assert creation.add(_answer(args=["b"]), "10-a") is None
     assert creation.add(_answer(args=["", "c", "d"]), "20-b") is None
     assert list(creation.adjust.args) == ["c", "d"]
@@ -125,39 +125,39 @@ def test_arguments_are_replaced_by_who_says_so() -> None:
 
 
 def test_an_empty_set_of_cpus_changes_nothing() -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     assert creation.add(edits.pin("1"), "10-a") is None
     assert creation.add(edits.pin(""), "20-b") is None
     assert creation.adjust.linux.resources.cpu.cpus == "1"
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("response", "text"),
     [
-        (edits.pin("garbage"), "cpus: 'garbage' is no list"),
+        (edits.pin("garbage"), "cpus: 'garbage' is not a list"),
         (_env(("X=Y", "1")), "env: 'X=Y' cannot be set"),
         (_env(("X", "\0")), "env: 'X' cannot be set"),
         (_answer(args=["\0"]), "args: a zero byte"),
-        (_answer(mounts=[{"destination": "relative"}]), "mounts: 'relative' is no path"),
-        (_answer(linux={"devices": [{"path": "x"}]}), "devices: 'x' is no path"),
+        (_answer(mounts=[{"destination": "relative"}]), "mounts: 'relative' is not a path"),
+        (_answer(linux={"devices": [{"path": "x"}]}), "devices: 'x' is not a path"),
         (_answer(linux={"oom_score_adj": {"value": 1001}}), "oom_score_adj: 1001 is out of range"),
-        (_answer(linux={"resources": {"unified": {"../x": "1"}}}), "unified: '../x' is no file"),
+        (_answer(linux={"resources": {"unified": {"../x": "1"}}}), "unified: '../x' is not a cgroup file"),
     ],
 )
-def test_what_would_do_harm_is_refused(answer: nri.CreateContainerResponse, text: str) -> None:
-    fault = Creation(_container()).add(answer, "10-a")
+def test_what_would_do_harm_is_refused(response: nri.CreateContainerResponse, text: str) -> None:
+    fault = ContainerCreation(_container()).add(response, "10-a")
     assert fault is not None
     assert fault.startswith(f'plugin "10-a": {text}')
 
 
 def test_the_container_that_is_made_cannot_be_updated() -> None:
-    creation = Creation(_container())
-    answer = nri.CreateContainerResponse(update=_updates(("c1", edits.cpu_resources("1"))))
-    assert creation.add(answer, "10-a") == 'plugin "10-a" asked update of "c1" during creation'
+    creation = ContainerCreation(_container())
+    response = nri.CreateContainerResponse(update=_updates(("c1", edits.cpu_resources("1"))))
+    assert creation.add(response, "10-a") == 'plugin "10-a" asked update of "c1" during creation'
 
 
 def test_updates_of_others_are_put_together() -> None:
-    changes = Changes(Owners())
+    changes = ContainerUpdates(Owners())
     assert changes.add(_updates(("x", edits.cpu_resources("1"))), "10-a") is None
     assert (
         changes.add(_updates(("x", edits.cpu_resources("", "0")), ("y", nri.LinuxResources())), "20-b")
@@ -176,7 +176,7 @@ def test_updates_of_others_are_put_together() -> None:
 
 def test_pids_count_in_updates() -> None:
     requested = nri.LinuxResources(pids={"limit": 10})
-    changes = Changes(Owners(), "x", requested)
+    changes = ContainerUpdates(Owners(), "x", requested)
     assert changes.add(_updates(("x", edits.cpu_resources("1"))), "10-a") is None
     assert changes.add(_updates(("x", nri.LinuxResources(pids={"limit": 5}))), "20-b") is None
     assert requested.pids.limit == 5
@@ -242,22 +242,22 @@ def _flat(message: nri.LinuxResources) -> dict[str, Any]:
 
 
 @given(resources, resources)
-def test_putting_is_overwriting(target: nri.LinuxResources, wish: nri.LinuxResources) -> None:
-    want = _flat(target) | _flat(wish)
-    put_resources(target, wish)
+def test_putting_is_overwriting(target: nri.LinuxResources, adjustment: nri.LinuxResources) -> None:
+    want = _flat(target) | _flat(adjustment)
+    set_resources(target, adjustment)
     assert _flat(target) == want
 
 
 @given(st.lists(resources, max_size=4))
 def test_merging_is_overwriting_without_overlap(wishes: list[nri.LinuxResources]) -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     want: dict[str, Any] = {}
-    for number, wish in enumerate(wishes):
-        conflict = creation.add(edits.creation(edits.adjustment(resources=wish)), f"{number}0-p")
-        assert (conflict is not None) == bool(want.keys() & _flat(wish).keys())
+    for number, adjustment in enumerate(wishes):
+        conflict = creation.add(edits.creation(edits.adjustment(resources=adjustment)), f"{number}0-p")
+        assert (conflict is not None) == bool(want.keys() & _flat(adjustment).keys())
         if conflict is not None:
             return
-        want |= _flat(wish)
+        want |= _flat(adjustment)
     assert _flat(creation.adjust.linux.resources) == want
     assert _flat(creation.container.linux.resources) == want
 
@@ -275,7 +275,7 @@ def test_variables_come_out_as_one_plugin_after_the_other_would_have_it(
     plugins: list[list[tuple[bool, str, str]]],
 ) -> None:
     """Naively: removals of a plugin first, then what it sets; a conflict if somebody else owns a name."""
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     env, owner = {"A": "1", "B": "2"}, {}
     for number, wishes in enumerate(plugins):
         name = f"{number}0-p"
@@ -336,11 +336,11 @@ def _scalar(draw: st.DataObject, field: Any) -> Any:
 
 @given(st.data())
 def test_whatever_plugins_answer_is_a_container_or_a_reason(draw: st.DataObject) -> None:
-    creation = Creation(_container())
+    creation = ContainerCreation(_container())
     for name in ("10-a", "20-b"):
-        answer = nri.CreateContainerResponse()
-        _fill(draw, answer)
-        fault = creation.add(answer, name)
+        response = nri.CreateContainerResponse()
+        _fill(draw, response)
+        fault = creation.add(response, name)
         if fault is not None:
             assert isinstance(fault, str)
             return
@@ -349,7 +349,7 @@ def test_whatever_plugins_answer_is_a_container_or_a_reason(draw: st.DataObject)
     messages.read_devices(creation.adjust)
     messages.read_resources(creation.adjust.linux.resources)
     assert not any("\0" in text for text in (*creation.container.env, *creation.container.args))
-    checks.left_out(creation.adjust)
+    checks.unsupported_fields(creation.adjust)
     nri.ValidateContainerAdjustmentRequest(
         adjust=creation.adjust, update=creation.changes.messages(), owners=creation.owners.message()
     ).SerializeToString()

@@ -16,7 +16,7 @@ import pytest
 from plimsoll.errors import ConfigError
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer, RuntimeHooks
-from plimsoll.node.nri import Eviction, NriServer
+from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
@@ -34,11 +34,11 @@ def run(story: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> 
     asyncio.run(whole())
 
 
-def answering(answer: Any, seen: list[Any] | None = None) -> Any:
+def answering(response: Any, seen: list[Any] | None = None) -> Any:
     async def handle(request: Any) -> Any:
         if seen is not None:
             seen.append(request)
-        return answer
+        return response
 
     return handle
 
@@ -83,13 +83,13 @@ def test_only_the_owner_reaches_the_socket() -> None:
         assert stat.S_IMODE(here.server.socket.stat().st_mode) == 0o600
         assert stat.S_IMODE(here.server.socket.parent.stat().st_mode) == 0o700
         again = NriServer(here.server.socket, "x", "1", here.inventory, here.apply)
-        with pytest.raises(ConfigError, match="somebody serves"):
+        with pytest.raises(ConfigError, match="another process already serves"):
             await again.start()
         await here.server.stop()
         assert not here.server.socket.exists()
         (here.folder / "file").write_text("")
         blocked = NriServer(here.folder / "file", "x", "1", here.inventory, here.apply)
-        with pytest.raises(ConfigError, match="it is no socket"):
+        with pytest.raises(ConfigError, match="is not a socket"):
             await blocked.start()
         with pytest.raises(ConfigError, match="at most 107 bytes"):
             await NriServer(Path("/tmp/" + "x" * 120), "x", "1", here.inventory, here.apply).start()
@@ -192,7 +192,7 @@ def test_no_more_plugins_than_there_may_be() -> None:
         assert fault is not None
         assert fault.kind == "closed"
 
-    run(story, most_plugins=1)
+    run(story, max_plugins=1)
 
 
 def test_a_plugin_that_cannot_take_parts_is_refused() -> None:
@@ -367,13 +367,13 @@ def test_plugins_that_must_be_there() -> None:
 
 def test_wishes_that_are_not_carried_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
     async def story(here: World) -> None:
-        answer = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
-        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(answer)})
+        response = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
+        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(response)})
         assert isinstance(await create(here), AdjustedContainer)
 
     with caplog.at_level(logging.WARNING):
         run(story)
-    assert "10-a asked for what is not done here: hooks, rlimits" in caplog.text
+    assert "10-a requested unsupported adjustments: hooks, rlimits" in caplog.text
 
 
 def test_an_answer_that_cannot_be_read_fails_the_creation() -> None:
@@ -479,8 +479,8 @@ def test_an_update_is_what_plugins_make_of_it() -> None:
 
 def test_what_a_container_leaves_is_given_to_others() -> None:
     async def story(here: World) -> None:
-        answer = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
-        await here.add("a", "10", {Event.STOP_CONTAINER: answering(answer)})
+        response = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
+        await here.add("a", "10", {Event.STOP_CONTAINER: answering(response)})
         assert await here.server.stopped(POD, state()) == {"x": LinuxResources(cpus="0-3")}
 
     run(story)
@@ -499,7 +499,7 @@ def test_evictions() -> None:
         await create(here)
         await here.server.update(POD, state(), RESOURCES)
         await plugin.update_containers([], evict)
-        assert here.evicted == [Eviction("x", "noisy", "10-a")] * 3
+        assert here.evicted == [EvictionRequest("x", "noisy", "10-a")] * 3
 
     run(story)
 
@@ -655,7 +655,7 @@ class OldPlugin:
         self.server = Server(self.mux.open(PLUGIN_SERVICE), PLUGIN, handlers)
         self.client = Client(self.mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="old", plugin_idx="10")
-        self.answer = await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
+        self.response = await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
 
     async def register_again(self) -> Any:
         request = nri.RegisterPluginRequest(plugin_name="new", plugin_idx="20")

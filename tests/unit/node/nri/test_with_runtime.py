@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.nri import NriServer
-from plimsoll.node.runtime import NoneRuntime
+from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import Event, NriPlugin, edits
 from plimsoll.protocols.ttrpc import Fault
@@ -68,7 +68,7 @@ class Pinning:
 
 def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
     async def story(folder: Path) -> None:
-        runtime = NoneRuntime()
+        runtime = SimulatedRuntime()
         server = NriServer(folder / "s", "none", "1", runtime.inventory, runtime.apply)
         runtime.hooks = server
         await server.start()

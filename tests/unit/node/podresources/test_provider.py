@@ -15,10 +15,10 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.machine.machine import Machine, NumaNode, Reservations
 from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.podresources.source import MemoryBlock
-from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 
 
-class Pinned(NoneRuntime):
+class Pinned(SimulatedRuntime):
     """A runtime whose containers are these."""
 
     states: Sequence[ContainerInfo] = ()

@@ -26,7 +26,7 @@ from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.environment import DownwardNodeInfo
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
-from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.up.local_cluster import LocalCluster
 
 DRIVER = "gpu.example.com"
@@ -64,7 +64,7 @@ class Log:
 
 
 @dataclass
-class Machine(NoneRuntime):
+class Machine(SimulatedRuntime):
     """A runtime that survives its agents. `deaf` containers do not heed a stop before they are killed."""
 
     log: Log = field(default_factory=Log)
@@ -73,7 +73,7 @@ class Machine(NoneRuntime):
     held: dict[str, asyncio.Event] = field(default_factory=dict)  #: step -> what it waits for
 
     def __post_init__(self) -> None:
-        NoneRuntime.__init__(self)
+        SimulatedRuntime.__init__(self)
 
     async def _step(self, step: str) -> RuntimeFault | None:
         self.log.add(step)

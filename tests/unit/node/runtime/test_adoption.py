@@ -328,7 +328,7 @@ def test_halves_of_containers_and_strangers_are_cleaned() -> None:
                 assert not half.exists()
                 assert not moved.exists()
                 assert not yard.layout.pod("stray").exists()
-                assert [f for f in runtime.findings if "of another container" in f.what]
+                assert [f for f in runtime.findings if "belongs to another container" in f.what]
 
     asyncio.run(story())
 
@@ -361,14 +361,17 @@ def test_a_shim_that_is_still_on_its_way() -> None:
             async with yard.runtime() as runtime:
                 await runtime.run_sandbox(a_pod())
                 await runtime.create(a_container("sleep", "1000"))
-                life = runtime._lives["c1"]
-                spec = runtime._shim_spec(life, runtime._pods["pod-1"])
+                container = runtime._containers["c1"]
+                spec = runtime._shim_spec(container, runtime._sandboxes.records["pod-1"])
                 program = runtime._program
-            (life.folder / "spec.json").write_text(json.dumps(spec))
-            record = json.loads((life.folder / "state.json").read_text())
-            (life.folder / "state.json").write_text(json.dumps({**record, "started": True}))
+            (container.folder / "spec.json").write_text(json.dumps(spec))
+            record = json.loads((container.folder / "state.json").read_text())
+            (container.folder / "state.json").write_text(json.dumps({**record, "started": True}))
             pid, said = shims.spawn(
-                program, life.folder / "spec.json", life.folder / "lock", life.folder / "shim.err"
+                program,
+                container.folder / "spec.json",
+                container.folder / "lock",
+                container.folder / "shim.err",
             )
             os.close(said)  # nobody listens any more
             async with yard.runtime() as runtime:

@@ -20,7 +20,7 @@ _env = st.dictionaries(_names, st.sampled_from(["1", "2", ""]))
 def test_the_later_word_counts(
     own: dict[str, str], edits: list[tuple[str, str]], hooks: dict[str, str], unset: frozenset[str]
 ) -> None:
-    made = combine(
+    resolved = combine(
         a_container("true", env=own),
         Edits(env=tuple(f"{name}={value}" for name, value in edits)),
         AdjustedContainer(resources=LinuxResources(), env=hooks, unset=unset),
@@ -29,7 +29,7 @@ def test_the_later_word_counts(
         words = [own.get(name), *(value for key, value in edits if key == name)]
         words = [None] if name in unset else [word for word in words if word is not None]
         expected = hooks.get(name, words[-1] if words else None)
-        assert made.spec.env.get(name) == expected
+        assert resolved.spec.env.get(name) == expected
 
 
 def test_edits_and_adjustments_side_by_side() -> None:
@@ -49,12 +49,15 @@ def test_edits_and_adjustments_side_by_side() -> None:
         annotations={"a": "b"},
         others={"x": LinuxResources(cpus="0")},
     )
-    made = combine(a_container("true"), edits, adjusted)
-    assert made.spec.command == ("other",)
-    assert made.mounts == (MountEdit("/a", "/b", "bind", ("ro",)), MountEdit("/c", "/d"))
-    assert made.devices == (DeviceEdit("/dev/a", "/dev/b", "c", 1, 2, 6, None, None), DeviceEdit("/dev/c"))
-    assert (made.gids, made.oom_score_adj, made.annotations) == ((5,), -3, {"a": "b"})
-    assert made.others == adjusted.others
+    resolved = combine(a_container("true"), edits, adjusted)
+    assert resolved.spec.command == ("other",)
+    assert resolved.mounts == (MountEdit("/a", "/b", "bind", ("ro",)), MountEdit("/c", "/d"))
+    assert resolved.devices == (
+        DeviceEdit("/dev/a", "/dev/b", "c", 1, 2, 6, None, None),
+        DeviceEdit("/dev/c"),
+    )
+    assert (resolved.gids, resolved.oom_score_adj, resolved.annotations) == ((5,), -3, {"a": "b"})
+    assert resolved.others == adjusted.others
     plain = combine(a_container("true"), Edits(), AdjustedContainer(resources=LinuxResources()))
     assert (plain.spec.command, plain.oom_score_adj, plain.notes) == (("true",), 900, ())
 
@@ -69,5 +72,5 @@ def test_what_no_process_can_have_is_told() -> None:
     assert [note.split()[1:3] for note in notes] == [
         ["CDI", "hooks"],
         ["intelRdt", "is"],
-        ["netDevices", "stay"],
+        ["netDevices", "are"],
     ]

@@ -221,7 +221,7 @@ def test_commands_run_as_the_container_does() -> None:
                 await ended(runtime)
                 outcome = await commands.execute("c1", ["true"], 20)
                 assert not outcome.ok
-                assert outcome.text == "container c1 does not run"
+                assert outcome.text == "container c1 is not running"
 
     asyncio.run(story())
 

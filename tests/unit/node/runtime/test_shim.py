@@ -48,7 +48,7 @@ _chunks = st.lists(
 @given(_chunks)
 def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> None:
     with short_folder() as folder:
-        log = shim.Log(str(folder / "log"), 1 << 30, 1)
+        log = shim.ContainerLog(str(folder / "log"), 1 << 30, 1)
         for chunk in chunks:
             log.feed(b"stdout", chunk)
         log.close()
@@ -62,7 +62,7 @@ def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> No
 @given(st.lists(st.integers(1, 400), max_size=30), st.integers(100, 500), st.integers(1, 4))
 def test_logs_stay_within_their_bounds(sizes: list[int], limit: int, files: int) -> None:
     with short_folder() as folder:
-        log = shim.Log(str(folder / "log"), limit, files)
+        log = shim.ContainerLog(str(folder / "log"), limit, files)
         written = []
         for number, size in enumerate(sizes):
             line = (b"%d-" % number).ljust(size, b"x")
@@ -79,7 +79,7 @@ def test_logs_stay_within_their_bounds(sizes: list[int], limit: int, files: int)
 
 
 def test_a_log_without_room_does_not_stop_anything(tmp_path: Path) -> None:
-    log = shim.Log(str(tmp_path / "absent" / "log"), 1000, 2)
+    log = shim.ContainerLog(str(tmp_path / "absent" / "log"), 1000, 2)
     log.feed(b"stdout", b"lost\n")
     log.close()
     assert log.lost > 0
@@ -121,7 +121,7 @@ def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
 def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
     calls: list[tuple[object, ...]] = []
 
-    class Recording(confinement.Kernel):
+    class Recording(confinement.SystemCalls):
         def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
             calls.append((source, target, kind, flags, data))
 
@@ -139,7 +139,7 @@ def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
 
 
 def test_without_the_right_to_mount_it_is_told(tmp_path: Path) -> None:
-    class Refusing(confinement.Kernel):
+    class Refusing(confinement.SystemCalls):
         def call(self, name: str, *args: object) -> None:
             raise PermissionError(1, "Operation not permitted")
 

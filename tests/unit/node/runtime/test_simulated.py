@@ -14,7 +14,7 @@ from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
-from plimsoll.node.runtime import NoneRuntime
+from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.node.runtime.simulated import EXIT_CODE, RUN_SECONDS, Script, script_of
 
 from .yard import Witness, a_container, a_plan, a_pod, until
@@ -69,7 +69,7 @@ def test_whatever_annotations_say(seconds: str, code: str, role: ContainerRole) 
 def test_a_life() -> None:
     async def story() -> None:
         hooks, clock = Witness(), Clock()
-        runtime = NoneRuntime(hooks, clock)
+        runtime = SimulatedRuntime(hooks, clock)
         changed: list[str] = []
         await runtime.start(changed.append)
         assert await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "5", EXIT_CODE: "2"})) is None
@@ -108,7 +108,7 @@ def test_a_life() -> None:
 
 def test_stopping_is_no_news_but_ends_it() -> None:
     async def story() -> None:
-        runtime = NoneRuntime()
+        runtime = SimulatedRuntime()
         changed: list[str] = []
         await runtime.start(changed.append)
         await runtime.run_sandbox(a_pod())
@@ -130,7 +130,7 @@ def test_stopping_is_no_news_but_ends_it() -> None:
 
 def test_real_time() -> None:
     async def story() -> None:
-        runtime = NoneRuntime()
+        runtime = SimulatedRuntime()
         changed: list[str] = []
         await runtime.start(changed.append)
         await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "0.05"}))
@@ -151,7 +151,7 @@ def test_real_time() -> None:
 def test_refusals() -> None:
     async def story() -> None:
         hooks = Witness()
-        runtime = NoneRuntime(hooks)
+        runtime = SimulatedRuntime(hooks)
         await runtime.start(lambda uid: None)
         fault = await runtime.create(a_container())
         assert fault is not None
@@ -177,7 +177,7 @@ def test_refusals() -> None:
 def test_hooks_change_this_and_others() -> None:
     async def story() -> None:
         hooks = Witness()
-        runtime = NoneRuntime(hooks)
+        runtime = SimulatedRuntime(hooks)
         await runtime.start(lambda uid: None)
         await runtime.run_sandbox(a_pod())
         await runtime.create(a_container(id="old"))
@@ -206,7 +206,7 @@ def test_hooks_change_this_and_others() -> None:
 
 def test_thousands_of_pods_are_cheap() -> None:
     async def story() -> float:
-        runtime = NoneRuntime()
+        runtime = SimulatedRuntime()
         ended: list[str] = []
         await runtime.start(ended.append)
         started = time.process_time()

@@ -17,14 +17,14 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, image_names, stop_signal
 from plimsoll.node.runtime.state_dir import (
     ContainerRecord,
-    Exit,
-    Launch,
+    ExitRecord,
+    LaunchParameters,
     PodRecord,
-    Run,
+    RunRecord,
+    container_info,
     load,
     remove_tree,
     save,
-    state_of,
 )
 
 from .yard import a_container, a_plan, a_pod, short_folder
@@ -58,7 +58,7 @@ _records = st.builds(
     spec=_specs,
     resources=_resources,
     launch=st.builds(
-        Launch,
+        LaunchParameters,
         oom_score_adj=st.none() | st.integers(-1000, 1000),
         gids=st.lists(st.integers(0, 2**32 - 1), max_size=2).map(tuple),
         mounts=st.just(({"source": "/a", "target": "/b", "type": "", "options": ["ro"]},)) | st.just(()),
@@ -93,18 +93,18 @@ def test_pods_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_whatever_a_file_contains(data: bytes) -> None:
     with short_folder() as folder:
         (folder / "file").write_bytes(data)
-        for kind in (ContainerRecord, PodRecord, Run, Exit):
+        for kind in (ContainerRecord, PodRecord, RunRecord, ExitRecord):
             found = load(folder / "file", kind)
             assert isinstance(found, (Finding, kind))
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    assert load(tmp_path / "absent", Exit) is None
+    assert load(tmp_path / "absent", ExitRecord) is None
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "link", "pipe"):
-        assert isinstance(load(tmp_path / name, Exit), Finding)
+        assert isinstance(load(tmp_path / name, ExitRecord), Finding)
     with pytest.raises(StoreError, match="cannot write"):
         save(tmp_path / "absent" / "file", {})
     with pytest.raises(StoreError, match="cannot write"):
@@ -112,7 +112,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 _runs = st.none() | st.builds(
-    Run,
+    RunRecord,
     pid=st.just(7),
     pid_start=st.just(1),
     shim=st.just(6),
@@ -122,7 +122,7 @@ _runs = st.none() | st.builds(
     notes=st.sampled_from([(), ("note",)]),
 )
 _exits = st.none() | st.builds(
-    Exit,
+    ExitRecord,
     exit_code=st.integers(0, 255),
     finished_at=st.just(9.0),
     oom=st.booleans(),
@@ -132,11 +132,11 @@ _exits = st.none() | st.builds(
 
 
 @given(_runs, _exits)
-def test_states(run: Run | None, exit: Exit | None) -> None:
+def test_states(run: RunRecord | None, exit: ExitRecord | None) -> None:
     record = ContainerRecord(
-        spec=a_container("true"), resources=LinuxResources(), launch=Launch(), created_at=1.0
+        spec=a_container("true"), resources=LinuxResources(), launch=LaunchParameters(), created_at=1.0
     )
-    state = state_of(record, run, exit, Path("/f"))
+    state = container_info(record, run, exit, Path("/f"))
     if exit is not None:
         assert (state.phase, state.finished_at, state.exit_code) == (
             ContainerPhase.EXITED,

@@ -144,7 +144,7 @@ class Yard:
 
     @contextlib.asynccontextmanager
     async def runtime(self, hooks: RuntimeHooks = NO_HOOKS, **settings: Any) -> AsyncIterator[ProcessRuntime]:
-        settings.setdefault("adopt_patience", PATIENCE)
+        settings.setdefault("adopt_timeout", PATIENCE)
         runtime = ProcessRuntime(
             self.layout, self.cgroups, self.cdi, hooks, settings=ProcessSettings(**settings)
         )
