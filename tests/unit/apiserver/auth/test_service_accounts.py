@@ -283,8 +283,8 @@ def pem(key: Any, password: bytes | None = None) -> bytes:
             b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
             "contains no unencrypted PEM private key",
         ),
-        (pem(ec.generate_private_key(ec.SECP384R1())), "signed with a P-256 key"),
-        (pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "without a password"),
+        (pem(ec.generate_private_key(ec.SECP384R1())), "unsupported key: use P-256"),
+        (pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "contains no unencrypted PEM private key"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_told(tmp_path: Path, content: bytes, why: str) -> None:

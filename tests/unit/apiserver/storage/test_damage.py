@@ -135,7 +135,7 @@ def check_damaged(made: Made, folder: Path, name: str, place: int, content: byte
     assert not path.exists()
     aside = list_corrupt_files(path)
     assert len(aside) == 1
-    with pytest.raises(StoreError, match="was damaged and lies beside"):
+    with pytest.raises(StoreError, match="was damaged and renamed to"):
         Store.open(path)
     recovery = recover(path)
     store = Store.open(path)

@@ -143,7 +143,7 @@ def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
             store.create(ObjectKey("pods", "default", f"p{number}"), {})
             await asyncio.sleep(0)
         await task
-        with pytest.raises(StoreError, match="there already"):
+        with pytest.raises(StoreError, match="already exists"):
             await store.backup(tmp_path / "copy")
         with pytest.raises(StoreError, match="cannot be written"):
             await store.backup(tmp_path / "missing" / "copy")
