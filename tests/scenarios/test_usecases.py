@@ -75,14 +75,14 @@ DEPARTURES = {
     ),
     # The pod that had others preempted is bound as soon as they are gone; upstream: minutes later.
     "preemption": Departure(
-        "test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices",
+        "test_deleting_a_pod_without_claims_wakes_pods_that_need_devices",
         {"high-dra": Outcome("n-pr", charges=(_charge("high-dra-c-*", "6", "a"),))},
     ),
     "preemption-dra": Departure(
-        "test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices", others=frozenset({"soon"})
+        "test_deleting_a_pod_without_claims_wakes_pods_that_need_devices", others=frozenset({"soon"})
     ),
     "wakeup-plain-pod-deleted": Departure(
-        "test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices", others=frozenset({"soon"})
+        "test_deleting_a_pod_without_claims_wakes_pods_that_need_devices", others=frozenset({"soon"})
     ),
     # A pod whose claim is missing says so; upstream leaves it without a word.
     "no-capacity-in-slice": Departure(

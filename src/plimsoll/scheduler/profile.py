@@ -79,9 +79,9 @@ class DeviceOrder(Enum):
 class Scoring(Enum):
     """Score arithmetic: integers, or the floating-point formulas of kube-scheduler 1.36.
 
-    DIFF: kube-scheduler's NodeResourcesFit passes over what a pod requests as a whole when it scores nodes;
-    here it counts. `as-kube-scheduler` does as upstream does, for predictions
-    (test_what_a_pod_requests_as_a_whole_is_scored).
+    DIFF: kube-scheduler's NodeResourcesFit ignores pod-level requests when it scores nodes; here they count.
+    `as-kube-scheduler` does as upstream does, for predictions
+    (test_pod_level_requests_are_scored).
     """
 
     WHOLE = "whole-numbers"

@@ -1,6 +1,6 @@
-"""Nodes, pods, claims and slices in few words, for tests of the scheduler; `snapshot_of` puts them together.
+"""Builders of nodes, pods, claims and slices for scheduler tests; `snapshot_of` puts them together.
 
-Devices and requests are made by the allocator's builders, devices that charge their node by the ledger's.
+Devices and requests come from the allocator's builders, charging devices from the ledger's.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def container(
     host_ports: Sequence[int | Mapping[str, Any]] = (),
     **fields: Any,
 ) -> dict[str, Any]:
-    """A container as JSON; a host port is a number or a whole ContainerPort."""
+    """Return a container as JSON; a host port is a number or a ContainerPort."""
     resources = {"requests": dict(requests or {}), "claims": [{"name": each} for each in claims]}
     ports = [
         {"hostPort": port, "containerPort": port} if isinstance(port, int) else dict(port)
@@ -187,7 +187,7 @@ def resource_slice(
 def snapshot_of(
     *objects: Any, gates: Gates | None = None, profile: AccountingProfile | None = None
 ) -> Snapshot:
-    """A snapshot that has heard of these objects, in this order."""
+    """Return a snapshot of these objects, set in this order."""
     made = Snapshot(gates, profile)
     for each in objects:
         made.set(each)
@@ -195,7 +195,7 @@ def snapshot_of(
 
 
 def pod_info_of(pod: Pod, snapshot: Snapshot) -> PodInfo:
-    """The task of a pod whose claims the snapshot knows."""
+    """Return the PodInfo of a pod whose claims are in the snapshot."""
     names = dict.fromkeys(resolve_claim_names(pod).values())
     found = (snapshot.claim(pod.metadata.namespace, each) for each in names)
     return PodInfo(pod, tuple(each for each in found if each is not None), snapshot.options)

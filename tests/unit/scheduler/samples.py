@@ -1,7 +1,8 @@
-"""Random nodes, pods and lives of a small cluster, for property tests of rules and scores.
+"""Random nodes, pods and changes of a small cluster, for property tests of filters and scores.
 
 Names, labels, taints and amounts are drawn from few values, so that they meet. Everything comes from one
-seed, which a failing test names: a cluster drawn piece by piece would take hypothesis a hundred times longer.
+seed, which a failing test prints: drawing a cluster piece by piece would take hypothesis a hundred times
+longer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OPERATORS = ("In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near")
 
 
 class Draws:
-    """Draws whatever a cluster is made of."""
+    """Random objects of a cluster."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -43,7 +44,7 @@ class Draws:
         return {self.one(*keys): self.one(*values) for _ in range(self.random.randint(0, most))}
 
     def maybe(self, **fields: Any) -> dict[str, Any]:
-        """Some of these fields."""
+        """Return some of these fields."""
         return {key: value for key, value in fields.items() if self.one(True, False)}
 
     # -- nodes
@@ -72,7 +73,7 @@ class Draws:
         )
 
     def requirement(self) -> dict[str, Any]:
-        """A requirement on labels; some cannot be read."""
+        """Return a label requirement; some are invalid."""
         values = self.some(2, lambda: self.one(*VALUES))
         return {"key": self.one(*LABELS), "operator": self.one(*OPERATORS), "values": values}
 
@@ -120,13 +121,13 @@ class Draws:
     # -- clusters
 
     def snapshot(self) -> Snapshot:
-        """A cluster after some things have happened."""
+        """Return a snapshot after some changes."""
         made = snapshot_of(*(self.node(name) for name in NODES[: self.random.randint(0, 5)]))
         self.happen(made, self.random.randint(0, 5))
         return made
 
     def happen(self, snapshot: Snapshot, steps: int = 1) -> None:
-        """Things that happen in a cluster: nodes come, change and go, and so do the pods on them."""
+        """Apply random changes: nodes and their pods are added, updated and removed."""
         for _ in range(steps):
             name = self.one(*NODES)
             match self.one("node", "node", "gone", "pod", "pod", "pod", "finished"):

@@ -1,4 +1,4 @@
-"""Clusters without the fields: devices and books are one question there, too."""
+"""Clusters without the alpha fields: joint allocation with annotated classes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CPUS = annotated("cpus", {MAPPINGS: {"cpu": {"allocationMultiplier": "6"}}}, KIN
 GPUS = device_class("gpus", select=KIND + '"gpu"')
 
 
-def test_devices_of_an_annotated_class_are_charged_and_booked() -> None:
+def test_devices_of_an_annotated_class_are_charged() -> None:
     by_class = annotated("k", {MAPPINGS: {"cpu": {"allocationMultiplier": "5"}}})
     snapshot = snapshot_of(
         node("n", cpu="8"), resource_slice("n", [device("d"), device("e")]), by_class,
@@ -89,7 +89,7 @@ def test_a_bound_pod_is_read_back_from_its_annotation() -> None:
     assert again.ledger(0).requested["cpu"] == 6000
 
 
-def test_a_bad_annotation_is_told_before_any_node_is_looked_at() -> None:
+def test_an_invalid_annotation_is_reported_before_filtering() -> None:
     bad = annotated("k", {MAPPINGS: {"cpu": {"multiplier": "5"}}})
     snapshot = snapshot_of(
         node("n"), resource_slice("n", [device("d")]), bad, claim("c", exactly(device_class="k"))
@@ -103,7 +103,7 @@ def test_a_bad_annotation_is_told_before_any_node_is_looked_at() -> None:
 
 
 def test_a_list_of_alternatives_takes_what_fits_below_the_line() -> None:
-    """Document 000, story 4, with mappings in the class: CPUs if there is room for them, or else a GPU."""
+    """KEP-5517, story 4, with mappings in the class: CPUs if they fit, else a GPU."""
     offered = [device("cores", kind="cpu"), device("gpu", kind="gpu")]
     wish = first_available("r", exactly("cpu", device_class="cpus"), exactly("gpu", device_class="gpus"))
     for line, expected in (("8", "cores"), ("6", "gpu")):

@@ -1,4 +1,4 @@
-"""One pod's life: the choice among nodes, what is remembered, and what is said when there is none."""
+"""Scheduling cycle: choice among nodes, cached results, and reasons."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_there_are_no_nodes() -> None:
     assert (found.nodes, found.reasons) == (0, ())
 
 
-def test_claims_count_where_room_is_compared() -> None:
+def test_scores_include_what_claims_charge() -> None:
     """The unified ledger scores: a node whose CPUs are out as devices is no empty node."""
     snapshot = snapshot_of(
         node("a", cpu="16"), node("b", cpu="16"), device_class(), claim("c", exactly()),
@@ -159,7 +159,7 @@ def test_sizes_are_compared_name_by_name() -> None:
 
 
 class Promise:
-    """Somebody was promised a node."""
+    """Nomination of another pod to a node."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -177,7 +177,7 @@ class Promise:
         )
 
 
-def test_room_that_is_promised_to_others_is_left_alone() -> None:
+def test_capacity_of_nominated_pods_is_left_free() -> None:
     snapshot = snapshot_of(node("a"), node("b"))
     for number in range(4):
         found = place_pod(pod(f"p{number}"), snapshot, promises=Promise("a"))
@@ -188,7 +188,7 @@ def test_room_that_is_promised_to_others_is_left_alone() -> None:
     assert isinstance(place_pod(pod("p"), alone), Placement)
 
 
-def test_pods_like_a_hopeless_one_are_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identical_unschedulable_pods_use_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = snapshot_of(node("n", cpu="4"), pod("there", cpu="3", node="n"))
     assert told(place_pod(pod("p0", cpu="2"), snapshot)) == {"Insufficient cpu": 1}
     reads: list[str] = []
@@ -209,7 +209,7 @@ def test_pods_like_a_hopeless_one_are_answered_at_once(monkeypatch: pytest.Monke
     assert isinstance(place_pod(pod("p3", cpu="2"), snapshot), Placement)
 
 
-def test_a_pod_that_waits_for_company_is_asked_again_when_somebody_comes() -> None:
+def test_an_assigned_pod_invalidates_results_of_pods_with_affinity() -> None:
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "host"}
     wish = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     snapshot = snapshot_of(node("n", labels={"host": "n"}))
@@ -265,7 +265,7 @@ def test_verify_finds_what_does_not_add_up() -> None:
     assert any("cpu" in each.where or "requested" in each.where for each in verify(snapshot))
 
 
-def test_overdrafts_are_found_whoever_made_them() -> None:
+def test_overdrafts_of_other_components_are_found() -> None:
     twice = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     snapshot = snapshot_of(
         node("n", cpu="2"), pod("p", cpu="4", node="n"), resource_slice("n", [device("d")]),
@@ -291,7 +291,7 @@ def test_extended_resources_are_those_of_nodes() -> None:
     assert isinstance(place_pod(wish, having), Placement)
 
 
-def test_a_hopeless_pod_is_asked_again_when_a_node_declares_other_features() -> None:
+def test_declared_features_invalidate_cached_results() -> None:
     """Whatever a rule looks at, a change of it is a reason to ask again."""
     before = node("n")
     after = replace(before, status=replace(before.status, declared_features=("F",)))

@@ -1,4 +1,4 @@
-"""Devices and books as one question, and what is remembered of the answers."""
+"""Joint allocation of devices and node headroom, and its cache."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_a_device_and_what_it_charges() -> None:
 
 
 def test_devices_first_refuses_what_joint_allocation_finds() -> None:
-    """kube-scheduler chooses the first device and asks the books about it; ours takes the one that fits."""
+    """kube-scheduler checks the ledger for its first choice only; joint allocation finds the device that
+    fits.
+    """
     offered = [charging_device("a-dear", cpu="8"), charging_device("b-cheap", cpu="2")]
     snapshot = snapshot_of(
         node("n", cpu="4"), resource_slice("n", offered), device_class(), claim("c", exactly())
@@ -103,7 +105,7 @@ def test_devices_first_takes_a_shortage_of_devices_for_final() -> None:
 
 
 def test_devices_that_cost_too_much_are_left_alone() -> None:
-    """Document 000, story 4: a GPU, or 8 CPUs; whichever fits below the line."""
+    """KEP-5517, story 4: a GPU or 8 CPUs, whichever fits."""
     offered = [charging_device("cpus", cpu="8", fields={"attributes": {"kind": {"string": "cpu"}}}),
                device("gpu", kind="gpu")]  # fmt: skip
     either = first_available(
@@ -123,7 +125,7 @@ def test_devices_that_cost_too_much_are_left_alone() -> None:
     assert second.rank == 50
 
 
-def test_an_allocated_claim_goes_where_its_devices_are() -> None:
+def test_an_allocated_claim_restricts_the_node() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
     snapshot = snapshot_of(
         node("a"), node("b"), resource_slice("a", [device("d")]), resource_slice("b", [device("d")]),
@@ -151,7 +153,7 @@ def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
     ]
 
 
-def test_a_shortage_of_devices_can_be_mended_by_preemption() -> None:
+def test_a_shortage_of_devices_is_resolvable() -> None:
     snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
     found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
     assert told(found) == ["cannot allocate all claims"]
@@ -186,7 +188,7 @@ def test_refusals_are_remembered_until_something_is_given_back() -> None:
     assert third.filter()[0]
 
 
-def test_a_place_that_changes_hands_remembers_nothing() -> None:
+def test_a_reused_row_has_no_cached_results() -> None:
     snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
     rule = DynamicResourcesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids())
     assert not rule.filter()[0]
@@ -213,7 +215,7 @@ AMOUNTS = st.sampled_from(["1", "2", "4"])
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
-    """Bulk and pointwise form agree, and so do the counts, before and after devices are taken."""
+    """Bulk and pointwise forms and their counts agree, before and after devices are allocated."""
     nodes = [node(f"n{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(1, 5)))]
     slices = [
         resource_slice(
@@ -246,7 +248,7 @@ def _counts(tally: object) -> dict[str, int]:
     return {render(reason): count for reason, count in tally}
 
 
-def test_nodes_in_the_same_state_fail_alike_and_are_asked_once() -> None:
+def test_nodes_in_the_same_state_share_one_search() -> None:
     nodes = [node(f"n{number}") for number in range(20)]
     slices = [resource_slice(each.metadata.name, [charging_device("d", cpu="1")]) for each in nodes]
     snapshot = snapshot_of(*nodes, *slices, device_class(), claim("c", exactly(count=2)))
@@ -266,7 +268,7 @@ def test_nodes_in_the_same_state_fail_alike_and_are_asked_once() -> None:
     assert _counts(rule.count_reasons(snapshot.alive)) == {"cannot allocate all claims": 20}
 
 
-def test_nodes_that_differ_are_asked_each() -> None:
+def test_nodes_in_different_states_are_searched_separately() -> None:
     """Another device, another state of a device, less room: none of them answers for another."""
     snapshot = snapshot_of(
         node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"), node("d", cpu="1"),
@@ -283,7 +285,7 @@ def test_nodes_that_differ_are_asked_each() -> None:
     assert fits == {"a"}
 
 
-def test_who_gives_up_early_does_not_speak_for_others() -> None:
+def test_aborted_searches_are_cached_per_step_limit() -> None:
     snapshot = snapshot_of(
         node("n"), resource_slice("n", [device("d0"), device("d1")]), device_class(),
         claim("c", exactly(count=2)),

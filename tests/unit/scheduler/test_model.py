@@ -1,7 +1,7 @@
-"""Random clusters and streams of pods: no line is crossed, and who waits really fits nowhere.
+"""Random clusters and streams of pods: no node is overcommitted, and pending pods really do not fit.
 
-The model is deliberately dull: it knows nothing of the scheduler but its answers, adds up charges by hand and
-tries every choice of devices on every node.
+The model is deliberately simple: it knows only the scheduler's results, sums up charges itself and tries
+every choice of devices on every node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.unit.scheduler.build import (
 
 @dataclass
 class Machine:
-    """A node of the model: its line, and its devices by name with kind and charge."""
+    """Node of the model: allocatable CPUs, and devices by name with kind and charge."""
 
     cpu: int
     devices: dict[str, tuple[str, int]]
@@ -46,14 +46,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Wish:
-    """A pod of the model: CPUs by itself, and devices as alternatives of (kind, count)."""
+    """Pod of the model: its own CPUs, and devices as alternatives of (kind, count)."""
 
     cpu: int
     alternatives: tuple[tuple[str, int], ...] = ()
 
 
 def choices(machine: Machine, wish: Wish) -> Iterator[tuple[str, ...]]:
-    """Every choice of devices with which a wish fits on a machine."""
+    """Return all choices of devices with which a pod fits on a node."""
     free = [name for name in machine.devices if name not in machine.taken]
     for kind, count in wish.alternatives or (("", 0),):
         fitting = [name for name in free if machine.devices[name][0] == kind]
@@ -106,7 +106,9 @@ def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> PodInfo:
 
 @given(st.lists(MACHINES, min_size=1, max_size=3), st.lists(WISHES, min_size=1, max_size=8), st.data())
 @settings(max_examples=150, deadline=None)
-def test_nobody_waits_who_could_run(machines: list[Machine], wishes: list[Wish], data: st.DataObject) -> None:
+def test_no_schedulable_pod_is_left_pending(
+    machines: list[Machine], wishes: list[Wish], data: st.DataObject
+) -> None:
     snapshot = Snapshot()
     snapshot.set(device_class())
     model = {f"n{number}": machine for number, machine in enumerate(machines)}

@@ -1,4 +1,4 @@
-"""Reading a pod's claims: what must be there before any node is looked at."""
+"""Checks of a pod's claims before any node is considered."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_unknown_class(request_: Any, where: str) -> None:
     assert told(pod("p", claims=["c"]), snapshot) == text
 
 
-def test_a_claim_in_the_hands_of_256_pods_has_no_room_for_another() -> None:
+def test_a_claim_has_at_most_256_consumers() -> None:
     users = [f"user-{number}" for number in range(RESERVED_MAX)]
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     full = claim("c", exactly(), results=results, reserved=users)
@@ -119,5 +119,5 @@ def test_without_the_gate_claims_are_not_looked_at() -> None:
     assert found.claims == ()
 
 
-def test_what_is_not_worth_an_attempt_is_told_before_it() -> None:
+def test_missing_claims_are_reported_before_an_attempt() -> None:
     assert isinstance(find_claims(pod("p", claims=["c"]), snapshot_of()), NodeReason)

@@ -1,4 +1,4 @@
-"""Settings: kube-scheduler's defaults, what a file may say, and what is said about a file that is wrong."""
+"""Profiles: kube-scheduler's defaults, overrides in a file, and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_defaults_are_those_of_kube_scheduler() -> None:
     assert (made.rank_weight, made.waste_weight) == (2, 0)
 
 
-def test_a_file_says_what_is_different() -> None:
+def test_a_file_overrides_the_defaults() -> None:
     made = SchedulerProfile.read(
         {
             "schedulerName": "gpu-scheduler",
@@ -117,7 +117,7 @@ NAMED = st.dictionaries(st.sampled_from([*WEIGHTS, "cpu", "x"]) | st.integers(0,
 
 
 @given(TREES | st.dictionaries(FIELDS | st.text(max_size=5), TREES | NAMED, max_size=4))
-def test_whatever_a_file_says_it_is_settings_or_an_error_of_ours(tree: Any) -> None:
+def test_any_file_is_a_profile_or_an_input_error(tree: Any) -> None:
     try:
         made = SchedulerProfile.read(tree)
     except InputError:

@@ -1,4 +1,4 @@
-"""What happens, and whom it helps: the table, case by case."""
+"""Events and queueing hints, case by case."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _beating(ready: str) -> Any:
         (None, None),
     ],
 )
-def test_what_helps_nobody(old: Any, new: Any) -> None:
+def test_changes_that_are_not_events(old: Any, new: Any) -> None:
     assert classify_change(old, new) is None
 
 
@@ -157,7 +157,7 @@ def test_what_helps_nobody(old: Any, new: Any) -> None:
         (VolumeAttachment(), None, EventKind.VOLUME_DETACHED, ""),
     ],
 )  # fmt: skip
-def test_what_a_change_comes_to(old: Any, new: Any, kind: EventKind, updates: str) -> None:
+def test_classify_change(old: Any, new: Any, kind: EventKind, updates: str) -> None:
     found = happened(old, new)
     assert found.kind is kind
     assert {each.value for each in found.updates} == ({updates} if updates else set())
@@ -169,12 +169,12 @@ ALL = frozenset(Rule)
 
 
 def helped(event: ClusterEvent, **fields: Any) -> set[str]:
-    """The rules (but those of volumes) a pod with these fields may wait for and be helped, each alone."""
+    """Return the rules (without volume rules) for which an event helps a pod, each rule alone."""
     waiting = pod("waiting", **fields)
     return {rule.name for rule in ALL - VOLUMES if can_help(event, rule, waiting)}
 
 
-def test_a_node_that_comes_helps_pods_it_suits() -> None:
+def test_node_added() -> None:
     added = happened(None, node("n", cpu="4", taints=["t:NoSchedule"], unschedulable=True))
     everything = {each.name for each in ALL - VOLUMES} - {"SCHEDULING_GATES", "UNSUPPORTED"}
     assert helped(added) == everything - {"TAINTS", "UNSCHEDULABLE"}
@@ -184,7 +184,7 @@ def test_a_node_that_comes_helps_pods_it_suits() -> None:
     assert {"TAINTS", "UNSCHEDULABLE"} <= helped(added, tolerations=[{"operator": "Exists"}])
 
 
-def test_other_rules_that_it_waits_for_speak_too() -> None:
+def test_all_rules_that_rejected_the_pod_are_consulted() -> None:
     added = happened(None, node("n", taints=["t:NoSchedule"]))
     assert can_help(added, Rule.RESOURCES, pod("p"))
     assert not can_help(added, Rule.RESOURCES, pod("p"), frozenset({Rule.TAINTS}))
@@ -205,15 +205,13 @@ def test_other_rules_that_it_waits_for_speak_too() -> None:
         ({"pods": "1"}, {"pods": "2"}, {"RESOURCES", "DEVICES"}),
     ],
 )
-def test_a_change_of_a_node_helps_rules_that_look_at_it(
-    old: dict[str, Any], new: dict[str, Any], rules: set[str]
-) -> None:
+def test_node_updates(old: dict[str, Any], new: dict[str, Any], rules: set[str]) -> None:
     event = happened(node("n", **old), node("n", **new))
     found = helped(event, requests={"cpu": "2"}, node_selector={"a": "b"})
     assert found == rules
 
 
-def test_pods_of_a_node_of_their_own_are_not_interested_in_others() -> None:
+def test_pods_bound_to_one_node_ignore_others() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": ["mine"]}]
     own = {"nodeAffinity": {_MUST: {"nodeSelectorTerms": [{"matchFields": fields}]}}}
     assert helped(happened(None, node("else")), affinity=own) == {"INTER_POD", "SPREAD"}
@@ -226,11 +224,11 @@ def test_pods_of_a_node_of_their_own_are_not_interested_in_others() -> None:
     assert "DEVICES" not in helped(happened(None, resource_slice("else", [device("d")])), affinity=own)
 
 
-def test_a_node_that_goes() -> None:
+def test_node_removed() -> None:
     assert helped(happened(node("n"), None)) == {"INTER_POD", "SPREAD"}
 
 
-def test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices() -> None:
+def test_deleting_a_pod_without_claims_wakes_pods_that_need_devices() -> None:
     """What a claim charges may fit now, although no claim has changed."""
     queue = SchedulingQueue()
     queue.add(pod("p", claims=["c"]), 0)
@@ -239,7 +237,7 @@ def test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices() -> None:
     assert queue.on_event(happened(pod("plain", node="n", cpu="1"), None), 1) == 1
 
 
-def test_a_pod_that_goes_brings_room_and_no_devices() -> None:
+def test_a_deleted_pod_frees_capacity_but_no_devices() -> None:
     """Its devices are held until its claims say otherwise; whoever lacks devices alone goes on waiting."""
     waiting, gone = pod("p", claims=["c"]), happened(pod("g", node="n", claims=["d"]), None)
     assert can_help(gone, Rule.DEVICES, waiting)
@@ -254,7 +252,7 @@ def test_a_pod_that_goes_brings_room_and_no_devices() -> None:
     )
 
 
-def test_whether_room_was_short() -> None:
+def test_needs_capacity() -> None:
     snapshot = snapshot_of(
         node("n", cpu="1"),
         device_class(CLASS),
@@ -269,7 +267,7 @@ def test_whether_room_was_short() -> None:
         assert needs_capacity(fit_error) is short
 
 
-def test_a_pod_that_goes() -> None:
+def test_pod_deleted() -> None:
     assert helped(happened(pod("g", node="n"), None)) == {"RESOURCES", "DEVICES"}
     assert "PORTS" in helped(happened(pod("g", node="n", host_ports=[80, 90]), None), host_ports=[70, 80])
     assert "PORTS" not in helped(happened(pod("g", node="n", host_ports=[90]), None), host_ports=[80])
@@ -286,14 +284,14 @@ def test_a_pod_that_goes() -> None:
     assert "INTER_POD" not in helped(hating, labels={"app": "y"})
 
 
-def test_a_pod_that_comes() -> None:
+def test_pod_assigned() -> None:
     came = happened(pod("g"), pod("g", node="n", labels={"app": "x"}))
     assert helped(came, affinity=near("podAffinity", "x")) == {"INTER_POD"}
     assert helped(came, affinity=near("podAffinity", "y")) == set()
     assert helped(came, topology_spread_constraints=_SPREAD) == {"SPREAD"}
 
 
-def test_a_pod_that_changes() -> None:
+def test_pod_updated() -> None:
     label = happened(pod("g", node="n"), pod("g", node="n", labels={"app": "x"}))
     assert helped(label, affinity=near("podAffinity", "x")) == {"INTER_POD"}
     less = happened(pod("g", node="n", cpu="2"), pod("g", node="n", cpu="1"))
@@ -304,7 +302,7 @@ def test_a_pod_that_changes() -> None:
     assert helped(going, topology_spread_constraints=_SPREAD) == {"SPREAD"}, "those are not counted"
 
 
-def test_how_much_room_there_is() -> None:
+def test_freed_capacity_must_fit_the_requests() -> None:
     line, gone = {"cpu": 4000, "memory": 1 << 30, "pods": 3}, pod("g", node="n")
 
     def room(least: int | None = 0, **free: int) -> NodeCapacity:
@@ -325,7 +323,7 @@ def test_how_much_room_there_is() -> None:
     assert not helps(make_release_event(pod("g"), room(cpu=0)), cpu="1")
 
 
-def test_the_room_on_a_node() -> None:
+def test_node_capacity() -> None:
     snapshot = snapshot_of(node("n", cpu="4", pods="9"), pod("a", node="n", cpu="1", priority=3))
     room = node_capacity(snapshot, "n")
     assert room is not None
@@ -338,14 +336,14 @@ def test_the_room_on_a_node() -> None:
     assert node_capacity(snapshot, "else") is None
 
 
-def test_a_claim_that_changes_helps_its_users() -> None:
+def test_a_changed_claim_helps_its_users() -> None:
     changed = happened(claim("c"), claim("c", results=[_RESULT]))
     assert helped(changed, claims=["c"]) == {"DEVICES"}
     assert helped(changed, claims=["d"]) == set()
     assert helped(changed, claims=["c"], namespace="else") == set()
 
 
-def test_devices_that_come_free_help_all_that_wait_for_devices() -> None:
+def test_freed_devices_help_all_pods_that_need_devices() -> None:
     for new in (claim("c", exactly("r")), None):
         freed = happened(claim("c", exactly("r"), results=[_RESULT]), new)
         assert helped(freed, claims=["other"]) == {"DEVICES"}
@@ -379,7 +377,7 @@ def test_volumes() -> None:
     assert asked(happened(pod("g", node="n", volumes=volumes), None)) == VOLUMES - {Rule.VOLUME_ZONE}
 
 
-def test_every_kind_of_happening_helps_some_rule() -> None:
+def test_every_event_kind_is_declared_by_a_rule() -> None:
     for kind in EventKind:
         rules = affected_rules(ClusterEvent(kind, updates=frozenset({*NodeUpdate, *PodUpdate})))
         assert rules

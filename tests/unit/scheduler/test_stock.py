@@ -1,4 +1,4 @@
-"""Scheduling as kube-scheduler 1.36 does it, for predictions: what differs from ours, to the last bit."""
+"""Predictions of kube-scheduler 1.36: exact differences from our scheduling."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def world(*objects: Any) -> Snapshot:
 
 
 def decide(wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = STOCK) -> str:
-    """The node a pod gets, or what it is told."""
+    """Return the node of a pod, or its FailedScheduling message."""
     pod_info = read_pod_info(wanting, snapshot)
     assert not isinstance(pod_info, NodeReason)
     ids = count()
@@ -63,7 +63,7 @@ def kinds(*names: str) -> str:
 # -- scores
 
 
-def test_what_a_pod_requests_as_a_whole_is_scored() -> None:
+def test_pod_level_requests_are_scored() -> None:
     snapshot = snapshot_of(node("n", cpu="10", memory="10000"))
     wanting = pod("w", cpu="1", memory="1000", resources={"requests": {"cpu": "5", "memory": "5000"}})
     assert scores(AllocatedScorer, wanting, snapshot) == {"n": 50}
@@ -84,7 +84,7 @@ def test_balance_is_kube_schedulers_to_the_last_bit(number: int, data: st.DataOb
     assert found == doubles(lines, used, wanted)
 
 
-def test_a_short_list_makes_more_of_a_place_down() -> None:
+def test_alternatives_score_relative_to_the_length_of_their_list() -> None:
     ways = first_available("r", exactly("dear", select=kinds("a")), exactly("cheap", select=kinds("b")))
     snapshot = world(
         *(node("a", cpu="1"), node("b", cpu="100"), device_class(), claim("c", ways)),
@@ -117,7 +117,7 @@ def test_an_error_on_one_node_ends_the_attempt() -> None:
 
 
 def test_a_device_that_is_taken_makes_way_for_a_cheaper_one() -> None:
-    """A refusal of the books is not remembered where devices are chosen first."""
+    """Refusals by the ledger are not cached if devices are chosen first."""
     offered = [charging_device("a-dear", cpu="3"), charging_device("b-cheap", cpu="1")]
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "a-dear"}]
     snapshot = world(
@@ -131,7 +131,7 @@ def test_a_device_that_is_taken_makes_way_for_a_cheaper_one() -> None:
     assert decide(wanting, snapshot) == "n"
 
 
-def test_a_claim_that_is_elsewhere_is_told_of_last() -> None:
+def test_a_claim_allocated_elsewhere_is_reported_last() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
     snapshot = world(
         *(node("a"), node("b"), device_class()),
@@ -145,7 +145,7 @@ def test_a_claim_that_is_elsewhere_is_told_of_last() -> None:
     assert decide(pod("q", claims=["there"]), snapshot) == "a"
 
 
-def test_a_claim_in_use_is_told_of_first() -> None:
+def test_a_claim_in_use_is_reported_first() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     charges = [{"resourceClaimName": "there", "containers": ["main"], "resources": {"cpu": "1"}}]
     snapshot = world(
@@ -175,7 +175,7 @@ def test_devices_of_victims_stay_held_in_dry_runs() -> None:
         assert isinstance(plan, Preemption) is helps
 
 
-def test_many_nodes_are_asked_in_the_order_of_their_scores() -> None:
+def test_many_nodes_are_searched_in_score_order() -> None:
     """From 100 nodes on nobody knows which of them kube-scheduler looks at."""
     assert STOCK.searches_all_nodes(SAMPLED_FROM - 1)
     assert not STOCK.searches_all_nodes(SAMPLED_FROM)

@@ -224,7 +224,7 @@ def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]
 
     DIFF: upstream counts 8 for the first of any list and one less for each place down, and compares with the
     best node; here a place down counts by the length of its list, whatever other nodes have
-    (test_a_short_list_makes_more_of_a_place_down).
+    (test_alternatives_score_relative_to_the_length_of_their_list).
     """
     best = got = 0
     for claim, chosen in zip(claims, alternatives, strict=True):

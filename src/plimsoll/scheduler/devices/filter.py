@@ -37,9 +37,9 @@ class DynamicResourcesFilter(Filter):
 
     rule = Rule.DEVICES
     depends_on_pods = True
-    #: DIFF: a pod that was refused for its devices is woken when any pod leaves a node, also one without
-    #: claims: what its claims charge may fit now. Upstream wakes it by changes of claims alone, so that it
-    #: waits for the next flush (test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices).
+    #: DIFF: a pod rejected for its devices is woken by the deletion of any pod on a node, also one without
+    #: claims: what its claims charge may fit then. Upstream wakes it only by changes of claims, so that it
+    #: waits for the next flush (test_deleting_a_pod_without_claims_wakes_pods_that_need_devices).
     events = frozenset(
         {
             EventKind.NODE_ADDED,

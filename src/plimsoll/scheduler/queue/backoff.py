@@ -3,9 +3,9 @@
 Each failure doubles the back-off up to a maximum. Failures and errors are counted separately, as in
 kube-scheduler.
 
-DIFF: failures are forgotten when a pod has slept for twice the longest back-off: whoever waits for long in a
-quiet cluster is tried soon when something happens at last, even if the first thing that happens is not what
-it needs; upstream never forgets (test_who_has_slept_for_long_begins_anew).
+DIFF: failures are forgotten when a pod has waited for twice the longest back-off, so that a pod in a quiet
+cluster is retried soon after the first event, even if that event does not help it; upstream never forgets
+them (test_failures_are_forgotten_after_a_long_wait).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class QueueSettings:
     initial_backoff_ms: int = 1000
     max_backoff_ms: int = 10_000  #: 0 disables back-off
     flush_ms: int = 300_000  #: an unschedulable pod is retried after this time without any event
-    #: A pod that failed no more often than this is tried again as soon as something helps it and nothing else
-    #: is to be done, before its back-off is over, so many times in one back-off. DIFF: upstream does so
-    #: however often it was in vain (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
+    #: Maximum number of failures of a pod, and of attempts per back-off, for which a woken pod is retried
+    #: before its back-off ends if the active queue is empty. DIFF: upstream does so regardless of failures
+    #: (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
     eager_failures: int = 3
     eager_tries: int = 3
     #: Number of consecutive retries of higher-priority pods after which a pod that was tried less is popped.

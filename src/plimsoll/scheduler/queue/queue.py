@@ -7,15 +7,19 @@ Times are integer milliseconds, given by the caller, and never decrease.
 
 Order and fairness: pods are popped by priority; among equals, those never tried first, then retries, oldest
 first. A flood of unschedulable pods does not starve others:
+
 - each is tried once, then waits until an event can help it, and backs off after that;
 - after `retries_in_a_row` retries of higher-priority pods, a pod of any priority is popped: one that was
-never tried, or else the one with the fewest attempts; - new pods do not starve retries either: after as many
-first attempts that passed over a retry of the same priority, that retry is popped. A pod that was never tried
-is never passed over by one of lower priority.
+  never tried, or else the one with the fewest attempts;
+- new pods do not starve retries either: after as many first attempts that passed over a retry of the same
+  priority, that retry is popped.
 
-DIFF: upstream tries pods of one priority strictly by the time they joined the queue, and never a less
-important one first, so that pods that fail again and again can keep others waiting
-(test_a_flood_of_important_hopeless_pods_does_not_starve_others, test_first_attempts_come_before_retries).
+A pod that was never tried is never passed over by one of lower priority.
+
+DIFF: upstream pops pods of one priority strictly by the time they were added, and never one of lower priority
+first, so that pods that keep failing can starve others
+(test_a_flood_of_unschedulable_high_priority_pods_does_not_starve_others,
+test_first_attempts_come_before_retries).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every rule says the same in bulk and node by node, whatever has happened since it was last asked."""
+"""Bulk and pointwise forms of every filter agree, whatever changed in between."""
 
 from __future__ import annotations
 

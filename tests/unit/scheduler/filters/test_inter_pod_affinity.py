@@ -1,4 +1,4 @@
-"""Affinity and anti-affinity between pods, case by case."""
+"""Inter-pod affinity and anti-affinity, case by case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A = {"app": "a"}
 
 
 def zones(*names: str | None) -> list[Node]:
-    """A node for each zone, n0 and so on; None has no zone."""
+    """Return a node for each zone, n0 and so on; None has no zone."""
     return [
         node(f"n{number}", labels={HOSTNAME: f"n{number}", **({} if zone is None else {"zone": zone})})
         for number, zone in enumerate(names)
@@ -27,7 +27,7 @@ def zones(*names: str | None) -> list[Node]:
 
 
 def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
-    """What is said of each node; "" if it passes."""
+    """Return the reason for each node; "" if it passes."""
     found = InterPodAffinityFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
     assert not isinstance(found, NodeReason)
     names = {snapshot.node(row).metadata.name: row for row in snapshot.rows()}
@@ -63,7 +63,7 @@ def test_shunned_by_a_pod_that_is_there() -> None:
 
 
 def test_codes() -> None:
-    """Other pods that go would help against being too near, not against being too far."""
+    """Removing other pods helps against anti-affinity, not against unmet affinity."""
     snapshot = snapshot_of(
         *zones("z0", "z1"),
         pod("p", node="n0", labels=A, affinity=affinity(apart=(term("b"),))),
@@ -122,7 +122,7 @@ class TestFirstOfAGroup:
 
 
 class TestNamespaces:
-    """Pods of the same namespace are meant, unless a term says otherwise."""
+    """Terms match pods of the same namespace unless they name others."""
 
     def apart(self, **fields: Any) -> set[str]:
         objects = [*zones("z0", "z1", "z2", "z3"), namespace("red", team="red"), namespace("blue")]
@@ -150,13 +150,13 @@ class TestNamespaces:
         assert self.apart(namespaceSelector={}) == {"n0", "n1", "n2", "n3"}
 
     def test_a_namespace_selector_that_excludes(self) -> None:
-        """Those it excludes are not meant; upstream takes NotIn and DoesNotExist for all namespaces."""
+        """Excluded namespaces do not match; upstream treats NotIn and DoesNotExist as all namespaces."""
         not_red = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]}
         assert self.apart(namespaceSelector=not_red) == {"n0", "n2", "n3"}
         no_team = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
         assert self.apart(namespaceSelector=no_team) == {"n0", "n2", "n3"}
 
-    def test_what_others_ask_is_judged_alike(self) -> None:
+    def test_unusual_selectors_agree(self) -> None:
         chosen = {"matchLabels": {"team": "red"}}
         rule = affinity(apart=(term(namespaceSelector=chosen),))
         snapshot = snapshot_of(*zones("z0"), pod("p", node="n0", affinity=rule))
@@ -189,7 +189,7 @@ class TestKeysOfLabels:
     def test_other(self) -> None:
         assert self.near(mismatchLabelKeys=["version"]) == {"n0"}
 
-    def test_a_key_the_pod_does_not_have_asks_for_nothing(self) -> None:
+    def test_a_missing_match_label_key_is_ignored(self) -> None:
         assert self.near(matchLabelKeys=["nothing"], mismatchLabelKeys=["more"]) == {"n0", "n1"}
 
     def test_once_merged_the_value_of_that_time_counts(self) -> None:
@@ -199,7 +199,7 @@ class TestKeysOfLabels:
         assert self.near(labelSelector=chosen, matchLabelKeys=["version"]) == {"n0"}
 
 
-def test_no_selector_means_nobody() -> None:
+def test_no_selector_matches_no_pod() -> None:
     snapshot = snapshot_of(*zones("z0"), pod("p", node="n0", labels=A))
     assert told(snapshot, pod("new", affinity=affinity(apart=(term(None),)))) == {"n0": ""}
     assert told(snapshot, pod("new", affinity=affinity(term(None)))) == {"n0": FAR}
@@ -220,7 +220,7 @@ def test_pods_being_deleted_are_there_until_they_are_gone() -> None:
     assert told(snapshot, new) == {"n0": ""}
 
 
-def test_the_first_reason_is_the_one_that_is_told() -> None:
+def test_the_first_reason_is_reported() -> None:
     snapshot = snapshot_of(
         *zones("z0", "z1"), pod("p", node="n0", labels=A, affinity=affinity(apart=(term(),)))
     )

@@ -1,4 +1,4 @@
-"""Host ports: which ones a pod needs, and when two pods collide."""
+"""Host ports: the ports a pod needs, and conflicts."""
 
 from __future__ import annotations
 

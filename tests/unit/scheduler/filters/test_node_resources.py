@@ -1,4 +1,4 @@
-"""Room for a pod: every resource, the number of pods, what claims take, what a spec says nothing about."""
+"""Resource fit: all resources, the number of pods, charges of claims, delegated resources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, V
     return [(render(reason), reason.code) for reason in reasons]
 
 
-def test_everything_that_is_short_is_told_in_order() -> None:
+def test_shortages_are_reported_in_order() -> None:
     snapshot = snapshot_of(
         node("n", cpu="2", memory="1Gi", pods="1", hugepages_2Mi="4Mi", extended={"example.com/gpu": "1"}),
         pod("other", cpu="1", node="n", requests={"example.com/gpu": "1"}),
@@ -67,7 +67,7 @@ def test_reasons_have_the_numbers() -> None:
     assert (reason.cause.wanted, reason.cause.had, reason.cause.capacity) == (1600, 1500, 2000)
 
 
-def test_a_pod_that_requests_nothing_needs_a_place_all_the_same() -> None:
+def test_a_pod_without_requests_counts_for_the_pod_limit() -> None:
     snapshot = snapshot_of(node("n", pods="1"))
     assert told(snapshot, pod("p")) == []
     snapshot.set(pod("other", node="n"))
@@ -93,7 +93,7 @@ def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None
     assert helped == ["full"]
 
 
-def test_claims_of_other_pods_take_room() -> None:
+def test_claims_of_other_pods_reduce_headroom() -> None:
     snapshot = snapshot_of(
         node("n", cpu="8"),
         resource_slice("n", [charging_device("cpus", cpu="6")]),

@@ -72,7 +72,7 @@ def test_codes_and_words() -> None:
 
 
 def test_nodes_without_all_labels_do_not_count() -> None:
-    """n2 has no zone: it makes no host either, or the emptiest host would be empty."""
+    """n2 has no zone, so it adds no host domain; otherwise the minimum would be 0."""
     objects = [host("n0", "z0"), host("n1", "z1"), host("n2"), *pods_at(n0=1, n1=1)]
     assert fits(snapshot_of(*objects), spread(), spread(HOSTNAME)) == {"n0", "n1"}
     objects = [host("n0", "z0"), host("n1", "z1"), host("n2"), *pods_at(n0=2, n1=1)]
@@ -97,7 +97,7 @@ class TestFewerDomainsThanWanted:
 
 
 class TestNodesThatCount:
-    def test_node_affinity_is_honoured_unless_told_otherwise(self) -> None:
+    def test_node_affinity_is_honored_by_default(self) -> None:
         slow = host("n2", "z2")
         fast = {"disk": "fast"}
         objects = [host("n0", "z0", labels=fast), host("n1", "z1", labels=fast), slow, *pods_at(n0=1, n1=1)]
@@ -111,7 +111,7 @@ class TestNodesThatCount:
         objects = [host("n0", "z0"), host("n1", "z1"), *pods_at(n0=1)]
         assert fits(snapshot_of(*objects), spread(), affinity={"nodeAffinity": required}) == {"n0", "n1"}
 
-    def test_taints_are_ignored_unless_told_otherwise(self) -> None:
+    def test_taints_are_ignored_by_default(self) -> None:
         objects = [host("n0", "z0"), host("n1", "z1", taints=["no:NoSchedule"]), *pods_at(n0=1)]
         snapshot = snapshot_of(*objects)
         assert fits(snapshot, spread()) == {"n1"}
@@ -124,7 +124,7 @@ class TestNodesThatCount:
         assert fits(snapshot_of(*objects), spread(nodeTaintsPolicy="Honor")) == {"n1"}
 
     def test_no_node_at_all(self) -> None:
-        """Without a domain there is no minimum but zero, and every domain is empty."""
+        """Without a domain the minimum is 0, and every domain is empty."""
         snapshot = snapshot_of(host("n0", "z0"), *pods_at(n0=3))
         assert fits(snapshot, spread(), node_selector={"disk": "fast"}) == {"n0"}
 
@@ -142,11 +142,11 @@ class TestWhoIsCounted:
         snapshot.set(going)
         assert fits(snapshot, spread()) == {"n0", "n1"}
 
-    def test_a_selector_that_asks_for_nothing_counts_nobody_but_itself(self) -> None:
+    def test_an_unmatched_selector_counts_only_the_pod_itself(self) -> None:
         snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=5))
         assert fits(snapshot, spread(app=None, labelSelector={})) == {"n0", "n1"}
 
-    def test_no_selector_counts_nobody(self) -> None:
+    def test_no_selector_counts_no_pod(self) -> None:
         snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=5))
         assert fits(snapshot, spread(app=None)) == {"n0", "n1"}
 

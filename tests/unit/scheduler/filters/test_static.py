@@ -1,4 +1,4 @@
-"""Node names, closed nodes, taints, selectors and affinity: what is said about each node."""
+"""Node names, cordoned nodes, taints, selectors and affinity: reasons for each node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 
 
 def passing(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> list[str]:
-    """The names of the nodes that pass; the reasons of the others are checked on the way."""
+    """Return the names of the nodes that pass, and check the reasons of the others."""
     rule = kind.pre_filter(pod_info_of(wanting, snapshot), snapshot)
     if rule is None:
         return [snapshot.node(row).metadata.name for row in snapshot.rows()]
@@ -67,7 +67,7 @@ def test_closed_nodes() -> None:
     assert NodeUnschedulableFilter.pre_filter(pod_info_of(pod("p"), snapshot), snapshot) is None
 
 
-def test_a_closed_node_that_goes_leaves_an_open_place() -> None:
+def test_removing_a_cordoned_node_resets_its_row() -> None:
     snapshot = snapshot_of(node("closed", unschedulable=True))
     assert passing(NodeUnschedulableFilter, pod("p"), snapshot) == []
     snapshot.remove(node("closed"))

@@ -1,4 +1,4 @@
-"""What is not implemented is refused by name; what kubelets must be able to do is asked of nodes."""
+"""Unimplemented fields are rejected by name; kubelet features are required of nodes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _with(features: tuple[str, ...], name: str) -> Node:
         ),
     ],
 )
-def test_a_pod_goes_to_nodes_that_have_what_it_needs(spec: dict[str, Any], feature: str) -> None:
+def test_a_pod_fits_on_nodes_with_the_features_it_needs(spec: dict[str, Any], feature: str) -> None:
     snapshot = snapshot_of(_with((feature, "Another"), "able"), _with(("Another",), "unable"))
     rule = NodeDeclaredFeaturesFilter.pre_filter(pod_info_of(pod("p", **spec), snapshot), snapshot)
     assert isinstance(rule, Filter)

@@ -1,4 +1,4 @@
-"""Volumes: who is refused, in which words, and where."""
+"""Volume rules: rejected pods, messages and nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
 
 def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
-    """Why no node will do for a pod."""
+    """Return why no node fits."""
     snapshot = snapshot_of(*objects)
     found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, NodeReason), found
@@ -41,7 +41,7 @@ def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
 
 
 def open_places(kind: type[Filter], one: Any, snapshot: Snapshot) -> set[str]:
-    """The nodes a pod may go to, asked both ways."""
+    """Return the nodes that pass, in bulk and pointwise."""
     found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
     names = {snapshot.node(row).metadata.name for row in snapshot.rows()}
     if found is None:
@@ -160,7 +160,7 @@ def test_the_class_in_the_old_annotation_counts() -> None:
     assert "waits for its first consumer" in refusal(VolumeBindingFilter, one, waiting, later)
 
 
-def test_a_class_that_does_not_say_when_to_bind() -> None:
+def test_a_class_without_binding_mode() -> None:
     modeless = storage_class("odd", mode=None)
     found = refusal(
         VolumeBindingFilter, pod("p", volumes=using("data")), claim("data", storage_class="odd"), modeless
@@ -171,7 +171,7 @@ def test_a_class_that_does_not_say_when_to_bind() -> None:
 # -- where volumes are
 
 
-def test_a_pod_goes_where_its_volume_can_be_reached() -> None:
+def test_a_pod_fits_where_its_volume_is_reachable() -> None:
     snapshot = snapshot_of(
         node("a", labels={"zone": "east"}), node("b", labels={"zone": "west"}), node("c"),
         claim("data", "pv"), volume("pv", zone="east"), claim("any", "free"), volume("free"),
@@ -225,9 +225,7 @@ def test_a_volume_that_is_gone() -> None:
         ({"zone": "z1"}, {"a", "b", "old", "plain"}),
     ],
 )
-def test_a_pod_goes_to_the_zone_its_volume_is_labelled_with(
-    labels: dict[str, str], expected: set[str]
-) -> None:
+def test_a_pod_fits_in_the_zone_of_its_volume(labels: dict[str, str], expected: set[str]) -> None:
     snapshot = snapshot_of(
         node("a", labels={ZONE: "z1"}), node("b", labels={ZONE: "z2"}), node("old", labels={OLD_ZONE: "z2"}),
         node("plain"), claim("data", "pv"), volume("pv", labels=labels),

@@ -1,4 +1,4 @@
-"""Rules about volumes say the same in bulk and node by node, in whatever order objects come and go."""
+"""Bulk and pointwise forms of volume rules agree, in any order of objects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ claims = st.builds(
 
 
 def term(expressions: list[tuple[str, str]], field: str) -> dict[str, Any]:
-    """A term of node affinity, readable or not."""
+    """Return a node affinity term, valid or not."""
     values = {"In": ["z1"], "Exists": [], "Near": ["z1"]}
     return {
         "matchExpressions": [
@@ -154,7 +154,7 @@ def test_bulk_and_pointwise_agree(kind: type[Filter], first: list[Any], then: li
 @pytest.mark.parametrize("kind", RULES)
 @given(first=basis, then=steps, one=wanted)
 @settings(max_examples=100)
-def test_what_was_heard_late_counts_as_if_heard_early(
+def test_the_order_of_objects_does_not_matter(
     kind: type[Filter], first: list[Any], then: list[Any], one: Any
 ) -> None:
     early, late = Snapshot(), Snapshot()

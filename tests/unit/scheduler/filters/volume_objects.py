@@ -1,4 +1,4 @@
-"""Claims, volumes, classes and what nodes can attach, in few words."""
+"""Builders of volume claims, volumes, classes and volume limits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def volume(
     affinity: Mapping[str, Any] | None = None,
     **source: Any,
 ) -> PersistentVolume:
-    """A volume of a CSI driver (or of another `source`), which can be reached from nodes in a zone only."""
+    """Return a volume of a CSI driver (or another `source`), reachable only from nodes in a zone."""
     spec: dict[str, Any] = source or {"csi": {"driver": driver, "volumeHandle": f"handle-{name}"}}
     if zone:
         expression = {"key": "zone", "operator": "In", "values": [zone]}
@@ -67,7 +67,7 @@ def storage_class(name: str, mode: str | None = "Immediate", provisioner: str = 
 
 
 def csi_node(name: str, **limits: int | None) -> CSINode:
-    """What a node can attach; keywords are drivers with `_` for the dots."""
+    """Return the volume limits of a node; keywords are drivers with `_` for dots."""
     drivers = [
         {"name": driver.replace("_", "."), "nodeID": name, "allocatable": {"count": count}}
         if count is not None
@@ -83,7 +83,7 @@ def attachment(name: str, node: str, volume: str, attacher: str = DRIVER) -> Vol
 
 
 def using(*claims: str) -> list[dict[str, Any]]:
-    """Volumes of a pod that use claims."""
+    """Return pod volumes that use claims."""
     return [
         {"name": f"v{number}", "persistentVolumeClaim": {"claimName": each}}
         for number, each in enumerate(claims)
@@ -91,5 +91,5 @@ def using(*claims: str) -> list[dict[str, Any]]:
 
 
 def made(name: str = "scratch") -> list[dict[str, Any]]:
-    """A volume of a pod whose claim is made for it."""
+    """Return a pod volume with a generated claim."""
     return [{"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]

@@ -1,4 +1,4 @@
-"""The queue as lists that are searched through, to compare the quick one with."""
+"""Naive scheduling queue on plain lists, to compare the real one with."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def can_help(
 
 
 def naive_helps(event: ClusterEvent, rules: frozenset[Rule], pod: Pod, needs_capacity: bool = True) -> bool:
-    """Whether a happening may help a pod, every rule asked one after the other."""
+    """Return whether an event may help a pod, asking every rule in turn."""
     if not rules:
         return True
     return any(

@@ -1,4 +1,4 @@
-"""Keys in order, beside a list that is sorted again each time."""
+"""Ordered keys, compared with a list that is sorted every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: order, back-off, gates, holds, what happens in flight, and pods that change or go."""
+"""Scheduling queue: order, back-off, gates, holds, events in flight, updates and removals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def named(attempt: QueuedPodInfo | None) -> str | None:
 
 
 def drain(queue: SchedulingQueue, now: int) -> list[str]:
-    """Pop everything; each pod is done at once."""
+    """Pop all pods, each done at once."""
     found = []
     while (attempt := queue.pop(now)) is not None:
         found.append(attempt.pod.metadata.name)
@@ -64,7 +64,7 @@ def test_the_most_important_pod_is_next_then_the_oldest() -> None:
     assert drain(queue, 10) == ["b", "d", "a", "c", "e"]
 
 
-def test_pods_of_one_moment_come_in_the_order_they_were_added() -> None:
+def test_pods_added_at_the_same_time_keep_their_order() -> None:
     queue = SchedulingQueue()
     names = [f"p{number}" for number in (3, 1, 2, 9, 7)]
     for name in names:
@@ -72,7 +72,7 @@ def test_pods_of_one_moment_come_in_the_order_they_were_added() -> None:
     assert drain(queue, 0) == names
 
 
-def test_an_attempt_says_how_often_and_since_when() -> None:
+def test_popped_pods_have_attempts_and_times() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 5)
     assert queue.pop(7) == QueuedPodInfo(pod("p"), "uid-p", 1, 5, 7)
@@ -80,7 +80,7 @@ def test_an_attempt_says_how_often_and_since_when() -> None:
     assert queue.pop(1008) == QueuedPodInfo(pod("p"), "uid-p", 2, 5, 7)
 
 
-def test_adding_a_pod_twice_is_hearing_of_it_again() -> None:
+def test_adding_a_pod_twice_updates_it() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.add(pod("p", priority=3), 1)
@@ -173,7 +173,7 @@ def test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done() -> None:
     assert queue.pop(4000) is None
 
 
-def test_who_failed_often_is_not_tried_early() -> None:
+def test_pods_that_failed_often_wait_for_their_backoff() -> None:
     queue = SchedulingQueue(QueueSettings(eager_failures=2))
     queue.add(pod("p"), 0)
     for now in (0, 5000, 10_000):
@@ -185,7 +185,7 @@ def test_who_failed_often_is_not_tried_early() -> None:
     assert queue.next_due(13_000) == 1000
 
 
-def test_who_has_slept_for_long_begins_anew() -> None:
+def test_failures_are_forgotten_after_a_long_wait() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     now = 0
@@ -308,7 +308,7 @@ def test_a_claim_that_comes_while_its_pod_is_looked_at_is_not_missed() -> None:
     assert named(queue.pop(0)) == "p"
 
 
-def test_a_pod_that_waits_for_a_promised_claim_comes_back_when_the_promise_does() -> None:
+def test_a_pod_held_for_an_assumed_claim_is_released_with_it() -> None:
     """Two pods share a claim; the first is on its way to a node, and then is not."""
     queue, pending = SchedulingQueue(), ClaimMessage.PENDING
     queue.add(pod("second", claims=["mine"]), 0)
@@ -338,7 +338,7 @@ def test_what_happens_in_flight_is_not_lost() -> None:
     assert named(queue.pop(1002)) == "p"
 
 
-def test_what_happens_in_flight_and_cannot_help_wakes_nobody() -> None:
+def test_events_in_flight_that_cannot_help_are_ignored() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
@@ -378,7 +378,7 @@ def test_the_log_of_a_long_flight_has_an_end() -> None:
     assert len(log) == 0
 
 
-def test_a_pod_whose_missed_happenings_are_forgotten_is_tried_again() -> None:
+def test_a_pod_whose_missed_events_were_dropped_is_retried() -> None:
     queue = SchedulingQueue(PATIENT)
     queue._log = InFlightEvents(kept=2)
     queue.add(pod("p"), 0)
@@ -495,7 +495,7 @@ def _with_pod_in(where: QueueState) -> SchedulingQueue:
 
 @pytest.mark.parametrize("how", ["done", "fail", "retry", "hold"])
 @pytest.mark.parametrize("back", [False, True])
-def test_a_pod_that_goes_in_flight(how: str, back: bool) -> None:
+def test_a_pod_deleted_in_flight(how: str, back: bool) -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
@@ -518,7 +518,7 @@ def test_a_pod_that_goes_in_flight(how: str, back: bool) -> None:
         assert found.pod.spec.priority == 4
 
 
-def test_what_is_said_about_a_pod_that_is_not_in_flight_is_nothing() -> None:
+def test_results_of_pods_that_are_not_in_flight_are_ignored() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.done("uid-p")
@@ -545,7 +545,7 @@ def test_an_activated_pod_does_not_back_off() -> None:
     assert drain(queue, 2) == ["slept", "backed", "flew"]
 
 
-def test_a_pod_that_gives_its_place_back_wakes_others() -> None:
+def test_a_released_placement_wakes_others() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p", cpu="1"), 0)
     queue.pop(0)
@@ -553,7 +553,7 @@ def test_a_pod_that_gives_its_place_back_wakes_others() -> None:
     assert queue.on_event(make_release_event(pod("assumed", cpu="1")), 1) == 1
 
 
-def test_numbers_for_those_who_watch() -> None:
+def test_lengths_for_metrics() -> None:
     queue = SchedulingQueue()
     for name in ("a", "b", "c"):
         queue.add(pod(name), 0)

@@ -1,4 +1,4 @@
-"""Floods: pods that fit nowhere do not keep others waiting, and new pods do not keep retries waiting."""
+"""Fairness: floods of unschedulable pods do not starve others, and new pods do not starve retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GONE = ClusterEvent(EventKind.POD_DELETED, old=pod("gone", node="n"))
 
 
 def _flood(queue: SchedulingQueue, count: int, **fields: Any) -> None:
-    """So many pods that have been tried once and fit nowhere."""
+    """Return a queue with unschedulable pods that were tried once."""
     for number in range(count):
         queue.add(pod(f"hopeless-{number}", **fields), 0)
     for _ in range(count):
@@ -24,7 +24,7 @@ def _flood(queue: SchedulingQueue, count: int, **fields: Any) -> None:
 
 
 def _pops_until(queue: SchedulingQueue, name: str, now: int, limit: int) -> int:
-    """How many pods are tried until this one is; the others fail again, and everything wakes them."""
+    """Return the number of pops until a pod is tried; the others fail and are woken again."""
     for count in range(1, limit):
         attempt = queue.pop(now)
         assert attempt is not None
@@ -35,14 +35,14 @@ def _pops_until(queue: SchedulingQueue, name: str, now: int, limit: int) -> int:
     raise AssertionError(f"{name} was not tried in {limit} attempts")
 
 
-def test_sleeping_pods_cost_others_nothing() -> None:
+def test_unschedulable_pods_do_not_slow_events_down() -> None:
     queue = SchedulingQueue()
     _flood(queue, 500, cpu="64", priority=1000)
     queue.add(pod("placeable", cpu="1"), 1)
     assert _pops_until(queue, "placeable", 1, 3) == 1
 
 
-def test_a_flood_of_important_hopeless_pods_does_not_starve_others() -> None:
+def test_a_flood_of_unschedulable_high_priority_pods_does_not_starve_others() -> None:
     """Ten thousand important pods that are woken over and over, without any back-off to slow them down."""
     queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 10_000, priority=1000)
@@ -120,7 +120,7 @@ def test_a_new_pod_is_never_passed_by_a_less_important_one() -> None:
     assert -9 not in seen, "while new pods are waiting"
 
 
-def test_whoever_fails_again_and_again_comes_less_and_less_often() -> None:
+def test_pods_that_keep_failing_are_tried_less_often() -> None:
     """An hour of a hopeless pod that something seems to help all the time: a try every ten seconds."""
     queue, tries = SchedulingQueue(), 0
     queue.add(pod("hopeless"), 0)
@@ -133,7 +133,7 @@ def test_whoever_fails_again_and_again_comes_less_and_less_often() -> None:
     assert 355 <= tries <= 380
 
 
-def test_a_node_wakes_those_it_is_large_enough_for() -> None:
+def test_a_node_wakes_the_pods_that_fit() -> None:
     queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 100, cpu="64")
     queue.add(pod("modest", cpu="2"), 0)

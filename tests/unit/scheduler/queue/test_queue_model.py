@@ -1,4 +1,4 @@
-"""Random lives of pods: the queue does what a naive one does, and no pod is lost or in two places."""
+"""Random operations: the queue behaves as a naive one, and no pod is lost or in two states."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ _ROOMS = [
 
 
 def _changes() -> list[ClusterEvent]:
-    """Everything that can happen to these objects."""
+    """Return all events of these objects."""
     states: list[list[Any]] = [
         [None, *(each for each in _NODES if each.metadata.name == name)] for name in ("n1", "n2")
     ]
@@ -253,7 +253,7 @@ _USUAL = [frozenset({rule}) for rule in _RULES] + [
 
 @pytest.mark.parametrize("seed", range(25))
 def test_long_lives(seed: int) -> None:
-    """The same with many pods, for long; what comes next depends on what there is."""
+    """The same with many pods and long runs, where the next operation depends on the state."""
     dice = random.Random(seed)
     quick, naive, now = SchedulingQueue(_QUEUE), NaiveQueue(_QUEUE), 0
     flying: list[tuple[str, Pod]] = []
@@ -329,7 +329,7 @@ def test_many_that_wait_for_the_same(seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(pods, rule_sets), max_size=12), st.lists(events, max_size=6), st.data())
-def test_a_happening_finds_whom_it_helps(
+def test_an_event_finds_the_pods_it_helps(
     waiting: list[tuple[Pod, frozenset[Rule]]], events: list[ClusterEvent], data: st.DataObject
 ) -> None:
     index, naive = UnschedulablePods(), dict[str, tuple[Pod, frozenset[Rule]]]()

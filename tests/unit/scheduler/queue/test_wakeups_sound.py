@@ -1,4 +1,4 @@
-"""No pod sleeps through its chance: whoever is not woken would not find a place either."""
+"""Soundness of queueing hints: a pod that is not woken would not fit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _WANTS: list[dict[str, Any]] = [
 
 
 class Story:
-    """A small cluster to which random things happen, with a queue that hears of them."""
+    """Small cluster with random changes, and a queue that observes them."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -171,7 +171,7 @@ class Story:
         self.set(self.make_slice(f"n{self.dice.randrange(3)}"))
 
     def lose_pod(self) -> None:
-        """A bound pod goes; its claims go with it unless they are shared."""
+        """Delete a bound pod, and its claims unless they are shared."""
         found = self.some(Pod)
         if found is not None:
             self.drop(found)
@@ -188,20 +188,20 @@ class Story:
             self.set(msgspec.structs.replace(found, metadata=meta))
 
     def end(self) -> None:
-        """A bound pod is about to go."""
+        """Mark a bound pod as terminating."""
         found = self.some(Pod)
         if found is not None:
             meta = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
             self.set(msgspec.structs.replace(found, metadata=meta))
 
     def free(self) -> None:
-        """The shared claim is given back."""
+        """Deallocate the shared claim."""
         shared = self.objects.get(("ResourceClaim", "shared"))
         if shared is not None and shared.status.allocation is not None:
             self.set(claim("shared", exactly("r")))
 
     def forget(self) -> None:
-        """A binding fails: the place is given back."""
+        """Fail a binding and forget its placement."""
         if self.placements:
             key, placement = self.placements.popitem()
             self.snapshot.forget(key)
@@ -220,7 +220,7 @@ class Story:
         return schedule_one(pod_info, self.snapshot, self.settings, lambda: f"share-{self.count}")
 
     def try_all(self) -> None:
-        """Everybody who is awake has an attempt; those with a place are bound, now or later."""
+        """Try all pods that are ready; bind those that fit, now or later."""
         for _ in range(200):
             found = self.queue.pop(self.count)
             if found is None:
@@ -254,7 +254,7 @@ class Story:
         self.set(_bound(whole, placement.node))
 
     def check(self) -> None:
-        """Those that sleep would still find no place."""
+        """Check that pods that wait still do not fit."""
         for each in list(self.queue):
             if self.placements and (each.spec.affinity or each.spec.topology_spread_constraints):
                 continue  # pods that are assumed are company already; others hear of it when they are bound
@@ -269,7 +269,7 @@ def _bound(whole: Pod, name: str) -> Pod:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_pod_sleeps_through_its_chance(seed: int) -> None:
+def test_no_schedulable_pod_stays_asleep(seed: int) -> None:
     story = Story(seed)
     for _ in range(250):
         story.step()

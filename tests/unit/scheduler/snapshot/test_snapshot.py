@@ -1,4 +1,4 @@
-"""The snapshot: the same objects make the same one, whatever the order and whatever happened in between."""
+"""Snapshot: the same objects make the same snapshot, whatever their order and history."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def result(device: str, pool: str) -> dict[str, Any]:
 
 
 def charges(claim: str, cpu: str) -> dict[str, Any]:
-    """The status of a pod that was charged for a claim."""
+    """Return the status of a pod with a recorded charge."""
     entry = {"resourceClaimName": claim, "containers": ["main"], "resources": {"cpu": cpu}}
     return {"nodeAllocatableResourceClaimStatuses": [entry]}
 
@@ -87,14 +87,14 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def cpu(snapshot: Snapshot, name: str = "n0") -> int:
-    """What is charged to a node, in thousandths of a CPU."""
+    """Return the CPU charged to a node, in millicores."""
     row = snapshot.row_of(name)
     assert row is not None
     return snapshot.ledger(row).requested.get("cpu", 0)
 
 
 def placed(snapshot: Snapshot, new: Pod) -> Placement:
-    """Where a pod goes; it is not assumed yet."""
+    """Return the placement of a pod, not assumed yet."""
     pod_info = read_pod_info(new, snapshot)
     assert isinstance(pod_info, PodInfo)
     numbers = itertools.count()
@@ -104,7 +104,7 @@ def placed(snapshot: Snapshot, new: Pod) -> Placement:
 
 
 def written(claim: ResourceClaim, placement: Placement, version: str = "9") -> ResourceClaim:
-    """A claim as it is when what it was promised has been written down."""
+    """Return a claim with its assumed allocation written."""
     status = replace(claim.status, allocation=placement.allocations[claim.metadata.name])
     return replace(claim, status=status, metadata=replace(claim.metadata, resource_version=version))
 
@@ -153,7 +153,7 @@ def test_objects_in_any_order(random: Random) -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
-    """Objects of a larger cluster are heard of, in any order, and those too many removed, in any order."""
+    """Set the objects of a larger cluster in any order, and remove the surplus in any order."""
     given_objects = objects(random)
     stay = [each for each in given_objects if random.random() < 0.6]
     snapshot = snapshot_of(*random.sample(given_objects, len(given_objects)))
@@ -165,7 +165,7 @@ def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
 
 @settings(max_examples=100)
 @given(st.integers(0, 2**64 - 1).map(Random))
-def test_hearing_of_it_again_changes_nothing(random: Random) -> None:
+def test_setting_an_object_again_changes_nothing(random: Random) -> None:
     given_objects = objects(random)
     snapshot = snapshot_of(*given_objects)
     expected = cluster_state(snapshot)
@@ -178,7 +178,7 @@ def test_hearing_of_it_again_changes_nothing(random: Random) -> None:
 
 
 def test_a_pod_bound_without_charges_is_priced() -> None:
-    """Its status says nothing of charges; its claim holds a device that charges two CPUs."""
+    """Its status has no charges; its claim has a device that charges two CPUs."""
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     around = [device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held]
     silent = pod("p", "1", node="n0", claims=["c"])
@@ -191,7 +191,7 @@ def test_a_pod_bound_without_charges_is_priced() -> None:
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
 def test_prices_follow_what_becomes_known(order: tuple[int, ...]) -> None:
-    """Claim by claim, whichever of pod, claims and slice is heard of first."""
+    """Charges are recomputed as claims and slices become known, in any order."""
     given_objects = [
         pod("p", "1", node="n0", claims=["c", "d"]),
         claim("c", exactly("r"), results=[result("gpu0", "n0")]),
@@ -226,7 +226,7 @@ def test_charges_that_were_written_down_do_not_follow() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_off_the_books(phase: str) -> None:
+def test_a_finished_pod_is_removed_from_the_ledger(phase: str) -> None:
     snapshot = snapshot_of(node("n0"), pod("p", "1", node="n0"))
     assert cpu(snapshot) == 1000
     snapshot.set(pod("p", "1", node="n0", status={"phase": phase}))
@@ -236,13 +236,13 @@ def test_a_pod_that_has_ended_is_off_the_books(phase: str) -> None:
 
 
 def test_a_pod_that_has_ended_is_not_waited_for() -> None:
-    """Nor does it come back with its node."""
+    """It is not charged again when its node returns either."""
     ended = pod("p", "1", node="n0", status={"phase": "Failed"})
     snapshot = snapshot_of(pod("p", "1", node="n0"), ended, node("n0"))
     assert cpu(snapshot) == 0
 
 
-def test_a_pod_that_shrinks_makes_room() -> None:
+def test_a_scaled_down_pod_frees_capacity() -> None:
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", "2", node="n0"))
     before = snapshot.generation
     snapshot.set(pod("p", "1", node="n0"))
@@ -253,7 +253,7 @@ def test_a_pod_that_shrinks_makes_room() -> None:
     assert snapshot.generation == before
 
 
-def test_other_labels_may_make_room_anywhere() -> None:
+def test_changed_pod_labels_invalidate_all_nodes() -> None:
     """Pods that must be apart from it may be anywhere."""
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", node="n0", labels={"app": "a"}))
     before = snapshot.generation
@@ -296,7 +296,7 @@ def test_pods_that_go_while_their_node_is_away_do_not_come_back() -> None:
     assert cpu(snapshot) == 0
 
 
-def test_places_are_used_again() -> None:
+def test_rows_are_reused() -> None:
     snapshot = Snapshot()
     for number in range(1000):
         snapshot.set(node(f"n{number}"))
@@ -313,7 +313,7 @@ def test_many_nodes() -> None:
     assert cluster_state(snapshot_of(*many, *there)) == cluster_state(snapshot_of(*there, *reversed(many)))
 
 
-def test_a_heartbeat_makes_no_room() -> None:
+def test_a_heartbeat_invalidates_nothing() -> None:
     snapshot = snapshot_of(node("n0"))
     before = snapshot.generation
     beat = node("n0")
@@ -324,7 +324,7 @@ def test_a_heartbeat_makes_no_room() -> None:
     assert snapshot.generation > before
 
 
-def test_a_slice_makes_room_where_its_pool_is() -> None:
+def test_a_slice_invalidates_the_nodes_of_its_pool() -> None:
     """On its node; on all of them if the pool has several, which may be whole now."""
     snapshot = snapshot_of(node("n0"), node("n1"))
     before = snapshot.generation
@@ -379,7 +379,7 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
 
 
 def test_bound_elsewhere(cluster: Snapshot) -> None:
-    """By someone else, while we were about to bind it."""
+    """Another scheduler binds the pod first."""
     cluster.set(node("n1"))
     placement = placed(cluster, NEW)
     cluster.assume(placement)
@@ -392,7 +392,7 @@ def test_bound_elsewhere(cluster: Snapshot) -> None:
     assert verify(cluster) == []
 
 
-def test_bound_to_a_node_nobody_knows(cluster: Snapshot) -> None:
+def test_bound_to_an_unknown_node(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
     cluster.set(bound(NEW, "n1"))
     assert cpu(cluster) == 0
@@ -402,7 +402,7 @@ def test_bound_to_a_node_nobody_knows(cluster: Snapshot) -> None:
     assert verify(cluster) == []
 
 
-def test_the_node_goes_while_a_pod_is_assumed(cluster: Snapshot) -> None:
+def test_the_node_is_removed_while_a_pod_is_assumed(cluster: Snapshot) -> None:
     before = cluster_state(cluster)
     cluster.assume(placed(cluster, NEW))
     cluster.remove(node("n0"))
@@ -414,7 +414,7 @@ def test_the_node_goes_while_a_pod_is_assumed(cluster: Snapshot) -> None:
     assert cluster_state(cluster) == before
 
 
-def test_the_pod_goes_while_it_is_assumed(cluster: Snapshot) -> None:
+def test_the_pod_is_deleted_while_it_is_assumed(cluster: Snapshot) -> None:
     before = cluster_state(cluster)
     cluster.assume(placed(cluster, NEW))
     cluster.remove(NEW)
@@ -434,7 +434,7 @@ def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> 
 
 
 def test_a_claim_that_others_write(cluster: Snapshot) -> None:
-    """They were quicker: what they wrote counts, and ours is not taken back from them."""
+    """The allocation written by another component counts, and forgetting ours does not remove it."""
     cluster.assume(placed(cluster, NEW))
     promised = cluster.allocation_of("uid-c")
     theirs = claim("c", exactly("r"), results=[result("gpu1", "n0")])
@@ -446,7 +446,7 @@ def test_a_claim_that_others_write(cluster: Snapshot) -> None:
     assert verify(cluster) == []
 
 
-def test_a_promise_outlasts_news_that_do_not_know_of_it(cluster: Snapshot) -> None:
+def test_an_assumed_allocation_survives_updates_without_it(cluster: Snapshot) -> None:
     """Our finalizer, say, or somebody's label."""
     cluster.assume(placed(cluster, NEW))
     promised = cluster.allocation_of("uid-c")
@@ -467,7 +467,7 @@ def test_a_claim_deleted_and_made_again(cluster: Snapshot) -> None:
     assert dict(cluster.state) == {}
 
 
-def test_a_promise_is_not_passed_on_to_a_claim_of_the_same_name(cluster: Snapshot) -> None:
+def test_an_assumed_allocation_does_not_move_to_a_new_claim_of_that_name(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
     cluster.remove(claim("c", exactly("r")))
     cluster.set(claim("c", exactly("r"), uid="another"))
@@ -478,7 +478,7 @@ def test_a_promise_is_not_passed_on_to_a_claim_of_the_same_name(cluster: Snapsho
 
 
 def test_stale_news_of_a_claim(cluster: Snapshot) -> None:
-    """The answer to a write outran the watch."""
+    """The response to a write outran the watch."""
     new = claim("c", exactly("r"), results=[result("gpu0", "n0")], metadata={"resourceVersion": "10"})
     cluster.set(new)
     cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "9"}))
@@ -489,7 +489,7 @@ def test_stale_news_of_a_claim(cluster: Snapshot) -> None:
 
 
 def test_stale_news_of_a_claim_that_was_made_again(cluster: Snapshot) -> None:
-    """The answer to a write of the one that is gone comes last."""
+    """The response to a write of the deleted claim arrives last."""
     again = claim("c", exactly("r"), uid="another", metadata={"resourceVersion": "20"})
     cluster.set(again)
     old = claim("c", exactly("r"), results=[result("gpu0", "n0")], metadata={"resourceVersion": "9"})
@@ -500,7 +500,7 @@ def test_stale_news_of_a_claim_that_was_made_again(cluster: Snapshot) -> None:
     assert cluster.claim("default", "c") is again
 
 
-def test_who_uses_a_claim() -> None:
+def test_claim_users() -> None:
     snapshot = snapshot_of(node("n0"), claim("c", exactly("r")), pod("p", node="n0", claims=["c"]))
     snapshot.set(pod("q", node="n0", claims=["c"]))
     assert snapshot.claim_users("default", "c") == {"uid-p", "uid-q"}
@@ -514,7 +514,7 @@ def test_who_uses_a_claim() -> None:
 
 
 class Ear(SnapshotIndex):
-    """Remembers everything, to be compared."""
+    """Index that records everything, for comparison."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -555,7 +555,7 @@ class Ear(SnapshotIndex):
 
 
 class LateEar(Ear):
-    """One that is made at the end."""
+    """The same index, created at the end."""
 
 
 @settings(max_examples=100)
