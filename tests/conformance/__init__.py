@@ -1,4 +1,4 @@
-"""Golden vectors: an input, and what a real Kubernetes did with it.
+"""Golden vectors: inputs, and the results of real Kubernetes components.
 
 `python -m tests.conformance SUITE FILE...` runs them; one module per suite holds the comparison.
 """

@@ -1,4 +1,4 @@
-"""The accounting rules a second time: plain JSON in, plain numbers out, nothing of Plimsoll's used.
+"""Independent implementation of the accounting rules on plain JSON, without any Plimsoll code.
 
 `filter_outcome(given, ours=False)` follows kube-scheduler 1.36.4; with `ours=True` the documented differences
 hold: the driver is part of a device's name, and only devices of this node and of the newest generation count;
@@ -205,7 +205,7 @@ def entries_of(given: Row, ours: bool) -> tuple[list[Row], bool]:
 def filter_outcome(given: Row, ours: bool) -> Row:
     features, pod = given["features"], given["pod"]
     on, level = features["DRANodeAllocatableResources"], features["PodLevelResources"]
-    line, used, filled, states = books(given, on, level)
+    line, used, filled, states = ledgers(given, on, level)
     outcome: Row = {
         "node_requested": shape(used),
         "claim_states": states,
@@ -249,7 +249,7 @@ def plus(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in {*one, *other}}
 
 
-def books(given: Row, on: bool, level: bool) -> tuple[dict[str, int], dict[str, int], dict[str, int], Row]:
+def ledgers(given: Row, on: bool, level: bool) -> tuple[dict[str, int], dict[str, int], dict[str, int], Row]:
     """The node's line, what is requested, the same with filled-in requests, and who uses which claim."""
     line = units(amounts(given["node"]["allocatable"]))
     line["pods"] = int(amount(given["node"]["allocatable"].get("pods", "0")))
@@ -372,11 +372,11 @@ def mismatch(got: Row, want: Row) -> str | None:
     (the order of a Go map) any of them will do."""
     for key in KEYS:
         choices = [_plain(choice) for choice in want.get(f"{key}_one_of", [want.get(key)])]
-        told = _plain(got.get(key))
+        reported = _plain(got.get(key))
         if key == "filter" and choices[0]["code"] == "Error":
-            told, choices = {"code": told["code"]}, [{"code": "Error"}]
-        if told not in choices:
-            return f"{key}: got {told!r}, wanted {choices!r}"
+            reported, choices = {"code": reported["code"]}, [{"code": "Error"}]
+        if reported not in choices:
+            return f"{key}: got {reported!r}, wanted {choices!r}"
     return None
 
 

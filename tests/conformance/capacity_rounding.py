@@ -1,4 +1,4 @@
-"""How much of a capacity a request consumes, and whether it fits.
+"""Suite `capacity-rounding`: capacity consumption of requests, and fit.
 
 A row with the quirk `int64-overflow` wraps around upstream; it must be refused.
 """

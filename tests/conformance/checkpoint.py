@@ -1,4 +1,4 @@
-"""Suite `checkpoint`: the kubelet's record of prepared claims, written and read.
+"""Suite `checkpoint`: the kubelet's checkpoint of prepared claims, written and read.
 
 For claims: the bytes of the file, and that reading them gives the claims again. For odd and damaged files:
 whether a kubelet takes them, what it finds, and its words for what is wrong.

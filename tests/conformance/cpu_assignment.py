@@ -1,4 +1,4 @@
-"""Suite `cpu-assignment`: which CPUs the kubelet's static policy takes.
+"""Suite `cpu-assignment`: CPU selection of the kubelet's static policy.
 
 Rows that want no more than an end are inputs that the kubelet does not return from: any set of as many CPUs,
 all offered, is right, and so is a refusal.

@@ -1,4 +1,4 @@
-"""Suite `cpuset`: texts of sets of CPUs, read, written and combined."""
+"""Suite `cpuset`: parsing, formatting and combining CPU sets."""
 
 from __future__ import annotations
 

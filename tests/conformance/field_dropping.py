@@ -1,4 +1,4 @@
-"""Suite `field-dropping`: what is stored after defaults were filled in and switched-off fields taken out.
+"""Suite `field-dropping`: stored objects after defaulting and dropping of gated fields.
 
 Compares `stored` and `valid`. The two trees are brought to one form first, only where Go's encoder leaves the
 form open: null, an empty list, map or text, false and zero are absent (`omitempty`), unless the field is a

@@ -125,7 +125,7 @@ def _gates(features: Mapping[str, bool]) -> Gates:
     return Gates.of(features, Gates.upstream())
 
 
-def _bills(entries: list[Row] | None) -> tuple[ClaimCharge, ...]:
+def _charged_claims(entries: list[Row] | None) -> tuple[ClaimCharge, ...]:
     status = codec.convert({"nodeAllocatableResourceClaimStatuses": entries or []}, PodStatus)
     return tuple(charged_claim.charge for charged_claim in read_charged_claims(Pod(status=status)))
 
@@ -146,9 +146,9 @@ def _check_filter(given: Row, want: Row, profile: AccountingProfile) -> str | No
     if {got["filter"]["code"], choices[0]["code"]} == {"Error"}:
         # Where several claims cannot be priced, which one upstream complains of is up to the order of a map.
         possible = accounting_rule.possible_errors(given)
-        told = {text for choice in choices for text in choice["reasons"]}
-        if not told <= possible:
-            return f"the second computation does not know {sorted(told - possible)}"
+        reported = {text for choice in choices for text in choice["reasons"]}
+        if not reported <= possible:
+            return f"the second computation does not know {sorted(reported - possible)}"
         want = {**want, "filter_one_of": [{"code": "Error", "reasons": [text]} for text in possible]}
     return _compare(got, want)
 
@@ -278,11 +278,11 @@ def _check_build(given: Row, want: Row, profile: AccountingProfile) -> str | Non
         results = entry["allocation"]["devices"]["results"]
         if profile.exact_devices:
             nameless = [result for result in results if result["driver"] not in drivers]
-            refused = _bill(entry, results, pod, references, charge_context)
+            refused = _charged_claim(entry, results, pod, references, charge_context)
             if nameless and not (isinstance(refused, Reason) and refused.code is VerdictCode.ERROR):
                 return f"a device of driver {nameless[0]['driver']!r} was found among those of {drivers}"
             results = [result | {"driver": min(drivers)} for result in results]
-        charged_claim = _bill(entry, results, pod, references, charge_context)
+        charged_claim = _charged_claim(entry, results, pod, references, charge_context)
         if isinstance(charged_claim, Reason):
             if "error" not in want:
                 return f"refused: {format_reason(charged_claim)}"
@@ -296,7 +296,7 @@ def _check_build(given: Row, want: Row, profile: AccountingProfile) -> str | Non
     return _differ("statuses", entries, [_status(entry) for entry in want["statuses"]])
 
 
-def _bill(
+def _charged_claim(
     entry: Row, results: list[Row], pod: Pod, references: Mapping[str, str], charge_context: ChargeContext
 ) -> ChargedClaim | Reason | None:
     claim = codec.convert({"metadata": entry["claim"]}, ResourceClaim)
@@ -329,7 +329,7 @@ def _check_budget(given: Row, want: Row, profile: AccountingProfile) -> str | No
 
 def _check_patch(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     assumed = codec.convert({"nodeAllocatableResourceClaimStatuses": given.get("assumed") or []}, PodStatus)
-    patch = plan_status_patch(assumed, _bills(given.get("calculated")))
+    patch = plan_status_patch(assumed, _charged_claims(given.get("calculated")))
     verdict = patch.verdict
     if patch.entries is not None and "patch_error" in given:
         pod = codec.convert({"metadata": {"name": "test-pod", "namespace": "test-ns"}}, Pod)

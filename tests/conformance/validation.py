@@ -1,4 +1,4 @@
-"""Suite `validation`: what is refused, where and why.
+"""Suite `validation`: rejected fields and their errors.
 
 Compares the multiset of (field, type). One deliberate difference is checked against our rule instead: a
 request policy whose step is negative is refused at `step` (test_step_must_be_positive), where Kubernetes 1.36

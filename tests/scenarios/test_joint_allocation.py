@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from plimsoll.allocator import Allocation, AllocationState, BudgetLine, Inventory, NodeBudget, allocate_claims
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
-from tests.unit.ledger.books import World, claim, container, device, device_class, piece, pod
+from tests.unit.ledger.builders import (
+    LedgerFixture,
+    claim,
+    container,
+    device,
+    device_class,
+    pod,
+    resource_slice,
+)
 
 
 def test_a_search_with_this_budget_takes_what_fits() -> None:
@@ -19,12 +27,12 @@ def test_a_search_with_this_budget_takes_what_fits() -> None:
         for name in ("cpu", "gpu")
     ]
     slices = [
-        piece(device("eight", cpu="8"), driver="cpu.example.com"),
-        piece(device("gpu0", cpu="1"), driver="gpu.example.com"),
+        resource_slice(device("eight", cpu="8"), driver="cpu.example.com"),
+        resource_slice(device("gpu0", cpu="1"), driver="gpu.example.com"),
     ]
 
     def chosen(cpu: str) -> list[str]:
-        world = World(*slices, claims=[wanted], classes=classes, cpu=cpu)
+        world = LedgerFixture(*slices, claims=[wanted], classes=classes, cpu=cpu)
         one = pod("p", container("a", "c", cpu="1"))
         allowance = compute_claim_headroom(world.ledger, one, world.charge_context)
         budget = NodeBudget(allowance.charge, [BudgetLine(n, b) for n, b in allowance.bounds.items()])

@@ -1,4 +1,4 @@
-"""Small makers of slices, claims and nodes for the allocator's tests, and one way to ask it."""
+"""Builders of slices, claims and nodes for the allocator's tests, and a helper that runs it."""
 
 from __future__ import annotations
 

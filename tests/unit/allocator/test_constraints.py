@@ -22,7 +22,7 @@ from tests.unit.allocator.build import (
     picked,
     resource_slice,
 )
-from tests.unit.allocator.naive_rules import Spot, do_differ, do_match, values_of
+from tests.unit.allocator.reference_rules import PublishedDevice, do_differ, do_match, values_of
 
 OFF = Features(list_attributes=False)
 
@@ -184,7 +184,7 @@ def test_bits_are_sets_of_values(raw: list[dict[str, Any] | None], lists: bool) 
     table = AttributeTable([(DRIVER, each) for each in devices], f"{DRIVER}/grp", lists)
     slice = resource_slice([])
     sets = [
-        values_of(Spot(DeviceId(DRIVER, "p", each.name), each, slice), f"{DRIVER}/grp", features)
+        values_of(PublishedDevice(DeviceId(DRIVER, "p", each.name), each, slice), f"{DRIVER}/grp", features)
         for each in devices
     ]
     assert [bits is None for bits in table.sets] == [each is None for each in sets]

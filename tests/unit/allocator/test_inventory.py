@@ -22,7 +22,7 @@ from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.cel import ProgramCache
 from tests.unit.allocator.build import claim, device, device_class, exactly, node, picked, resource_slice
-from tests.unit.allocator.questions import Maker, rolled
+from tests.unit.allocator.random_cases import CaseGenerator, generate_case
 
 ONE = claim(exactly())
 ALL = claim(exactly(mode="All"))
@@ -146,7 +146,7 @@ def test_without_the_gate_rules_are_not_read() -> None:
 # -- the same answers as a fresh one
 
 
-def change(maker: Maker, slices: list[ResourceSlice]) -> list[ResourceSlice]:
+def change(maker: CaseGenerator, slices: list[ResourceSlice]) -> list[ResourceSlice]:
     """The slices after something happened in the cluster."""
     kind = maker.choose(4)
     if kind == 0 or not slices:
@@ -163,13 +163,13 @@ def change(maker: Maker, slices: list[ResourceSlice]) -> list[ResourceSlice]:
     return [*slices[:index], msgspec.structs.replace(old, spec=spec), *slices[index + 1 :]]
 
 
-def answers(inventory: Inventory, question: Any, at: Node) -> Any:
+def answers(inventory: Inventory, case: Any, at: Node) -> Any:
     outcome = allocate_claims(
         inventory,
-        question.state,
-        question.claims,
+        case.state,
+        case.claims,
         at,
-        classes=question.classes,
+        classes=case.classes,
         new_id=lambda: "share",
     )
     return (outcome.kind, str(outcome)) if isinstance(outcome, AllocationFault) else outcome
@@ -178,21 +178,21 @@ def answers(inventory: Inventory, question: Any, at: Node) -> Any:
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_replacing_is_the_same_as_starting_over(seed: int, changes: int, random: Any) -> None:
-    question = rolled(seed)
-    maker = Maker(random.randrange)
+    case = generate_case(seed)
+    maker = CaseGenerator(random.randrange)
     programs = ProgramCache()
-    nodes = [question.node, node("node-b"), node(zone="y")]
-    slices, rules = list(question.slices), list(question.taint_rules)
-    inventory = Inventory(slices, question.features, rules, programs)
+    nodes = [case.node, node("node-b"), node(zone="y")]
+    slices, rules = list(case.slices), list(case.taint_rules)
+    inventory = Inventory(slices, case.features, rules, programs)
     for _ in range(changes):
         for each in nodes[: maker.choose(len(nodes) + 1)]:
-            answers(inventory, question, each)
+            answers(inventory, case, each)
         slices = change(maker, slices)
         if maker.chance(4):
             rules = [maker.taint_rule()] if maker.chance(2) else []
             inventory = inventory.replace(slices, rules)
         else:
             inventory = inventory.replace(slices)
-        fresh = Inventory(slices, question.features, rules, programs)
+        fresh = Inventory(slices, case.features, rules, programs)
         for each in nodes:
-            assert answers(inventory, question, each) == answers(fresh, question, each)
+            assert answers(inventory, case, each) == answers(fresh, case, each)

@@ -33,8 +33,8 @@ from tests.unit.allocator.build import (
     picked,
     resource_slice,
 )
-from tests.unit.allocator.questions import rolled
-from tests.unit.allocator.test_naive_agreement import PROGRAMS, answer
+from tests.unit.allocator.random_cases import generate_case
+from tests.unit.allocator.test_reference_agreement import PROGRAMS, answer
 
 
 def has(name: str, value: int) -> str:
@@ -107,17 +107,17 @@ def test_what_needs_no_search_needs_no_steps() -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.sampled_from([0, 3, 1000]))
 def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, patience: int) -> None:
-    question = rolled(seed)
-    full = answer(question)
+    case = generate_case(seed)
+    full = answer(case)
     before = allocator.PROOF_AFTER_STEPS
     allocator.PROOF_AFTER_STEPS = patience
     try:
         outcome = allocate_claims(
-            Inventory(question.slices, question.features, question.taint_rules, PROGRAMS),
-            question.state,
-            question.claims,
-            question.node,
-            classes=question.classes,
+            Inventory(case.slices, case.features, case.taint_rules, PROGRAMS),
+            case.state,
+            case.claims,
+            case.node,
+            classes=case.classes,
             new_id=lambda: "share",
             limits=SearchLimits(steps=steps),
         )

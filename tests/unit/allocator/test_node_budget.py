@@ -31,9 +31,9 @@ from tests.unit.allocator.build import (
     resource_slice,
     results,
 )
-from tests.unit.allocator.questions import charge as any_charge
-from tests.unit.allocator.questions import puzzle, rolled
-from tests.unit.allocator.test_naive_agreement import answer, picks_of
+from tests.unit.allocator.random_cases import charge as any_charge
+from tests.unit.allocator.random_cases import generate_case, generate_hard_case
+from tests.unit.allocator.test_reference_agreement import answer, picks_of
 
 CPU = "cpu.example.com"
 
@@ -191,13 +191,13 @@ def test_claims_that_are_allocated_already_are_not_charged() -> None:
 # -- no budget and a boundless one
 
 
-@pytest.mark.parametrize("make", [rolled, puzzle])
+@pytest.mark.parametrize("make", [generate_case, generate_hard_case])
 def test_a_boundless_budget_changes_nothing(make: Any) -> None:
     for seed in range(300):
-        question = make(seed)
-        free = answer(question)
+        case = make(seed)
+        free = answer(case)
         for bounds in ([], [{"cpu": 10**9, "memory": 10**9}, {"cpu": 10**9}]):
-            priced = answer(dataclasses.replace(question, charge=any_charge, bounds=bounds))
+            priced = answer(dataclasses.replace(case, charge=any_charge, bounds=bounds))
             assert type(priced) is type(free)
             if isinstance(free, Allocation) and isinstance(priced, Allocation):
                 assert picks_of(priced) == picks_of(free)
@@ -206,9 +206,9 @@ def test_a_boundless_budget_changes_nothing(make: Any) -> None:
 def test_a_budget_only_takes_away() -> None:
     """Whatever is found within a budget could be found without one."""
     for seed in range(300):
-        question = rolled(seed, budget=True)
-        if isinstance(answer(question), Allocation):
-            assert isinstance(answer(dataclasses.replace(question, charge=None)), Allocation)
+        case = generate_case(seed, budget=True)
+        if isinstance(answer(case), Allocation):
+            assert isinstance(answer(dataclasses.replace(case, charge=None)), Allocation)
 
 
 def test_the_device_that_was_free_but_too_dear_is_named() -> None:

@@ -32,8 +32,8 @@ from tests.unit.allocator.build import (
     resource_slice,
     results,
 )
-from tests.unit.allocator.naive_pools import gather
-from tests.unit.allocator.questions import rolled
+from tests.unit.allocator.random_cases import generate_case
+from tests.unit.allocator.reference_pools import gather
 
 ONE = claim(exactly())
 ALL = claim(exactly(mode="All"))
@@ -372,14 +372,16 @@ def test_without_partitions_counters_and_device_selections_are_not_read() -> Non
 def test_pools_are_what_the_definition_says() -> None:
     trouble = {PoolStatus.COMPLETE: "", PoolStatus.INCOMPLETE: "incomplete", PoolStatus.INVALID: "invalid"}
     for seed in range(400):
-        question = rolled(seed)
-        found = Inventory(question.slices, question.features).devices_for(question.node)
+        case = generate_case(seed)
+        found = Inventory(case.slices, case.features).devices_for(case.node)
         assert isinstance(found, NodeDevices)
-        wanted = gather(question.slices, question.node, question.features)
+        wanted = gather(case.slices, case.node, case.features)
         assert [(pool.id, trouble[pool.status]) for pool in found.pools] == [
             (pool.id, pool.trouble) for pool in wanted
         ]
-        assert [entry.id for entry in found.entries] == [spot.id for pool in wanted for spot in pool.spots]
+        assert [entry.id for entry in found.entries] == [
+            published.id for pool in wanted for published in pool.spots
+        ]
 
 
 def test_an_empty_cluster_and_no_claims() -> None:

@@ -46,10 +46,10 @@ from tests.unit.allocator.build import (
     node,
     resource_slice,
 )
-from tests.unit.allocator.naive import Question, TooLong, solve
-from tests.unit.allocator.naive_rules import Broken
-from tests.unit.allocator.questions import puzzle, rolled
-from tests.unit.allocator.test_naive_agreement import answer
+from tests.unit.allocator.random_cases import generate_case, generate_hard_case
+from tests.unit.allocator.reference_allocator import AllocationCase, StepLimitExceeded, solve
+from tests.unit.allocator.reference_rules import InvalidInput
+from tests.unit.allocator.test_reference_agreement import answer
 
 
 def id(name: str) -> DeviceId:
@@ -342,15 +342,15 @@ def test_a_claim_that_is_allocated_on_other_nodes() -> None:
 # -- what must always hold
 
 
-def alone(question: Question, request: RequestRefusal) -> Question:
+def alone(case: AllocationCase, request: RequestRefusal) -> AllocationCase:
     """The question of one request or alternative of one claim, with nothing else asked for."""
     number = next(
         number
-        for number, each in enumerate(question.claims)
+        for number, each in enumerate(case.claims)
         if f"{each.metadata.namespace}/{each.metadata.name}" == request.claim
     )
     name, _, sub = request.request.partition("/")
-    old = question.claims[number]
+    old = case.claims[number]
     kept: list[DeviceRequest] = []
     for each in old.spec.devices.requests:
         if each.name == name:
@@ -358,16 +358,16 @@ def alone(question: Question, request: RequestRefusal) -> Question:
             kept.append(DeviceRequest(name=each.name, exactly=each.exactly, first_available=subs))
     devices = msgspec.structs.replace(old.spec.devices, requests=tuple(kept))
     wanted = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices))
-    return dataclasses.replace(question, claims=[wanted])
+    return dataclasses.replace(case, claims=[wanted])
 
 
-@pytest.mark.parametrize("make", [rolled, puzzle])
+@pytest.mark.parametrize("make", [generate_case, generate_hard_case])
 def test_numbers_add_up_and_nobody_is_blamed_wrongly(make: Any) -> None:
     """Devices are left or taken away by one rule each; a request called hopeless is hopeless by itself."""
     seen = blamed = 0
     for seed in range(400):
-        question = make(seed, budget=seed % 3 == 0)
-        outcome = answer(question)
+        case = make(seed, budget=seed % 3 == 0)
+        outcome = answer(case)
         if not isinstance(outcome, Refusal):
             continue
         seen += 1
@@ -381,8 +381,8 @@ def test_numbers_add_up_and_nobody_is_blamed_wrongly(make: Any) -> None:
                 continue
             blamed += 1
             try:
-                assert solve(alone(question, request), 5_000) is None
-            except (Broken, TooLong):
+                assert solve(alone(case, request), 5_000) is None
+            except (InvalidInput, StepLimitExceeded):
                 continue
     assert seen > 100
     assert blamed > 50

@@ -12,7 +12,7 @@ from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, 
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity
-from tests.unit.allocator import naive_rules
+from tests.unit.allocator import reference_rules as naive_rules
 
 
 def capacity(value: str, **policy: Any) -> dict[str, Any]:

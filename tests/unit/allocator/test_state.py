@@ -24,8 +24,8 @@ from tests.unit.allocator.build import (
     resource_slice,
     results,
 )
-from tests.unit.allocator.questions import rolled
-from tests.unit.allocator.test_naive_agreement import answer
+from tests.unit.allocator.random_cases import generate_case
+from tests.unit.allocator.test_reference_agreement import answer
 
 D0 = DeviceId(DRIVER, "p", "d0")
 D1 = DeviceId(DRIVER, "p", "d1")
@@ -289,28 +289,28 @@ def test_shares_are_held_and_released() -> None:
 
 def test_asking_does_not_change_the_state() -> None:
     for seed in range(150):
-        question = rolled(seed)
-        before = question.state.copy()
-        answer(question)
-        assert question.state == before
+        case = generate_case(seed)
+        before = case.state.copy()
+        answer(case)
+        assert case.state == before
 
 
 def test_whatever_is_allocated_can_be_held_and_released() -> None:
     """Allocate, hold, release: the same state, and the same answer."""
     found = 0
     for seed in range(300):
-        question = rolled(seed)
-        outcome = answer(question)
+        case = generate_case(seed)
+        outcome = answer(case)
         if not isinstance(outcome, Allocation):
             continue
         found += 1
-        before = question.state.copy()
+        before = case.state.copy()
         for allocation in outcome.results:
-            question.state.hold_all(allocation)
+            case.state.hold_all(allocation)
         for allocation in outcome.results:
-            question.state.release_all(allocation)
-        assert question.state == before
-        assert answer(question) == outcome
+            case.state.release_all(allocation)
+        assert case.state == before
+        assert answer(case) == outcome
     assert found > 50
 
 

@@ -23,7 +23,7 @@ from tests.unit.allocator.build import (
     resource_slice,
     results,
 )
-from tests.unit.allocator.naive_rules import are_tolerated
+from tests.unit.allocator.reference_rules import are_tolerated
 
 SICK = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
 DYING = {"key": "dying", "effect": "NoExecute"}

@@ -71,10 +71,10 @@ def test_no_selector_is_nothing_and_an_empty_one_is_everything() -> None:
         ({"matchLabels": {"app": "a b"}}, "matchLabels: 'a b' is not a valid label value"),
     ],
 )
-def test_what_cannot_be_read_is_said(tree: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_read_is_said(tree: dict[str, Any], expected: str) -> None:
     found = compile_label_selector(convert(tree, LabelSelector))
     assert isinstance(found, SelectorProblem)
-    assert str(found) == told
+    assert str(found) == expected
 
 
 def test_equal_conditions_are_equal_in_any_order() -> None:

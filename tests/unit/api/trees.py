@@ -1,4 +1,4 @@
-"""Random API objects as JSON trees, for property tests: typed fields filled, unknown fields mixed in."""
+"""Random API objects as JSON trees for property tests, with typed and unknown fields."""
 
 from __future__ import annotations
 

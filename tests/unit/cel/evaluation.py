@@ -1,4 +1,4 @@
-"""Evaluating one expression in a test: both back ends, one answer."""
+"""Evaluation of one expression with both back ends, which must agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A short way to write trees in tests: operators in prefix form, macros by name."""
+"""Compact notation of expression trees: prefix operators, macros by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods in few words, and strategies that draw them."""
+"""Pod builders, and Hypothesis strategies for pods."""
 
 from __future__ import annotations
 

@@ -20,16 +20,16 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.status import build_status_entries
-from tests.unit.ledger.books import (
+from tests.unit.ledger.builders import (
     DRIVER,
-    World,
+    LedgerFixture,
     claim,
     container,
     device,
     device_class,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
 )
 
@@ -43,11 +43,11 @@ def annotated(words: Any, **spec: Any) -> DeviceClass:
     return replace(plain, metadata=replace(plain.metadata, annotations={CLASS_KEY: text}))
 
 
-def world(words: Any, *devices: Any, profile: AccountingProfile | None = None) -> World:
+def fixture(words: Any, *devices: Any, profile: AccountingProfile | None = None) -> LedgerFixture:
     """A node with devices of an annotated class, and a claim that holds them all."""
     results = [result(each["name"]) for each in devices]
     held = claim("c", *results, requests=[REQUEST])
-    return World(piece(*devices), claims=[held], classes=[annotated(words)], profile=profile)
+    return LedgerFixture(resource_slice(*devices), claims=[held], classes=[annotated(words)], profile=profile)
 
 
 ONE = pod("p", container("a", "c", cpu="1"))
@@ -55,14 +55,14 @@ ONE = pod("p", container("a", "c", cpu="1"))
 
 def test_a_class_charges_by_its_annotation() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    assert world(words, device("d"), device("e")).cost(ONE) == 7000
-    upstream = world(words, device("d"), profile=AccountingProfile.upstream_1_36())
-    assert upstream.judge_placement(ONE, "c").charged_claims == ()
+    assert fixture(words, device("d"), device("e")).cost(ONE) == 7000
+    upstream = fixture(words, device("d"), profile=AccountingProfile.upstream_1_36())
+    assert upstream.check_placement(ONE, "c").charged_claims == ()
 
 
 def test_a_device_that_speaks_for_itself_is_heard_first() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}, "memory": {"allocationMultiplier": "1Gi"}}}
-    (charged_claim,) = world(words, device("d", cpu="5")).place(ONE)
+    (charged_claim,) = fixture(words, device("d", cpu="5")).place(ONE)
     assert {name: str(charge.quantity) for name, charge in charged_claim.charge.resources.items()} == {
         "cpu": "5"
     }
@@ -72,15 +72,15 @@ def test_a_capacity_is_charged_by_what_is_consumed_of_it() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "500m"}}}
     shared = device("d", shared=True, capacity={f"{DRIVER}/cpu": "64"})
     held = claim("c", result("d", cpu="8"), requests=[REQUEST])
-    one = World(piece(shared), claims=[held], classes=[annotated(words)])
+    one = LedgerFixture(resource_slice(shared), claims=[held], classes=[annotated(words)])
     assert one.cost(ONE) == 5000
     whole = device("d", capacity={f"{DRIVER}/cpu": "8"})
-    assert world(words, whole).cost(ONE) == 5000
+    assert fixture(words, whole).cost(ONE) == 5000
 
 
 def test_a_capacity_that_a_device_does_not_have_is_an_error_that_says_so() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu"}}}
-    (text,) = format_reasons(world(words, device("d")).judge_placement(ONE).verdict)
+    (text,) = format_reasons(fixture(words, device("d")).check_placement(ONE).verdict)
     assert text == (
         f"claim default/c, device d: ConsumedCapacity is nil, but Capacity key '{DRIVER}/cpu' is set in "
         f"annotation {CLASS_KEY} of its class for resource cpu"
@@ -93,42 +93,42 @@ def test_policies_of_the_annotation_hold() -> None:
         "nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"},
     }
     both = pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))
-    assert world(words, device("d")).cost(both) == 4000
+    assert fixture(words, device("d")).cost(both) == 4000
     managed = {MAPPINGS: {"cpu": {"allocationMultiplier": "4"}}, "managesNodeAllocatableResources": True}
-    (text,) = format_reasons(world(managed, device("d")).judge_placement(ONE).verdict)
+    (text,) = format_reasons(fixture(managed, device("d")).check_placement(ONE).verdict)
     assert text == "claim c, device d: no accounting policy for cpu"
 
 
 def test_policies_of_the_annotation_hold_for_devices_that_speak_for_themselves() -> None:
     words = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
-    assert world(words, device("d", cpu="4")).cost(ONE) == 4000
+    assert fixture(words, device("d", cpu="4")).cost(ONE) == 4000
 
 
 def test_a_bad_annotation_refuses_the_pod_by_the_name_of_the_class() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "-3"}}}
-    one = world(words, device("d"))
-    judged = one.judge_placement(ONE)
+    one = fixture(words, device("d"))
+    judged = one.check_placement(ONE)
     assert format_reasons(judged.verdict) == (
         f"claim c, device d: device class k, annotation {CLASS_KEY}: {MAPPINGS}[cpu]: "
         "the multiplier must be larger than zero, it is -3",
     )
     assert not judged.verdict.preemption_may_help
-    allowance = compute_claim_headroom(one.ledger, ONE, one.charge_context)
+    claim_headroom = compute_claim_headroom(one.ledger, ONE, one.charge_context)
     found = one.claims["c"].status.allocation
     assert found is not None
     device_d = one.charge_context.devices.find(found.devices.results[0], one.node)
     assert device_d is not None
-    charged = allowance.charge(one.claims["c"], found.devices.results[0], device_d)
+    charged = claim_headroom.charge(one.claims["c"], found.devices.results[0], device_d)
     assert charged == {NO_POLICY: 1}
-    assert not allowance.fits(charged)
+    assert not claim_headroom.fits(charged)
 
 
 def test_a_device_that_is_not_published_cannot_be_charged() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    gone = World(claims=[claim("c", result("d"), requests=[REQUEST])], classes=[annotated(words)])
-    assert not gone.judge_placement(ONE).verdict.fits
-    bare = World(claims=[claim("c", result("d"), requests=[REQUEST])], classes=[device_class("k")])
-    assert bare.judge_placement(ONE).verdict.fits
+    gone = LedgerFixture(claims=[claim("c", result("d"), requests=[REQUEST])], classes=[annotated(words)])
+    assert not gone.check_placement(ONE).verdict.fits
+    bare = LedgerFixture(claims=[claim("c", result("d"), requests=[REQUEST])], classes=[device_class("k")])
+    assert bare.check_placement(ONE).verdict.fits
 
 
 mappings = st.dictionaries(
@@ -152,7 +152,7 @@ mappings = st.dictionaries(
     st.booleans(),
 )
 def test_a_class_charges_what_its_devices_would(
-    told: dict[str, Any], policy: str, manages: bool, number: int, shared: bool
+    expected: dict[str, Any], policy: str, manages: bool, number: int, shared: bool
 ) -> None:
     """The same words on every device and on their class come to the same judgement and the same bounds."""
     of_class: dict[str, Any] = {"managesNodeAllocatableResources": manages}
@@ -162,13 +162,15 @@ def test_a_class_charges_what_its_devices_would(
     names = [f"d{each}" for each in range(number)]
     consumed = {"cpu": "2"} if shared else {}
     held = claim("c", *(result(name, **consumed) for name in names), requests=[REQUEST])
-    speaking = [device(name, shared=shared, capacity=capacity, fields={MAPPINGS: told}) for name in names]
+    speaking = [device(name, shared=shared, capacity=capacity, fields={MAPPINGS: expected}) for name in names]
     silent = [device(name, shared=shared, capacity=capacity) for name in names]
     worlds = (
-        World(piece(*speaking), claims=[held], classes=[device_class("k", **of_class)]),
-        World(piece(*silent), claims=[held], classes=[annotated({MAPPINGS: told, **of_class})]),
+        LedgerFixture(resource_slice(*speaking), claims=[held], classes=[device_class("k", **of_class)]),
+        LedgerFixture(
+            resource_slice(*silent), claims=[held], classes=[annotated({MAPPINGS: expected, **of_class})]
+        ),
     )
-    one, other = (each.judge_placement(ONE) for each in worlds)
+    one, other = (each.check_placement(ONE) for each in worlds)
     assert (one.verdict, one.charged_claims, one.demand) == (
         other.verdict,
         other.charged_claims,
@@ -201,14 +203,14 @@ def noted(one: Pod, charged_claims: tuple[ChargedClaim, ...] | str) -> Pod:
 
 def test_charges_in_an_annotation_are_booked() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    before = world(words, device("d"))
+    before = fixture(words, device("d"))
     charged_claims = before.place(ONE)
-    after = world(words, device("d"))
+    after = fixture(words, device("d"))
     after.ledger.add(noted(ONE, charged_claims))  # a scheduler that starts anew has the objects only
     assert after.ledger.requested == before.ledger.requested
     assert after.cpu == 4000
     assert not after.ledger.verify()
-    upstream = World(profile=AccountingProfile.upstream_1_36())
+    upstream = LedgerFixture(profile=AccountingProfile.upstream_1_36())
     upstream.ledger.add(noted(ONE, charged_claims))
     assert upstream.cpu == 1000
 
@@ -216,7 +218,7 @@ def test_charges_in_an_annotation_are_booked() -> None:
 def test_what_was_drawn_from_a_pool_survives_in_the_annotation() -> None:
     held = claim("c", result("socket0", cpu="8"))
     pool = pool_device(policy="ConsumeFrom")
-    before, after = (World(piece(pool), claims=[held], cpu="128") for _ in range(2))
+    before, after = (LedgerFixture(resource_slice(pool), claims=[held], cpu="128") for _ in range(2))
     charged_claims = before.place(ONE)
     after.ledger.add(noted(ONE, charged_claims))
     assert after.ledger.requested == before.ledger.requested
@@ -226,8 +228,8 @@ def test_what_was_drawn_from_a_pool_survives_in_the_annotation() -> None:
 
 def test_an_assumed_pod_that_comes_back_with_its_annotation_stays_as_it_is() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    one = world(words, device("d"))
-    judged = one.judge_placement(ONE)
+    one = fixture(words, device("d"))
+    judged = one.check_placement(ONE)
     one.ledger.assume(ONE, judged.charged_claims or ())
     entry = one.ledger.add(noted(ONE, judged.charged_claims or ()))
     assert (

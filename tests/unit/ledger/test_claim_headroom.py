@@ -12,15 +12,15 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import ClaimHeadroom, compute_claim_headroom
 from plimsoll.ledger.placement import check_requests
-from tests.unit.ledger.books import (
-    World,
+from tests.unit.ledger.builders import (
+    LedgerFixture,
     claim,
     container,
     device,
     device_class,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
     sidecar,
 )
@@ -31,13 +31,13 @@ def results(one: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
     return one.status.allocation.devices.results
 
 
-def charge(allowance: ClaimHeadroom, one: ResourceClaim) -> dict[str, int]:
+def charge(claim_headroom: ClaimHeadroom, one: ResourceClaim) -> dict[str, int]:
     """What the results of a claim charge together."""
     total: dict[str, int] = {}
     for found in results(one):
-        known = allowance.charge_context.devices.find(found, allowance.charge_context.node)
+        known = claim_headroom.charge_context.devices.find(found, claim_headroom.charge_context.node)
         assert known is not None
-        for name, amount in allowance.charge(one, found, known).items():
+        for name, amount in claim_headroom.charge(one, found, known).items():
             total[name] = total.get(name, 0) + amount
     return total
 
@@ -47,61 +47,65 @@ def nano(text: str) -> int:
 
 
 def test_what_is_left_for_claims() -> None:
-    world = World(piece(pool_device()), claims=[claim("c", result("socket0", cpu="8"))], cpu="10")
-    world.ledger.add(pod("q", container("a", cpu="1500m")))
-    allowance = compute_claim_headroom(
-        world.ledger, pod("p", container("a", "c", cpu="2")), world.charge_context
+    fixture = LedgerFixture(
+        resource_slice(pool_device()), claims=[claim("c", result("socket0", cpu="8"))], cpu="10"
     )
-    assert allowance.bounds["node headroom"]["cpu"] == nano("6500m")
-    assert charge(allowance, world.claims["c"]) == {"cpu": nano("8")}
-    assert not allowance.fits({"cpu": nano("8")})
-    assert allowance.fits({"cpu": nano("6500m"), "example.com/gpu": nano("99")})
+    fixture.ledger.add(pod("q", container("a", cpu="1500m")))
+    claim_headroom = compute_claim_headroom(
+        fixture.ledger, pod("p", container("a", "c", cpu="2")), fixture.charge_context
+    )
+    assert claim_headroom.bounds["node headroom"]["cpu"] == nano("6500m")
+    assert charge(claim_headroom, fixture.claims["c"]) == {"cpu": nano("8")}
+    assert not claim_headroom.fits({"cpu": nano("8")})
+    assert claim_headroom.fits({"cpu": nano("6500m"), "example.com/gpu": nano("99")})
 
 
 def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
-    world = World(piece(device("d", cpu="1")), cpu="100")
+    fixture = LedgerFixture(resource_slice(device("d", cpu="1")), cpu="100")
     one = pod("p", container("a", cpu="3"), resources={"requests": {"cpu": "11"}})
-    bounds = compute_claim_headroom(world.ledger, one, world.charge_context).bounds
+    bounds = compute_claim_headroom(fixture.ledger, one, fixture.charge_context).bounds
     assert bounds["pod-level request"] == {"cpu": nano("8")}
     assert "cpu" not in bounds["node headroom"]
 
 
 def test_bills_that_are_known_are_taken_off() -> None:
-    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], cpu="10")
+    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))], cpu="10")
     one = pod("p", container("a", "c", cpu="1"))
-    charged_claims = world.judge_placement(one).charged_claims or ()
-    bounds = compute_claim_headroom(world.ledger, one, world.charge_context, charged_claims).bounds
+    charged_claims = fixture.check_placement(one).charged_claims or ()
+    bounds = compute_claim_headroom(fixture.ledger, one, fixture.charge_context, charged_claims).bounds
     assert bounds["node headroom"]["cpu"] == nano("5")
 
 
 def test_overhead_per_pod_counts() -> None:
     overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m", "perContainer": "1"}}}}
-    world = World(piece(device("d", fields=overhead)), claims=[claim("c", result("d"))])
-    allowance = compute_claim_headroom(world.ledger, pod("p"), world.charge_context)
-    assert charge(allowance, world.claims["c"]) == {"cpu": nano("100m")}
+    fixture = LedgerFixture(resource_slice(device("d", fields=overhead)), claims=[claim("c", result("d"))])
+    claim_headroom = compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context)
+    assert charge(claim_headroom, fixture.claims["c"]) == {"cpu": nano("100m")}
 
 
 def test_a_device_without_a_policy_must_not_be_handed_out() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
-    world = World(
-        piece(device("d", cpu="1")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="1")),
         claims=[claim("c", result("d"), requests=[request])],
         classes=[device_class("k", managesNodeAllocatableResources=True)],
     )
-    allowance = compute_claim_headroom(world.ledger, pod("p"), world.charge_context)
-    assert not allowance.fits(charge(allowance, world.claims["c"]))
+    claim_headroom = compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context)
+    assert not claim_headroom.fits(charge(claim_headroom, fixture.claims["c"]))
 
 
 def test_without_the_gate_nothing_is_bounded() -> None:
-    world = World(piece(device("d")), gates=Gates.of({"DRANodeAllocatableResources": False}))
-    assert compute_claim_headroom(world.ledger, pod("p"), world.charge_context).bounds == {}
+    fixture = LedgerFixture(
+        resource_slice(device("d")), gates=Gates.of({"DRANodeAllocatableResources": False})
+    )
+    assert compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context).bounds == {}
 
 
 SIZES = st.integers(0, 6).map(str)
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[World, Any, bool]:
+def cases(draw: st.DrawFn) -> tuple[LedgerFixture, Any, bool]:
     policies = st.sampled_from(("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom"))
     names = ("x", "y")
     devices, plain = [], True
@@ -109,13 +113,13 @@ def cases(draw: st.DrawFn) -> tuple[World, Any, bool]:
         policy = draw(policies)
         plain = plain and policy in ("", "AddPerClaim")
         devices.append(device(name, cpu={"allocationMultiplier": draw(SIZES), "accountingPolicy": policy}))
-    world = World(
-        piece(*devices),
+    fixture = LedgerFixture(
+        resource_slice(*devices),
         claims=[claim(name, result(name)) for name in names],
         cpu=draw(st.integers(0, 16).map(str)),
     )
     if draw(st.booleans()):
-        world.ledger.add(pod("q", container("a", cpu=draw(SIZES))))
+        fixture.ledger.add(pod("q", container("a", cpu=draw(SIZES))))
     refer = st.lists(st.sampled_from(names), unique=True)
     spec: dict[str, Any] = {}
     if draw(st.booleans()):
@@ -128,21 +132,21 @@ def cases(draw: st.DrawFn) -> tuple[World, Any, bool]:
         overhead={"cpu": draw(SIZES)},
         **spec,
     )
-    return world, one, plain
+    return fixture, one, plain
 
 
 @given(cases())
-def test_its_no_is_final_and_its_yes_holds_for_plain_claims(case: tuple[World, Any, bool]) -> None:
-    world, one, plain = case
-    allowance = compute_claim_headroom(world.ledger, one, world.charge_context)
+def test_its_no_is_final_and_its_yes_holds_for_plain_claims(case: tuple[LedgerFixture, Any, bool]) -> None:
+    fixture, one, plain = case
+    claim_headroom = compute_claim_headroom(fixture.ledger, one, fixture.charge_context)
     total: dict[str, int] = {}
-    for found in world.claims.values():
-        for name, amount in charge(allowance, found).items():
+    for found in fixture.claims.values():
+        for name, amount in charge(claim_headroom, found).items():
             total[name] = total.get(name, 0) + amount
-    judged = world.judge_placement(one)
-    fits = judged.verdict.fits and check_requests(world.ledger, one, judged.charged_claims or ()).fits
+    judged = fixture.check_placement(one)
+    fits = judged.verdict.fits and check_requests(fixture.ledger, one, judged.charged_claims or ()).fits
     if fits:
-        assert allowance.fits(total)
-    elif plain and check_requests(world.ledger, one).fits:
-        broken = any(left < 0 for left in allowance.bounds["pod-level request"].values())
-        assert broken or not allowance.fits(total)
+        assert claim_headroom.fits(total)
+    elif plain and check_requests(fixture.ledger, one).fits:
+        broken = any(left < 0 for left in claim_headroom.bounds["pod-level request"].values())
+        assert broken or not claim_headroom.fits(total)

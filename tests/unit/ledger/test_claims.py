@@ -16,15 +16,15 @@ from plimsoll.ledger.claims import (
 from plimsoll.ledger.device_index import DeviceIndex
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.profile import AccountingProfile
-from tests.unit.ledger.books import (
+from tests.unit.ledger.builders import (
     DRIVER,
-    World,
+    LedgerFixture,
     claim,
     container,
     device,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
 )
 
@@ -66,28 +66,30 @@ def test_references_of_init_containers_come_first_and_under_any_name() -> None:
         "a",
         "c",
     )
-    world = World(piece(device("d", cpu="4")), claims=[claim("one", result("d"))])
-    (charged_claim,) = world.place(one)  # two names for one claim: one bill
+    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("one", result("d"))])
+    (charged_claim,) = fixture.place(one)  # two names for one claim: one bill
     assert charged_claim.charge.containers == ("i", "a", "c")
-    assert world.cpu == 4000
+    assert fixture.cpu == 4000
 
 
 def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that_asked() -> None:
-    world = World(piece(device("gpu0", cpu="2")), claims=[claim("p-extended", result("gpu0"))])
+    fixture = LedgerFixture(
+        resource_slice(device("gpu0", cpu="2")), claims=[claim("p-extended", result("gpu0"))]
+    )
     mappings = [{"containerName": "b", "resourceName": "example.com/gpu", "requestName": "r"}]
     made = {"resourceClaimName": "p-extended", "requestMappings": mappings}
     one = pod("p", container("a"), container("b"), status={"extendedResourceClaimStatus": made})
-    (charged_claim,) = world.place(one)
+    (charged_claim,) = fixture.place(one)
     assert (charged_claim.claim, charged_claim.charge.containers) == ("p-extended", ("b",))
-    assert world.cpu == 2000
+    assert fixture.cpu == 2000
 
 
 def test_a_bill_sums_the_devices_of_a_claim() -> None:
-    world = World(
-        piece(device("cpu0", cpu="2"), device("cpu1", cpu="2", memory="1Gi"), device("nic")),
+    fixture = LedgerFixture(
+        resource_slice(device("cpu0", cpu="2"), device("cpu1", cpu="2", memory="1Gi"), device("nic")),
         claims=[claim("c", result("cpu0"), result("cpu1"), result("nic"), result("cpu0"))],
     )
-    (charged_claim,) = world.place(pod("p", container("a", "c")))
+    (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     amounts = {name: str(c.quantity) for name, c in charged_claim.charge.resources.items()}
     assert amounts == {"cpu": "6", "memory": "1Gi"}
     assert [key.device for key in charged_claim.devices("cpu")] == ["cpu0", "cpu1"]
@@ -95,15 +97,19 @@ def test_a_bill_sums_the_devices_of_a_claim() -> None:
 
 
 def test_claims_without_charges_have_no_bill() -> None:
-    world = World(piece(device("nic")), claims=[claim("c", result("nic")), claim("gone", result("lost"))])
-    judged = world.judge_placement(pod("p", container("a", "c", "gone")))
+    fixture = LedgerFixture(
+        resource_slice(device("nic")), claims=[claim("c", result("nic")), claim("gone", result("lost"))]
+    )
+    judged = fixture.check_placement(pod("p", container("a", "c", "gone")))
     assert judged.verdict.fits
     assert judged.charged_claims == ()
 
 
 def test_a_device_that_is_gone_beside_one_that_charges_is_an_error() -> None:
-    world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))])
-    judged = world.judge_placement(pod("p", container("a", "c")))
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))]
+    )
+    judged = fixture.check_placement(pod("p", container("a", "c")))
     assert judged.charged_claims is None
     (reason,) = judged.verdict.reasons
     assert format_reason(reason) == (
@@ -117,8 +123,8 @@ def test_a_capacity_the_allocation_has_nothing_to_do_with_is_ignored() -> None:
     both = pool_device(cpu="8")
     both["nodeAllocatableResourceMappings"]["memory"] = {"capacityKey": key}
     both["capacity"][key] = {"value": "8Gi"}
-    world = World(piece(both), claims=[claim("c", result("socket0", cpu="3"))])
-    (charged_claim,) = world.place(pod("p", container("a", "c")))
+    fixture = LedgerFixture(resource_slice(both), claims=[claim("c", result("socket0", cpu="3"))])
+    (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     assert list(charged_claim.charge.resources) == ["cpu"]
 
 
@@ -152,15 +158,15 @@ def test_the_three_forms_of_a_device_charge_alike() -> None:
         {"nativeResourceMappings": {"cpu": {"quantityFrom": {"perInstanceQuantity": "2"}}}},
     ]
     for fields in forms:
-        world = World(piece(device("d", fields=fields)), claims=[claim("c", result("d"))])
-        assert world.cost(pod("p", container("a", "c"))) == 2000
+        fixture = LedgerFixture(resource_slice(device("d", fields=fields)), claims=[claim("c", result("d"))])
+        assert fixture.cost(pod("p", container("a", "c"))) == 2000
 
 
 def test_capacity_times_multiplier() -> None:
     rule = {"capacityKey": f"{DRIVER}/cores", "allocationMultiplier": "2"}
     shared = device("d", shared=True, capacity={f"{DRIVER}/cores": "64"}, cpu=rule)
-    world = World(piece(shared), claims=[claim("c", result("d", cores="8"))])
-    assert world.cost(pod("p", container("a", "c"))) == 16_000
+    fixture = LedgerFixture(resource_slice(shared), claims=[claim("c", result("d", cores="8"))])
+    assert fixture.cost(pod("p", container("a", "c"))) == 16_000
 
 
 def test_bills_in_a_status() -> None:
@@ -179,7 +185,7 @@ def test_a_policy_from_the_future_counts_as_added_per_claim_where_it_is_booked()
 
 
 def test_pricing_without_a_node_looks_everywhere() -> None:
-    charge_context = ChargeContext(DeviceIndex([piece(device("d", cpu="1"), nodeName="elsewhere")]))
+    charge_context = ChargeContext(DeviceIndex([resource_slice(device("d", cpu="1"), nodeName="elsewhere")]))
     one = claim("c", result("d"))
     assert one.status.allocation is not None
     found = charge_claim(one, one.status.allocation, (), charge_context)

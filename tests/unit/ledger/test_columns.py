@@ -10,7 +10,7 @@ from plimsoll.ledger.columns import NodeColumns
 from plimsoll.ledger.fit import find_claim_shortages, find_request_shortages
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.verdict import Verdict
-from tests.unit.ledger.books import container, node, pod
+from tests.unit.ledger.builders import container, node, pod
 
 AMOUNTS = st.one_of(st.integers(0, 8), st.sampled_from((INT64_MAX, INT64_MAX - 1, 2**62)))
 NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu")

@@ -1,4 +1,4 @@
-"""Pods that are being resized: what the node reports counts beside the spec."""
+"""Pods being resized: the status counts in addition to the spec."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ from plimsoll.ledger.entries import ChargeRule, LedgerLine, sum_lines
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
-from tests.unit.ledger.books import (
+from tests.unit.ledger.builders import (
     DRIVER,
-    World,
+    LedgerFixture,
     claim,
     container,
     device,
     node,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
 )
 
@@ -69,16 +69,16 @@ def test_amounts_are_rounded_up_once_per_pod_and_resource() -> None:
 
 
 def test_every_charge_has_a_line_with_pod_claim_device_and_rule() -> None:
-    world = World(
-        piece(
+    fixture = LedgerFixture(
+        resource_slice(
             device("x", cpu="1", memory="1Gi"),
             device("y", cpu="2"),
             device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"}),
         ),
         claims=[claim("two", result("x"), result("y")), claim("max", result("m"))],
     )
-    world.place(pod("p", container("a", "two", "max", cpu="3"), overhead={"cpu": "250m"}))
-    assert lines(world.ledger) == [
+    fixture.place(pod("p", container("a", "two", "max", cpu="3"), overhead={"cpu": "250m"}))
+    assert lines(fixture.ledger) == [
         ("p", "cpu", "3", "requests", "", []),
         ("p", "cpu", "1", "Max", "max", ["m"]),
         ("p", "cpu", "1", "AddPerClaim", "two", ["x"]),
@@ -86,14 +86,16 @@ def test_every_charge_has_a_line_with_pod_claim_device_and_rule() -> None:
         ("p", "memory", "1Gi", "AddPerClaim", "two", ["x"]),
         ("p", "cpu", "250m", "overhead", "", []),
     ]
-    assert world.cpu == 7250
-    assert next(iter(world.ledger.lines())).namespace == "default"
+    assert fixture.cpu == 7250
+    assert next(iter(fixture.ledger.lines())).namespace == "default"
 
 
 def test_lines_of_a_pool_and_of_what_is_drawn_from_it() -> None:
-    world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))])
-    world.place(pod("p", container("a", "c", cpu="3")))
-    assert lines(world.ledger) == [
+    fixture = LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
+    )
+    fixture.place(pod("p", container("a", "c", cpu="3")))
+    assert lines(fixture.ledger) == [
         ("p", "cpu", "3", "requests", "", []),
         ("p", "cpu", "-3", "ConsumeFrom", "c", ["socket0"]),
         ("", "cpu", "8", "ConsumeFrom", "c", ["socket0"]),
@@ -101,9 +103,9 @@ def test_lines_of_a_pool_and_of_what_is_drawn_from_it() -> None:
 
 
 def test_a_pod_level_request_covers_the_claims_inside_it() -> None:
-    world = World(piece(device("d", cpu="10")), claims=[claim("c", result("d"))])
-    world.place(pod("p", container("a", "c"), resources={"requests": {"cpu": "11", "memory": "1Gi"}}))
-    entry = world.ledger.entries["uid-p"]
+    fixture = LedgerFixture(resource_slice(device("d", cpu="10")), claims=[claim("c", result("d"))])
+    fixture.place(pod("p", container("a", "c"), resources={"requests": {"cpu": "11", "memory": "1Gi"}}))
+    entry = fixture.ledger.entries["uid-p"]
     assert entry.units == {"cpu": 11_000, "memory": 1 << 30}
     assert [(line.resource, str(line.amount), line.rule, line.counted) for line in entry.lines] == [
         ("cpu", "11", ChargeRule.POD_LEVEL, True),
@@ -116,14 +118,14 @@ def test_a_pod_level_request_covers_the_claims_inside_it() -> None:
 def test_overhead_of_claims_per_pod_and_per_container() -> None:
     overhead = {"mapping": {"deviceMultiplier": "1"}, "overhead": {"perPod": "100m", "perContainer": "10m"}}
     one = device("d", fields={"nodeAllocatableResources": {"cpu": overhead}})
-    world = World(piece(one), claims=[claim("c", result("d"))])
-    world.place(pod("p", container("a", "c"), container("b", "c")))
-    assert lines(world.ledger) == [
+    fixture = LedgerFixture(resource_slice(one), claims=[claim("c", result("d"))])
+    fixture.place(pod("p", container("a", "c"), container("b", "c")))
+    assert lines(fixture.ledger) == [
         ("p", "cpu", "1", "AddPerClaim", "c", ["d"]),
         ("p", "cpu", "100m", "perPod", "c", ["d"]),
         ("p", "cpu", "20m", "perContainer", "c", ["d"]),
     ]
-    assert world.cpu == 1120
+    assert fixture.cpu == 1120
 
 
 def test_removing_takes_exactly_what_was_booked() -> None:
@@ -170,46 +172,52 @@ def test_a_caller_that_lost_count_is_told() -> None:
 
 
 def test_a_confirmed_pod_keeps_the_bills_that_know_its_devices() -> None:
-    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
     one = pod("p", container("a", "c"))
-    charged_claims = world.judge_placement(one).charged_claims or ()
-    world.ledger.assume(one, charged_claims)
-    world.ledger.add(write_charges(one, charged_claims, Form.V1_37).whole(Form.V1_37))
-    assert world.ledger.entries["uid-p"].charged_claims[0].devices("cpu") == (DeviceId(DRIVER, "pool", "d"),)
-    assert list(world.ledger.claims) == ["uid-c"]
+    charged_claims = fixture.check_placement(one).charged_claims or ()
+    fixture.ledger.assume(one, charged_claims)
+    fixture.ledger.add(write_charges(one, charged_claims, Form.V1_37).whole(Form.V1_37))
+    assert fixture.ledger.entries["uid-p"].charged_claims[0].devices("cpu") == (
+        DeviceId(DRIVER, "pool", "d"),
+    )
+    assert list(fixture.ledger.claims) == ["uid-c"]
 
 
 def test_a_status_that_says_something_else_counts() -> None:
-    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
     one = pod("p", container("a", "c"))
-    world.place(one)
+    fixture.place(one)
     other = ChargedClaim(ClaimCharge("c", ("a",), {"cpu": ResourceCharge(Quantity.parse("5"))}))
-    world.ledger.update(write_charges(one, [other], Form.V1_36).view)
-    assert world.cpu == 5000
+    fixture.ledger.update(write_charges(one, [other], Form.V1_36).view)
+    assert fixture.cpu == 5000
 
 
 def test_a_copy_is_independent() -> None:
-    world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))])
+    fixture = LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
+    )
     one = pod("p", container("a", "c", cpu="1"))
-    world.place(one)
-    copy = world.ledger.clone()
+    fixture.place(one)
+    copy = fixture.ledger.clone()
     copy.remove(one)
     copy.add(pod("q", container("a", cpu="2")))
-    assert (world.cpu, copy.requested["cpu"]) == (8000, 2000)
-    assert world.ledger.verify() == copy.verify() == []
-    assert world.ledger.claim_state("default", "c") is not None
+    assert (fixture.cpu, copy.requested["cpu"]) == (8000, 2000)
+    assert fixture.ledger.verify() == copy.verify() == []
+    assert fixture.ledger.claim_state("default", "c") is not None
     assert copy.claim_state("default", "c") is None
 
 
 def test_headroom_after_a_batch() -> None:
-    world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))])
+    fixture = LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
+    )
     pods = [pod(n, container("a", "c", cpu="1"), container("b", cpu="1")) for n in ("p", "q")]
-    charged_claims = world.judge_placement(pods[0]).charged_claims or ()
-    after = world.ledger.headroom_after([(one, charged_claims) for one in pods])
+    charged_claims = fixture.check_placement(pods[0]).charged_claims or ()
+    after = fixture.ledger.headroom_after([(one, charged_claims) for one in pods])
     assert after["cpu"] == 16_000 - 8000 - 2000
     assert after["pods"] == 108
-    assert world.cpu == 0
-    assert world.ledger.headroom_after([(pod("big", container("a", cpu="20")), ())])["cpu"] == -4000
+    assert fixture.cpu == 0
+    assert fixture.ledger.headroom_after([(pod("big", container("a", cpu="20")), ())])["cpu"] == -4000
 
 
 def test_what_a_node_does_not_have_is_missing_from_its_headroom_until_it_is_promised() -> None:
@@ -223,10 +231,10 @@ def test_what_a_node_does_not_have_is_missing_from_its_headroom_until_it_is_prom
 
 def test_a_pool_of_something_nodes_are_not_booked_in_is_not_booked() -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"}
-    world = World(piece(device("d", foo=rule)), claims=[claim("c", result("d"))])
-    world.place(pod("p", container("a", "c", cpu="1")))
-    assert world.ledger.requested == {"cpu": 1000}
-    assert world.ledger.verify() == []
+    fixture = LedgerFixture(resource_slice(device("d", foo=rule)), claims=[claim("c", result("d"))])
+    fixture.place(pod("p", container("a", "c", cpu="1")))
+    assert fixture.ledger.requested == {"cpu": 1000}
+    assert fixture.ledger.verify() == []
 
 
 def test_a_node_may_change_its_line() -> None:
@@ -294,16 +302,18 @@ def test_a_claim_whose_uid_is_not_known_is_the_one_of_its_name() -> None:
 
 
 def test_verify_finds_what_is_wrong() -> None:
-    world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))])
+    fixture = LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
+    )
     one = pod("p", container("a", "c", cpu="1"))
-    world.place(one)
-    assert world.ledger.verify() == []
-    world.ledger.requested["cpu"] += 1
-    (found,) = world.ledger.verify()
+    fixture.place(one)
+    assert fixture.ledger.verify() == []
+    fixture.ledger.requested["cpu"] += 1
+    (found,) = fixture.ledger.verify()
     assert str(found) == "requested cpu: recorded 8001, computed 8000"
-    world.ledger.requested["cpu"] -= 1
+    fixture.ledger.requested["cpu"] -= 1
     others = [(replace(one, metadata=replace(one.metadata, uid="uid-q")), None)]
-    assert {found.where for found in world.ledger.verify(others)} == {
+    assert {found.where for found in fixture.ledger.verify(others)} == {
         "requested cpu",
         "non-zero requested cpu",
         "claim uid-c",

@@ -17,7 +17,16 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import check_requests
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
-from tests.unit.ledger.books import World, claim, container, device, piece, pod, result, sidecar
+from tests.unit.ledger.builders import (
+    LedgerFixture,
+    claim,
+    container,
+    device,
+    pod,
+    resource_slice,
+    result,
+    sidecar,
+)
 
 POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 CLAIMS = tuple(f"claim-{i}" for i in range(5))
@@ -79,16 +88,18 @@ class Books(RuleBasedStateMachine):
         profile = (
             AccountingProfile(name="sharing", share_per_claim=True) if share else AccountingProfile.default()
         )
-        self.world = World(piece(*made), claims=claims, profile=profile, cpu="9", memory="16Gi", pods="6")
+        self.fixture = LedgerFixture(
+            resource_slice(*made), claims=claims, profile=profile, cpu="9", memory="16Gi", pods="6"
+        )
         self.count = 0
 
     @property
     def ledger(self) -> NodeLedger:
-        return self.world.ledger
+        return self.fixture.ledger
 
     def fitting(self, one: Pod) -> tuple[ChargedClaim, ...] | None:
         """The bills of a pod if it may run here."""
-        judged = self.world.judge_placement(one)
+        judged = self.fixture.check_placement(one)
         if not judged.verdict.fits or judged.charged_claims is None:
             return None
         return judged.charged_claims if check_requests(self.ledger, one, judged.charged_claims).fits else None
@@ -111,7 +122,7 @@ class Books(RuleBasedStateMachine):
         if charged_claims is None:
             return multiple()
         before = dict(self.ledger.requested)
-        demand = self.world.judge_placement(one).demand or {}
+        demand = self.fixture.check_placement(one).demand or {}
         self.ledger.assume(one, charged_claims)
         for name in {*before, *demand}:
             assert self.ledger.requested.get(name, 0) == before.get(name, 0) + demand.get(name, 0)
@@ -146,7 +157,7 @@ class Books(RuleBasedStateMachine):
     @rule()
     def copy(self) -> None:
         """Go on with a copy, after having made a mess of another."""
-        spoiled, self.world.ledger = self.ledger, self.ledger.clone()
+        spoiled, self.fixture.ledger = self.ledger, self.ledger.clone()
         before = dict(self.ledger.requested), dict(self.ledger.claims)
         for entry in list(spoiled.entries.values()):
             spoiled.remove(entry.pod)

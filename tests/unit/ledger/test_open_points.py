@@ -16,37 +16,41 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import Cause, VerdictCode
-from tests.unit.ledger.books import (
+from tests.unit.ledger.builders import (
     DRIVER,
-    World,
+    LedgerFixture,
     claim,
     container,
     device,
     device_class,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
     sidecar,
 )
 
 
-def under(policy: str, quantity: str = "4", *, names: tuple[str, ...] = ("c",), **world: Any) -> World:
+def under(
+    policy: str, quantity: str = "4", *, names: tuple[str, ...] = ("c",), **fixture: Any
+) -> LedgerFixture:
     """A world of claims that each hold one device of its own under a policy."""
     devices = [
         device(f"dev-{n}", cpu={"allocationMultiplier": quantity, "accountingPolicy": policy}) for n in names
     ]
-    return World(piece(*devices), claims=[claim(n, result(f"dev-{n}")) for n in names], **world)
+    return LedgerFixture(
+        resource_slice(*devices), claims=[claim(n, result(f"dev-{n}")) for n in names], **fixture
+    )
 
 
-def refusal(world: World, one: Pod) -> tuple[VerdictCode, Cause]:
-    verdict = world.judge_placement(one).verdict
+def refusal(fixture: LedgerFixture, one: Pod) -> tuple[VerdictCode, Cause]:
+    verdict = fixture.check_placement(one).verdict
     return verdict.code, verdict.reasons[0].cause
 
 
 def test_p1_the_policy_of_a_mapping_or_class_is_kept_in_the_status() -> None:
-    world = under("AddPerReference")
-    (charged_claim,) = world.place(pod("p", container("a", "c", cpu="1")))
+    fixture = under("AddPerReference")
+    (charged_claim,) = fixture.place(pod("p", container("a", "c", cpu="1")))
     assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_REFERENCE
     for form in Form:
         written = write_charges(pod("p"), [charged_claim], form).whole(form)
@@ -54,8 +58,8 @@ def test_p1_the_policy_of_a_mapping_or_class_is_kept_in_the_status() -> None:
 
 
 def test_p1_a_policy_nobody_named_is_not_written() -> None:
-    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
-    (charged_claim,) = world.place(pod("p", container("a", "c")))
+    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_CLAIM
     assert charged_claim.charge.resources["cpu"].policy == ""
 
@@ -67,10 +71,10 @@ def test_p2_a_class_is_read_under_either_name() -> None:
     assert not read_class(both.spec).manages
 
 
-def with_class(**spec: object) -> World:
+def with_class(**spec: object) -> LedgerFixture:
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
-    return World(
-        piece(device("d", cpu="4")),
+    return LedgerFixture(
+        resource_slice(device("d", cpu="4")),
         claims=[claim("c", result("d"), requests=[request])],
         classes=[device_class("k", **spec)],
     )
@@ -81,8 +85,8 @@ def test_p3_without_a_policy_it_is_added_per_claim() -> None:
 
 
 def test_p3_a_class_that_manages_node_resources_must_name_a_policy() -> None:
-    world = with_class(managesNodeAllocatableResources=True)
-    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
+    fixture = with_class(managesNodeAllocatableResources=True)
+    verdict = fixture.check_placement(pod("p", container("a", "c"))).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(verdict) == ("claim c, device d: no accounting policy for cpu",)
 
@@ -91,12 +95,12 @@ def test_p3_the_device_goes_before_the_class() -> None:
     reference = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "AddPerReference"}}
     assert with_class(**reference).cost(pod("p", container("a", "c"), container("b", "c"))) == 8000
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
-    world = World(
-        piece(device("d", cpu={"allocationMultiplier": "4", "accountingPolicy": "AddPerClaim"})),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu={"allocationMultiplier": "4", "accountingPolicy": "AddPerClaim"})),
         claims=[claim("c", result("d"), requests=[request])],
         classes=[device_class("k", **reference)],
     )
-    assert world.cost(pod("p", container("a", "c"), container("b", "c"))) == 4000
+    assert fixture.cost(pod("p", container("a", "c"), container("b", "c"))) == 4000
 
 
 def test_p3_a_policy_nobody_knows_is_refused() -> None:
@@ -115,8 +119,8 @@ def test_p4_the_class_of_the_chosen_alternative_counts(chosen: str, cost: int) -
             {"name": "slow", "deviceClassName": "per-reference"},
         ],
     }
-    world = World(
-        piece(device("d", cpu="4")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="4")),
         claims=[claim("c", result("d", request=f"r/{chosen}"), requests=[request])],
         classes=[
             device_class("per-claim", nodeAllocatableResourceAccountingPolicies={"cpu": "AddPerClaim"}),
@@ -125,7 +129,7 @@ def test_p4_the_class_of_the_chosen_alternative_counts(chosen: str, cost: int) -
             ),
         ],
     )
-    assert world.cost(pod("p", container("a", "c"), container("b", "c"))) == cost
+    assert fixture.cost(pod("p", container("a", "c"), container("b", "c"))) == cost
 
 
 def test_p5_one_claim_cannot_have_two_policies_for_a_resource() -> None:
@@ -133,8 +137,8 @@ def test_p5_one_claim_cannot_have_two_policies_for_a_resource() -> None:
         device("x", cpu={"allocationMultiplier": "1", "accountingPolicy": "Max"}),
         device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
     ]
-    world = World(piece(*devices), claims=[claim("c", result("x"), result("y"))])
-    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
+    fixture = LedgerFixture(resource_slice(*devices), claims=[claim("c", result("x"), result("y"))])
+    verdict = fixture.check_placement(pod("p", container("a", "c"))).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(verdict) == (
         "claim c: devices with different accounting policies for cpu: AddPerClaim, Max",
@@ -146,63 +150,66 @@ def test_p5_none_and_add_per_claim_are_the_same_policy() -> None:
         device("x", cpu="1"),
         device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
     ]
-    world = World(piece(*devices), claims=[claim("c", result("x"), result("y"))])
-    assert world.cost(pod("p", container("a", "c"))) == 2000
+    fixture = LedgerFixture(resource_slice(*devices), claims=[claim("c", result("x"), result("y"))])
+    assert fixture.cost(pod("p", container("a", "c"))) == 2000
 
 
 def test_p6_pods_do_not_share_what_is_added_per_claim() -> None:
-    world = under("AddPerClaim")
-    world.place(pod("p", container("a", "c")))
-    assert refusal(world, pod("q", container("a", "c"))) == (VerdictCode.UNRESOLVABLE, Cause.USED_BY_ANOTHER)
+    fixture = under("AddPerClaim")
+    fixture.place(pod("p", container("a", "c")))
+    assert refusal(fixture, pod("q", container("a", "c"))) == (
+        VerdictCode.UNRESOLVABLE,
+        Cause.USED_BY_ANOTHER,
+    )
 
 
 def test_p6_where_they_may_the_node_pays_once_while_anyone_uses_it() -> None:
-    world = World(
-        piece(device("d", cpu="4")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="4")),
         claims=[claim("c", result("d"))],
         profile=AccountingProfile(name="sharing", share_per_claim=True),
     )
     first, second = (pod(n, container("a", "c", cpu="1")) for n in ("p", "q"))
-    world.place(first)
-    assert world.cpu == 5000
-    world.place(second)
-    assert world.cpu == 6000
-    world.ledger.remove(first)
-    assert world.cpu == 5000
-    world.ledger.remove(second)
-    assert world.cpu == 0
+    fixture.place(first)
+    assert fixture.cpu == 5000
+    fixture.place(second)
+    assert fixture.cpu == 6000
+    fixture.ledger.remove(first)
+    assert fixture.cpu == 5000
+    fixture.ledger.remove(second)
+    assert fixture.cpu == 0
 
 
 def test_p7_every_pod_level_request_covers_a_shared_claim_in_full() -> None:
-    world = World(
-        piece(device("d", cpu="4")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="4")),
         claims=[claim("c", result("d"))],
         profile=AccountingProfile(name="sharing", share_per_claim=True),
     )
     budget: dict[str, Any] = {"resources": {"requests": {"cpu": "5"}}}
-    world.place(pod("p", container("a", "c", cpu="1"), **budget))
-    assert world.cpu == 5000
-    world.place(pod("q", container("a", "c", cpu="1"), **budget))
-    assert world.cpu == 6000  # the claim's 4 are charged once
+    fixture.place(pod("p", container("a", "c", cpu="1"), **budget))
+    assert fixture.cpu == 5000
+    fixture.place(pod("q", container("a", "c", cpu="1"), **budget))
+    assert fixture.cpu == 6000  # the claim's 4 are charged once
     small = pod("s", container("a", "c", cpu="1"), resources={"requests": {"cpu": "4"}})
-    assert refusal(world, small) == (VerdictCode.UNRESOLVABLE, Cause.POD_LEVEL_REQUEST)
-    assert world.ledger.verify() == []
+    assert refusal(fixture, small) == (VerdictCode.UNRESOLVABLE, Cause.POD_LEVEL_REQUEST)
+    assert fixture.ledger.verify() == []
 
 
 def test_p8_a_reference_is_a_container_not_an_element_of_its_list() -> None:
-    world = under("AddPerReference")
+    fixture = under("AddPerReference")
     twice = container("a")
     twice["resources"]["claims"] = [{"name": "c", "request": "x"}, {"name": "c", "request": "y"}]
-    assert world.cost(pod("p", twice)) == 4000
-    assert world.cost(pod("p", twice, container("b", "c"))) == 8000
+    assert fixture.cost(pod("p", twice)) == 4000
+    assert fixture.cost(pod("p", twice, container("b", "c"))) == 8000
 
 
 def test_p9_references_of_init_containers_count_where_they_run() -> None:
-    world = under("AddPerReference")
+    fixture = under("AddPerReference")
     # The init container's phase needs 2 + 4, the regular one 5: not 5 + 4.
-    assert world.cost(pod("p", container("a", cpu="5"), init=[container("i", "c", cpu="2")])) == 6000
+    assert fixture.cost(pod("p", container("a", cpu="5"), init=[container("i", "c", cpu="2")])) == 6000
     # A sidecar runs in both.
-    assert world.cost(pod("p", container("a", cpu="5"), init=[sidecar("s", "c", cpu="2")])) == 11000
+    assert fixture.cost(pod("p", container("a", cpu="5"), init=[sidecar("s", "c", cpu="2")])) == 11000
 
 
 def test_p10_a_reference_policy_without_references_charges_once() -> None:
@@ -210,61 +217,61 @@ def test_p10_a_reference_policy_without_references_charges_once() -> None:
 
 
 def test_p11_max_over_containers_that_share_a_claim_is_taken_once() -> None:
-    world = under("Max")
-    assert world.cost(pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))) == 4000
-    assert world.cost(pod("p", container("a", "c", cpu="3"), container("b", "c", cpu="2"))) == 5000
-    assert world.cost(pod("p", container("a", "c", cpu="1"), container("b", cpu="2"))) == 6000
+    fixture = under("Max")
+    assert fixture.cost(pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))) == 4000
+    assert fixture.cost(pod("p", container("a", "c", cpu="3"), container("b", "c", cpu="2"))) == 5000
+    assert fixture.cost(pod("p", container("a", "c", cpu="1"), container("b", cpu="2"))) == 6000
 
 
 def test_p11_overlapping_claims_form_one_group() -> None:
-    world = under("Max", names=("c", "d"))
+    fixture = under("Max", names=("c", "d"))
     joined = pod(
         "p", container("a", "c", cpu="1"), container("b", "c", "d", cpu="2"), container("e", "d", cpu="6")
     )
-    assert world.cost(joined) == 9000  # max(1 + 2 + 6, 4 + 4)
+    assert fixture.cost(joined) == 9000  # max(1 + 2 + 6, 4 + 4)
     apart = pod("p", container("a", "c", cpu="1"), container("e", "d", cpu="6"))
-    assert world.cost(apart) == 10000  # max(1, 4) + max(6, 4)
+    assert fixture.cost(apart) == 10000  # max(1, 4) + max(6, 4)
 
 
 def test_p12_max_in_an_init_container_counts_in_its_own_phase() -> None:
-    world = under("Max")
-    assert world.cost(pod("p", container("a", cpu="3"), init=[container("i", "c", cpu="1")])) == 4000
-    assert world.cost(pod("p", container("a", cpu="5"), init=[container("i", "c", cpu="1")])) == 5000
+    fixture = under("Max")
+    assert fixture.cost(pod("p", container("a", cpu="3"), init=[container("i", "c", cpu="1")])) == 4000
+    assert fixture.cost(pod("p", container("a", cpu="5"), init=[container("i", "c", cpu="1")])) == 5000
 
 
 def test_p12_a_sidecar_is_grouped_with_the_regular_containers() -> None:
-    world = under("Max")
+    fixture = under("Max")
     shared = pod("p", container("a", "c", cpu="2"), init=[sidecar("s", "c", cpu="1")])
-    assert world.cost(shared) == 4000
+    assert fixture.cost(shared) == 4000
 
 
 @pytest.mark.parametrize("policy", ["Max", "ConsumeFrom"])
 def test_p13_claims_of_one_container_must_come_from_one_driver(policy: str) -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": policy}
-    world = World(
-        piece(device("d", cpu=rule), driver="x.example.com"),
-        piece(device("d", cpu=rule), driver="y.example.com"),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu=rule), driver="x.example.com"),
+        resource_slice(device("d", cpu=rule), driver="y.example.com"),
         claims=[claim("c", result("d", "x.example.com")), claim("d", result("d", "y.example.com"))],
     )
-    verdict = world.judge_placement(pod("p", container("a", "c", "d", cpu="1"))).verdict
+    verdict = fixture.check_placement(pod("p", container("a", "c", "d", cpu="1"))).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(verdict) == (
         f"container a: claims with accounting policy {policy} for cpu from different drivers: "
         "x.example.com, y.example.com",
     )
-    assert world.judge_placement(
+    assert fixture.check_placement(
         pod("p", container("a", "c", cpu="1"), container("b", "d", cpu="1"))
     ).verdict.fits
 
 
 @pytest.mark.parametrize("driver", [DRIVER, "other.example.com"])
 def test_p14_max_and_consume_from_never_meet_in_a_container(driver: str) -> None:
-    world = World(
-        piece(device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"})),
-        piece(pool_device("s", "ConsumeFrom"), driver=driver),
+    fixture = LedgerFixture(
+        resource_slice(device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"})),
+        resource_slice(pool_device("s", "ConsumeFrom"), driver=driver),
         claims=[claim("c", result("m")), claim("d", result("s", driver, cpu="8"))],
     )
-    assert refusal(world, pod("p", container("a", "c", "d", cpu="1"))) == (
+    assert refusal(fixture, pod("p", container("a", "c", "d", cpu="1"))) == (
         VerdictCode.UNRESOLVABLE,
         Cause.MAX_WITH_POOL,
     )
@@ -272,9 +279,9 @@ def test_p14_max_and_consume_from_never_meet_in_a_container(driver: str) -> None
 
 def test_p15_unreferenced_claims_under_max_and_consume_from() -> None:
     assert under("Max").cost(pod("p", container("a", cpu="5"), claims=["c"])) == 9000
-    world = under("ConsumeFrom")
-    assert world.cost(pod("p", container("a", cpu="5"), claims=["c"])) == 9000
-    world.place(pod("p", container("a", cpu="5"), claims=["c"]))
-    state = world.ledger.claim_state("default", "c")
+    fixture = under("ConsumeFrom")
+    assert fixture.cost(pod("p", container("a", cpu="5"), claims=["c"])) == 9000
+    fixture.place(pod("p", container("a", cpu="5"), claims=["c"]))
+    state = fixture.ledger.claim_state("default", "c")
     assert state is not None
     assert not state.consumed["cpu"]

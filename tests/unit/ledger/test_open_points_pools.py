@@ -25,48 +25,48 @@ from plimsoll.ledger.qos import qos_class
 from plimsoll.ledger.quota import usage_by_namespace
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import Cause, VerdictCode
-from tests.unit.ledger.books import (
+from tests.unit.ledger.builders import (
     DRIVER,
-    World,
+    LedgerFixture,
     claim,
     container,
     device,
     node,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
     sidecar,
 )
 
 
-def pools(*sizes: str, **allocatable: str) -> World:
+def pools(*sizes: str, **allocatable: str) -> LedgerFixture:
     """A world of claims `pool-0`, `pool-1`, ... that are pools of these sizes."""
     line: dict[str, Any] = {"cpu": "128", **allocatable}
-    return World(
-        piece(pool_device(policy="ConsumeFrom")),
+    return LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")),
         claims=[claim(f"pool-{i}", result("socket0", cpu=size)) for i, size in enumerate(sizes)],
         **line,
     )
 
 
-def consumed(world: World, name: str = "pool-0") -> str:
-    state = world.ledger.claim_state("default", name)
+def consumed(fixture: LedgerFixture, name: str = "pool-0") -> str:
+    state = fixture.ledger.claim_state("default", name)
     return str(state.consumed["cpu"]) if state is not None else "-"
 
 
 def test_p16_a_container_without_a_request_draws_nothing_but_is_a_consumer() -> None:
-    world = pools("10")
-    world.place(pod("p", container("a", "pool-0")))
-    assert consumed(world) == "0"
-    assert world.cpu == 10_000
-    state = world.ledger.claim_state("default", "pool-0")
+    fixture = pools("10")
+    fixture.place(pod("p", container("a", "pool-0")))
+    assert consumed(fixture) == "0"
+    assert fixture.cpu == 10_000
+    state = fixture.ledger.claim_state("default", "pool-0")
     assert state is not None
     assert state.consumers == {"uid-p"}
 
 
 def test_p17_a_pod_draws_what_its_referring_containers_need_together() -> None:
-    world = pools("10")
+    fixture = pools("10")
     one = pod(
         "p",
         container("a", "pool-0", cpu="2"),
@@ -74,50 +74,50 @@ def test_p17_a_pod_draws_what_its_referring_containers_need_together() -> None:
         container("other", cpu="7"),
         init=[container("i", "pool-0", cpu="4"), sidecar("s", "pool-0", cpu="500m")],
     )
-    world.place(one)
-    assert consumed(world) == "4"  # max(2 + 1 + 0.5, 4)
-    assert world.cpu == 17_000
+    fixture.place(one)
+    assert consumed(fixture) == "4"  # max(2 + 1 + 0.5, 4)
+    assert fixture.cpu == 17_000
 
 
 def test_p18_overhead_and_other_containers_are_charged_to_the_node() -> None:
-    world = pools("10")
-    world.place(
+    fixture = pools("10")
+    fixture.place(
         pod("p", container("a", "pool-0", cpu="2"), container("b", cpu="3"), overhead={"cpu": "250m"})
     )
-    assert consumed(world) == "2"
-    assert world.cpu == 13_250
+    assert consumed(fixture) == "2"
+    assert fixture.cpu == 13_250
 
 
 def test_p19_a_pool_does_not_go_with_a_pod_level_request() -> None:
-    world = pools("10")
-    verdict = world.judge_placement(
+    fixture = pools("10")
+    verdict = fixture.check_placement(
         pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"cpu": "3"}})
     ).verdict
     assert (verdict.code, verdict.reasons[0].cause) == (VerdictCode.UNRESOLVABLE, Cause.POOL_UNDER_POD_LEVEL)
     other = pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"memory": "1Gi"}})
-    assert world.judge_placement(other).verdict.fits
+    assert fixture.check_placement(other).verdict.fits
 
 
 def test_p20_several_pools_are_filled_in_the_order_of_the_pods_claims() -> None:
-    world = pools("10", "10")
+    fixture = pools("10", "10")
     entries = [{"name": n, "resourceClaimName": n} for n in ("pool-1", "pool-0")]
     one = pod("p", container("a", "pool-0", "pool-1", cpu="12"), resourceClaims=entries)
-    world.place(one)
-    assert (consumed(world, "pool-1"), consumed(world, "pool-0")) == ("10", "2")
-    verdict = world.judge_placement(pod("q", container("a", "pool-0", "pool-1", cpu="9"))).verdict
+    fixture.place(one)
+    assert (consumed(fixture, "pool-1"), consumed(fixture, "pool-0")) == ("10", "2")
+    verdict = fixture.check_placement(pod("q", container("a", "pool-0", "pool-1", cpu="9"))).verdict
     assert verdict.code is VerdictCode.UNSCHEDULABLE
-    assert world.judge_placement(pod("q", container("a", "pool-0", "pool-1", cpu="8"))).verdict.fits
+    assert fixture.check_placement(pod("q", container("a", "pool-0", "pool-1", cpu="8"))).verdict.fits
 
 
 def test_p21_a_pool_that_is_too_small() -> None:
-    world = pools("10")
-    verdict = world.judge_placement(pod("p", container("a", "pool-0", cpu="11"))).verdict
+    fixture = pools("10")
+    verdict = fixture.check_placement(pod("p", container("a", "pool-0", cpu="11"))).verdict
     assert (verdict.code, format_reasons(verdict)) == (
         VerdictCode.UNRESOLVABLE,
         ("Insufficient cpu in claim pool-0",),
     )
-    world.place(pod("p", container("a", "pool-0", cpu="6")))
-    verdict = world.judge_placement(pod("q", container("a", "pool-0", cpu="6"))).verdict
+    fixture.place(pod("p", container("a", "pool-0", cpu="6")))
+    verdict = fixture.check_placement(pod("q", container("a", "pool-0", cpu="6"))).verdict
     assert (verdict.code, format_reasons(verdict)) == (
         VerdictCode.UNSCHEDULABLE,
         ("Insufficient cpu in claim pool-0",),
@@ -127,52 +127,52 @@ def test_p21_a_pool_that_is_too_small() -> None:
 
 
 def test_p22_the_first_consumer_needs_room_for_the_whole_pool_and_later_ones_for_nothing() -> None:
-    world = pools("10", cpu="12")
+    fixture = pools("10", cpu="12")
     blocker = pod("b", container("a", cpu="3"))
-    world.place(blocker)
-    verdict = world.judge_placement(pod("p", container("a", "pool-0", cpu="1"))).verdict
+    fixture.place(blocker)
+    verdict = fixture.check_placement(pod("p", container("a", "pool-0", cpu="1"))).verdict
     assert (verdict.code, format_reasons(verdict)) == (VerdictCode.UNSCHEDULABLE, ("Insufficient cpu",))
-    world.ledger.remove(blocker)
-    world.place(pod("p", container("a", "pool-0", cpu="1")))
-    world.place(pod("f", container("a", cpu="2")))  # the node is full now
-    world.place(pod("q", container("a", "pool-0", cpu="9")))
-    assert world.cpu == 12_000
+    fixture.ledger.remove(blocker)
+    fixture.place(pod("p", container("a", "pool-0", cpu="1")))
+    fixture.place(pod("f", container("a", cpu="2")))  # the node is full now
+    fixture.place(pod("q", container("a", "pool-0", cpu="9")))
+    assert fixture.cpu == 12_000
 
 
 def test_p23_the_last_consumer_takes_the_charge_along_and_the_next_brings_it_back() -> None:
-    world = pools("10")
+    fixture = pools("10")
     one = pod("p", container("a", "pool-0", cpu="1"))
-    world.place(one)
-    world.ledger.remove(one)
-    assert world.cpu == 0
-    assert world.ledger.claim_state("default", "pool-0") is None
-    world.place(pod("q", container("a", "pool-0", cpu="2")))
-    assert (world.cpu, consumed(world)) == (10_000, "2")
+    fixture.place(one)
+    fixture.ledger.remove(one)
+    assert fixture.cpu == 0
+    assert fixture.ledger.claim_state("default", "pool-0") is None
+    fixture.place(pod("q", container("a", "pool-0", cpu="2")))
+    assert (fixture.cpu, consumed(fixture)) == (10_000, "2")
 
 
 def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec() -> None:
-    world = pools("10", cpu="4")
+    fixture = pools("10", cpu="4")
     one = pod("p", container("a", "pool-0", cpu="8", memory="100Gi"))
-    judged = world.judge_placement(one)
-    verdict = check_requests(world.ledger, one, judged.charged_claims or ())
+    judged = fixture.check_placement(one)
+    verdict = check_requests(fixture.ledger, one, judged.charged_claims or ())
     assert format_reasons(verdict) == ("Insufficient memory",)
-    assert format_reasons(check_requests(world.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
-    additive = World(
-        piece(device("d", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"})),
+    assert format_reasons(check_requests(fixture.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
+    additive = LedgerFixture(
+        resource_slice(device("d", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"})),
         claims=[claim("c", result("d"))],
         cpu="4",
     )
     big = pod("p", container("a", "c", cpu="8"))
-    assert not check_requests(additive.ledger, big, additive.judge_placement(big).charged_claims or ()).fits
+    assert not check_requests(additive.ledger, big, additive.check_placement(big).charged_claims or ()).fits
 
 
 def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> None:
-    world = pools("10")
+    fixture = pools("10")
     kubelet = NodeLedger(node(cpu="12"))
     sent = []
     for name, cpu in (("p", "4"), ("q", "5")):
         one = pod(name, container("a", "pool-0", cpu=cpu))
-        sent.append(write_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36))
+        sent.append(write_charges(one, fixture.place(one), Form.V1_36).whole(Form.V1_36))
     for one in sent:
         assert check_admission(kubelet, one, read_charged_claims(one)).admit
         kubelet.add(one)
@@ -192,14 +192,14 @@ def _undrawn(charge: ClaimCharge) -> ClaimCharge:
 
 def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
     """Two schedulers at once, or a pod bound by hand: the node has room for it, the pool has not."""
-    world = pools("10")
+    fixture = pools("10")
     kubelet = NodeLedger(node(cpu="12"))
     first = pod("p", container("a", "pool-0", cpu="7"))
-    first = write_charges(first, world.place(first), Form.V1_36).whole(Form.V1_36)
+    first = write_charges(first, fixture.place(first), Form.V1_36).whole(Form.V1_36)
     kubelet.add(first)
     late = pod("q", container("a", "pool-0", cpu="4"))
     elsewhere = write_charges(late, pools("10").place(late), Form.V1_36).whole(Form.V1_36)
-    drawn_by_itself = pools("10").judge_placement(late).charged_claims or ()
+    drawn_by_itself = pools("10").check_placement(late).charged_claims or ()
     unsettled = [
         dataclasses.replace(charged_claim, charge=_undrawn(charged_claim.charge))
         for charged_claim in drawn_by_itself
@@ -220,17 +220,17 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
 
 
 def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
-    world = pools("10")
-    world.place(pod("p", container("a", "pool-0", cpu="4")))
-    world.claims["pool-0"] = claim("pool-0", result("socket0", cpu="20"), uid="uid-new")
-    world.place(pod("q", container("a", "pool-0", cpu="15")))
-    assert world.cpu == 30_000
-    assert {key: len(state.consumers) for key, state in world.ledger.claims.items()} == {
+    fixture = pools("10")
+    fixture.place(pod("p", container("a", "pool-0", cpu="4")))
+    fixture.claims["pool-0"] = claim("pool-0", result("socket0", cpu="20"), uid="uid-new")
+    fixture.place(pod("q", container("a", "pool-0", cpu="15")))
+    assert fixture.cpu == 30_000
+    assert {key: len(state.consumers) for key, state in fixture.ledger.claims.items()} == {
         "uid-pool-0": 1,
         "uid-new": 1,
     }
     (entry,) = read_charged_claims(
-        write_charges(pod("p"), world.place(pod("r", container("a", "pool-0"))), Form.V1_36).view
+        write_charges(pod("p"), fixture.place(pod("r", container("a", "pool-0"))), Form.V1_36).view
     )
     assert (entry.claim, entry.uid) == ("pool-0", "")
 
@@ -238,16 +238,16 @@ def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
 def test_p27_devices_by_full_name_whole_capacity_and_no_finer_than_a_nano_unit() -> None:
     index = DeviceIndex(
         [
-            piece(device("d", cpu="1"), driver="x.example.com"),
-            piece(device("d", cpu="2"), driver="y.example.com"),
-            piece(device("d", cpu="3"), driver="y.example.com", nodeName="node-2"),
+            resource_slice(device("d", cpu="1"), driver="x.example.com"),
+            resource_slice(device("d", cpu="2"), driver="y.example.com"),
+            resource_slice(device("d", cpu="3"), driver="y.example.com", nodeName="node-2"),
         ]
     )
     found = index.find(DeviceRequestAllocationResult(driver="y.example.com", pool="pool", device="d"), node())
     assert found is not None
     assert found.node_allocatable_resource_mappings["cpu"].allocation_multiplier == Quantity.parse("2")
     rule = {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "1u"}
-    tiny = piece(device("d", capacity={f"{DRIVER}/cpu": "1500u"}, cpu=rule)).spec.devices
+    tiny = resource_slice(device("d", capacity={f"{DRIVER}/cpu": "1500u"}, cpu=rule)).spec.devices
     assert tiny is not None
     charges = compute_device_charges(
         DeviceRequestAllocationResult(driver=DRIVER, pool="pool", device="d"), tiny[0]
@@ -257,43 +257,44 @@ def test_p27_devices_by_full_name_whole_capacity_and_no_finer_than_a_nano_unit()
 
 
 def test_p28_limits_follow_1_37_and_qos_and_quota_the_spec() -> None:
-    world = World(
-        piece(
+    fixture = LedgerFixture(
+        resource_slice(
             device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"}),
             device("r", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"}),
         ),
         claims=[claim("m", result("m")), claim("r", result("r"))],
     )
     one = pod("p", container("a", "m", "r", cpu="3"), container("b", "r", cpu="2"))
-    charged_claims = world.place(one)
+    charged_claims = fixture.place(one)
     shares = compute_claim_shares(one, [charged_claim.charge for charged_claim in charged_claims])
     assert shares.pod["cpu"] == Quantity.parse("3")  # 4 - 3 by Max, 1 for each of two references
     assert shares.of("a")["cpu"] == Quantity.parse("2")
     assert qos_class(one.spec) == "Burstable"
-    spec_only = usage_by_namespace([world.ledger], count_claims=False)["default"]
-    everything = usage_by_namespace([world.ledger])["default"]
+    spec_only = usage_by_namespace([fixture.ledger], count_claims=False)["default"]
+    everything = usage_by_namespace([fixture.ledger])["default"]
     assert str(spec_only["requests.cpu"]) == "5"
     assert str(everything["requests.cpu"]) == "8"
 
 
 def test_p29_a_multiplier_counts_for_every_share_of_a_device() -> None:
-    world = World(
-        piece(device("d", shared=True, cpu="2")), claims=[claim("c", result("d"), result("d"), result("d"))]
+    fixture = LedgerFixture(
+        resource_slice(device("d", shared=True, cpu="2")),
+        claims=[claim("c", result("d"), result("d"), result("d"))],
     )
-    assert world.cost(pod("p", container("a", "c"))) == 6000
+    assert fixture.cost(pod("p", container("a", "c"))) == 6000
 
 
 def test_p30_a_pod_keeps_the_charges_it_was_placed_with() -> None:
-    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
     one = pod("p", container("a", "c", cpu="1"))
-    stored = write_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36)
+    stored = write_charges(one, fixture.place(one), Form.V1_36).whole(Form.V1_36)
     # The driver publishes another amount and the class another policy; the pod's status decides.
-    world.ledger.update(stored)
-    assert world.cpu == 5000
+    fixture.ledger.update(stored)
+    assert fixture.cpu == 5000
     restarted = NodeLedger(node())
     restarted.add(stored)
     assert restarted.requested["cpu"] == 5000
     changed: Pod = replace(stored, metadata=replace(stored.metadata, labels={"a": "b"}))
-    world.ledger.update(changed)
-    world.ledger.remove(changed)
-    assert world.cpu == 0
+    fixture.ledger.update(changed)
+    fixture.ledger.remove(changed)
+    assert fixture.cpu == 0

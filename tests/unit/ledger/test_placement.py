@@ -11,26 +11,28 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import check_admission, check_charged_claims, check_pod, check_requests
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.books import (
-    World,
+from tests.unit.ledger.builders import (
+    LedgerFixture,
     claim,
     container,
     device,
     node,
-    piece,
     pod,
     pool_device,
+    resource_slice,
     result,
 )
 
 
-def one_claim(**allocatable: Any) -> World:
-    return World(piece(device("d", cpu="6", memory="1Gi")), claims=[claim("c", result("d"))], **allocatable)
+def one_claim(**allocatable: Any) -> LedgerFixture:
+    return LedgerFixture(
+        resource_slice(device("d", cpu="6", memory="1Gi")), claims=[claim("c", result("d"))], **allocatable
+    )
 
 
 def test_requests_and_claims_are_one_demand() -> None:
-    world = one_claim(cpu="8")
-    judged = world.judge_placement(pod("p", container("a", "c", cpu="3")))
+    fixture = one_claim(cpu="8")
+    judged = fixture.check_placement(pod("p", container("a", "c", cpu="3")))
     assert judged.verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(judged.verdict) == ("Insufficient cpu",)
     (reason,) = judged.verdict.reasons
@@ -39,22 +41,24 @@ def test_requests_and_claims_are_one_demand() -> None:
 
 
 def test_whether_preemption_may_help() -> None:
-    world = one_claim(cpu="8")
-    world.ledger.add(pod("q", container("a", cpu="2")))
-    verdict = world.judge_placement(pod("p", container("a", "c", cpu="1"))).verdict
+    fixture = one_claim(cpu="8")
+    fixture.ledger.add(pod("q", container("a", cpu="2")))
+    verdict = fixture.check_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.code is VerdictCode.UNSCHEDULABLE
     assert verdict.preemption_may_help
-    hopeless = world.judge_placement(pod("p", container("a", "c", cpu="9"))).verdict
+    hopeless = fixture.check_placement(pod("p", container("a", "c", cpu="9"))).verdict
     assert not hopeless.preemption_may_help
 
 
 def test_all_shortages_are_told_in_order() -> None:
-    world = one_claim(cpu="1", memory="1Mi", ephemeral_storage="1", hugepages_2Mi="2Mi", hugepages_1Gi="1Gi")
+    fixture = one_claim(
+        cpu="1", memory="1Mi", ephemeral_storage="1", hugepages_2Mi="2Mi", hugepages_1Gi="1Gi"
+    )
     one = pod(
         "p",
         container("a", "c", cpu="1", ephemeral_storage="2", hugepages_2Mi="4Mi", hugepages_1Gi="2Gi"),
     )
-    assert format_reasons(world.judge_placement(one).verdict) == (
+    assert format_reasons(fixture.check_placement(one).verdict) == (
         "Insufficient cpu",
         "Insufficient memory",
         "Insufficient ephemeral-storage",
@@ -64,14 +68,14 @@ def test_all_shortages_are_told_in_order() -> None:
 
 
 def test_sharing_is_looked_at_first() -> None:
-    world = one_claim(cpu="1")
+    fixture = one_claim(cpu="1")
     other = pod("q", container("a", "c"))
-    world.ledger.add(other, one_claim().place(other))
-    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
+    fixture.ledger.add(other, one_claim().place(other))
+    verdict = fixture.check_placement(pod("p", container("a", "c"))).verdict
     assert format_reasons(verdict) == ("node allocatable resource claim c is already used by another pod",)
     third = pod("r", container("a", "c"))
-    world.ledger.add(third, one_claim().place(third))
-    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
+    fixture.ledger.add(third, one_claim().place(third))
+    verdict = fixture.check_placement(pod("p", container("a", "c"))).verdict
     assert format_reasons(verdict) == ("node allocatable resource claim c shared by multiple pods",)
     assert verdict.code is VerdictCode.UNRESOLVABLE
 
@@ -88,8 +92,10 @@ def test_sharing_is_looked_at_first() -> None:
 def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, fits: bool) -> None:
     """Also if no pod on this node has it; a claim that charges nothing may be shared."""
     charging: dict[str, Any] = {"cpu": device_cpu} if device_cpu is not None else {}
-    world = World(piece(device("d", **charging)), claims=[claim("c", result("d"), reserved=reserved)])
-    verdict = world.judge_placement(pod("p", container("a", "c", cpu="1"))).verdict
+    fixture = LedgerFixture(
+        resource_slice(device("d", **charging)), claims=[claim("c", result("d"), reserved=reserved)]
+    )
+    verdict = fixture.check_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.fits is fits
     if not fits:
         assert format_reasons(verdict) == (
@@ -98,10 +104,10 @@ def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, 
 
 
 def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
-    world = one_claim()
+    fixture = one_claim()
     one = pod("p", container("a", "c", cpu="9"))
-    world.place(one)
-    assert world.judge_placement(one).verdict.fits  # it is not counted beside itself
+    fixture.place(one)
+    assert fixture.check_placement(one).verdict.fits  # it is not counted beside itself
 
 
 @pytest.mark.parametrize(
@@ -110,23 +116,23 @@ def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
 )
 def test_which_policies_give_sharing_a_meaning(policy: str, shared: bool) -> None:
     rule = {"allocationMultiplier": "2", "accountingPolicy": policy}
-    world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))])
-    world.place(pod("p", container("a", "c", cpu="1")))
-    assert world.judge_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits is shared
+    fixture = LedgerFixture(resource_slice(device("d", cpu=rule)), claims=[claim("c", result("d"))])
+    fixture.place(pod("p", container("a", "c", cpu="1")))
+    assert fixture.check_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits is shared
 
 
 def test_a_claim_is_shared_only_if_every_resource_allows_it() -> None:
     both = pool_device(policy="ConsumeFrom", cpu="8")
     both["nodeAllocatableResourceMappings"]["memory"] = {"allocationMultiplier": "1Gi"}
-    world = World(piece(both), claims=[claim("c", result("socket0", cpu="4"))])
-    world.place(pod("p", container("a", "c", cpu="1")))
-    assert not world.judge_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits
+    fixture = LedgerFixture(resource_slice(both), claims=[claim("c", result("socket0", cpu="4"))])
+    fixture.place(pod("p", container("a", "c", cpu="1")))
+    assert not fixture.check_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits
 
 
 def test_the_pod_level_budget_is_global_to_the_pod() -> None:
-    world = one_claim(cpu="100")
+    fixture = one_claim(cpu="100")
     one = pod("p", container("a", "c", cpu="1"), resources={"requests": {"cpu": "6", "memory": "1Gi"}})
-    verdict = world.judge_placement(one).verdict
+    verdict = fixture.check_placement(one).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(verdict) == (
         "pod level request for cpu is insufficient to cover "
@@ -135,16 +141,16 @@ def test_the_pod_level_budget_is_global_to_the_pod() -> None:
     assert (verdict.reasons[0].wanted, verdict.reasons[0].capacity) == (7000, 6000)
     off = Gates.of({"PodLevelResources": False})
     ledger = NodeLedger(node(cpu="100"), off)
-    assert check_charged_claims(ledger, one, world.judge_placement(one).charged_claims or ()).verdict.fits
+    assert check_charged_claims(ledger, one, fixture.check_placement(one).charged_claims or ()).verdict.fits
 
 
 def test_without_the_gate_claims_are_not_looked_at() -> None:
-    world = World(
-        piece(device("d", cpu="99")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="99")),
         claims=[claim("c", result("d"))],
         gates=Gates.of({"DRANodeAllocatableResources": False}),
     )
-    judged = world.judge_placement(pod("p", container("a", "c", cpu="99")))
+    judged = fixture.check_placement(pod("p", container("a", "c", cpu="99")))
     assert judged.verdict.fits
     assert judged.charged_claims == ()
 
@@ -154,8 +160,8 @@ def test_a_pod_whose_device_could_charge_the_node_is_judged_even_if_it_does_not(
     key = "dra.example.com/memory"
     one = pool_device(cpu="8")
     one["nodeAllocatableResourceMappings"] = {"memory": {"capacityKey": key}}
-    world = World(piece(one), claims=[claim("c", result("socket0", cpu="1"))], cpu="1")
-    judged = world.judge_placement(pod("p", container("a", "c", cpu="2")))
+    fixture = LedgerFixture(resource_slice(one), claims=[claim("c", result("socket0", cpu="1"))], cpu="1")
+    judged = fixture.check_placement(pod("p", container("a", "c", cpu="2")))
     assert judged.charged_claims == ()
     assert format_reasons(judged.verdict) == ("Insufficient cpu",)
 
@@ -172,20 +178,20 @@ def test_the_check_of_requests_alone() -> None:
 
 
 def test_both_checks_in_one() -> None:
-    world = one_claim(cpu="8")
+    fixture = one_claim(cpu="8")
     one = pod("p", container("a", "c", cpu="3"))
-    charged_claims = world.judge_placement(one).charged_claims or ()
-    assert format_reasons(check_pod(world.ledger, one, charged_claims).verdict) == ("Insufficient cpu",)
-    assert check_pod(world.ledger, pod("p", container("a", "c", cpu="2")), charged_claims).verdict.fits
-    assert format_reasons(check_pod(world.ledger, pod("p", container("a", cpu="9"))).verdict) == (
+    charged_claims = fixture.check_placement(one).charged_claims or ()
+    assert format_reasons(check_pod(fixture.ledger, one, charged_claims).verdict) == ("Insufficient cpu",)
+    assert check_pod(fixture.ledger, pod("p", container("a", "c", cpu="2")), charged_claims).verdict.fits
+    assert format_reasons(check_pod(fixture.ledger, pod("p", container("a", cpu="9"))).verdict) == (
         "Insufficient cpu",
     )
 
 
 def test_the_kubelet_names_the_first_shortage_only() -> None:
-    world = one_claim(cpu="5", memory="1Mi")
+    fixture = one_claim(cpu="5", memory="1Mi")
     one = pod("p", container("a", "c", **{"example.com/gpu": "1"}))
-    answer = check_admission(world.ledger, one, world.judge_placement(one).charged_claims or ())
+    answer = check_admission(fixture.ledger, one, fixture.check_placement(one).charged_claims or ())
     assert not answer.admit
     assert answer.reason == "OutOfcpu"
     assert answer.message == "Node didn't have enough resource: cpu, requested: 6000, used: 0, capacity: 5000"

@@ -1,4 +1,4 @@
-"""The deliberate differences from upstream, each beside what upstream does."""
+"""Deliberate differences from upstream, each compared with upstream."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from plimsoll.ledger.placement import PlacementCheck
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.books import (
+from tests.unit.ledger.builders import (
     DRIVER,
-    World,
+    LedgerFixture,
     claim,
     container,
     device,
-    piece,
     pod,
+    resource_slice,
     result,
 )
 
@@ -33,25 +33,25 @@ def charged(judged: PlacementCheck) -> str:
 
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "2")])
 def test_a_device_is_found_by_driver_pool_and_name(profile: AccountingProfile, amount: str) -> None:
-    world = World(
-        piece(device("d", cpu="1"), driver="x.example.com"),
-        piece(device("d", cpu="2"), driver="y.example.com"),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="1"), driver="x.example.com"),
+        resource_slice(device("d", cpu="2"), driver="y.example.com"),
         claims=[claim("c", result("d", "y.example.com"))],
         profile=profile,
     )
-    assert charged(world.judge_placement(ONE, "c")) == amount
+    assert charged(fixture.check_placement(ONE, "c")) == amount
 
 
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "3")])
 def test_the_newest_generation_on_the_node_counts(profile: AccountingProfile, amount: str) -> None:
-    world = World(
-        piece(device("d", cpu="1"), generation=1),
-        piece(device("d", cpu="2"), generation=9, nodeName="another"),
-        piece(device("d", cpu="3"), generation=2),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="1"), generation=1),
+        resource_slice(device("d", cpu="2"), generation=9, nodeName="another"),
+        resource_slice(device("d", cpu="3"), generation=2),
         claims=[claim("c", result("d"))],
         profile=profile,
     )
-    assert charged(world.judge_placement(ONE, "c")) == amount
+    assert charged(fixture.check_placement(ONE, "c")) == amount
 
 
 def test_an_exclusive_device_charges_its_whole_capacity() -> None:
@@ -60,9 +60,9 @@ def test_an_exclusive_device_charges_its_whole_capacity() -> None:
 
     def judged(profile: AccountingProfile, shared: bool = False) -> PlacementCheck:
         one = {**part, "allowMultipleAllocations": shared}
-        return World(piece(one), claims=[claim("c", result("l3-0"))], profile=profile).judge_placement(
-            ONE, "c"
-        )
+        return LedgerFixture(
+            resource_slice(one), claims=[claim("c", result("l3-0"))], profile=profile
+        ).check_placement(ONE, "c")
 
     assert charged(judged(OURS)) == "8"
     text = (
@@ -78,8 +78,10 @@ def test_an_unreferenced_claim_is_charged_once() -> None:
     aside = pod("p", container("a", cpu="1"), claims=["c"])
 
     def judged(profile: AccountingProfile) -> PlacementCheck:
-        world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile)
-        return world.judge_placement(aside, "c")
+        fixture = LedgerFixture(
+            resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile
+        )
+        return fixture.check_placement(aside, "c")
 
     assert judged(OURS).demand == {"cpu": 5000}
     refused = judged(UPSTREAM).verdict
@@ -91,8 +93,10 @@ def test_an_unreferenced_claim_is_charged_once() -> None:
 
 @pytest.mark.parametrize(("profile", "fits"), [(UPSTREAM, True), (OURS, False)])
 def test_a_claim_allocated_before_is_charged(profile: AccountingProfile, fits: bool) -> None:
-    world = World(piece(device("d", cpu="6")), claims=[claim("c", result("d"))], profile=profile, cpu="8")
-    judged = world.judge_placement(pod("p", container("a", "c", cpu="3")))
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="6")), claims=[claim("c", result("d"))], profile=profile, cpu="8"
+    )
+    judged = fixture.check_placement(pod("p", container("a", "c", cpu="3")))
     assert judged.verdict.fits is fits
     assert len(judged.charged_claims or ()) == (0 if fits else 1)
 
@@ -101,8 +105,10 @@ def test_a_claim_allocated_before_is_charged(profile: AccountingProfile, fits: b
 def test_a_container_is_listed_once(profile: AccountingProfile, listed: tuple[str, ...]) -> None:
     twice = container("a")
     twice["resources"]["claims"] = [{"name": "c", "request": "x"}, {"name": "c", "request": "y"}]
-    world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"))], profile=profile)
-    judged = world.judge_placement(pod("p", twice, container("b", "c")), "c")
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="1")), claims=[claim("c", result("d"))], profile=profile
+    )
+    judged = fixture.check_placement(pod("p", twice, container("b", "c")), "c")
     assert judged.charged_claims is not None
     assert judged.charged_claims[0].charge.containers == listed
 
@@ -112,22 +118,26 @@ def test_a_container_is_listed_once(profile: AccountingProfile, listed: tuple[st
 )
 def test_policies_need_the_default_profile(profile: AccountingProfile, cost: int) -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": "AddPerReference"}
-    world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))], profile=profile)
-    judged = world.judge_placement(pod("p", container("a", "c", cpu="1"), container("b", "c")), "c")
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu=rule)), claims=[claim("c", result("d"))], profile=profile
+    )
+    judged = fixture.check_placement(pod("p", container("a", "c", cpu="1"), container("b", "c")), "c")
     assert judged.demand == {"cpu": cost}
 
 
 @pytest.mark.parametrize(("profile", "left"), [(UPSTREAM, 1000), (OURS, 5000)])
 def test_charges_survive_a_server_that_drops_them(profile: AccountingProfile, left: int) -> None:
-    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile)
-    judged = world.judge_placement(ONE, "c")
-    world.ledger.assume(ONE, judged.charged_claims or ())
-    world.ledger.add(ONE)  # the bound pod comes back without a word about claims
-    assert world.cpu == left
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile
+    )
+    judged = fixture.check_placement(ONE, "c")
+    fixture.ledger.assume(ONE, judged.charged_claims or ())
+    fixture.ledger.add(ONE)  # the bound pod comes back without a word about claims
+    assert fixture.cpu == left
     stored = write_charges(ONE, judged.charged_claims or (), Form.V1_36).whole(Form.V1_36)
-    world.ledger.update(stored)
-    assert world.cpu == 5000
-    assert world.ledger.verify() == []
+    fixture.ledger.update(stored)
+    assert fixture.cpu == 5000
+    assert fixture.ledger.verify() == []
 
 
 def test_profiles_by_name() -> None:
@@ -140,29 +150,29 @@ def test_profiles_by_name() -> None:
 
 
 def test_1_37_refuses_a_mapped_device_that_is_reserved_for_another_pod() -> None:
-    world = World(
-        piece(
+    fixture = LedgerFixture(
+        resource_slice(
             device("d", cpu="4"),
             device("o", fields={"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "1"}}}}),
         ),
         claims=[claim("c", result("d"), reserved=["uid-q"]), claim("o", result("o"), reserved=["uid-q"])],
         profile=AccountingProfile.upstream_1_37(),
     )
-    refused = world.judge_placement(ONE).verdict
+    refused = fixture.check_placement(ONE).verdict
     assert refused.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(refused) == (
         "node allocatable resource claim c has a mapped device and cannot be shared across pods",
     )
-    overhead_only = world.judge_placement(pod("p", container("a", "o", cpu="1")))
+    overhead_only = fixture.check_placement(pod("p", container("a", "o", cpu="1")))
     assert overhead_only.verdict.fits
     assert overhead_only.demand == {"cpu": 2000}
-    world.claims["c"] = claim("c", result("d"), reserved=["uid-p", "uid-q"])
-    assert world.judge_placement(ONE).verdict.fits
+    fixture.claims["c"] = claim("c", result("d"), reserved=["uid-p", "uid-q"])
+    assert fixture.check_placement(ONE).verdict.fits
 
 
 def test_1_37_holds_limits_against_the_pod_level_too() -> None:
-    world = World(
-        piece(device("d", cpu="4", hugepages_1Gi="2Gi")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="4", hugepages_1Gi="2Gi")),
         claims=[claim("c", result("d"))],
         profile=AccountingProfile.upstream_1_37(),
         hugepages_1Gi="8Gi",
@@ -172,7 +182,7 @@ def test_1_37_holds_limits_against_the_pod_level_too() -> None:
         one = container("a", "c")
         one["resources"]["limits"] = {"cpu": own}
         level = {key.replace("_", "-"): text for key, text in limits.items()}
-        return format_reasons(world.judge_placement(pod("p", one, resources={"limits": level})).verdict)
+        return format_reasons(fixture.check_placement(pod("p", one, resources={"limits": level})).verdict)
 
     assert texts("2", cpu="5") == (
         "pod level limit for cpu is insufficient to cover the limit and DRA overhead for container a",

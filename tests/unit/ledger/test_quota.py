@@ -6,7 +6,16 @@ from plimsoll.api.core import ResourceList
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.quota import find_exceeded, usage_by_namespace
 from plimsoll.ledger.quota_usage import claim_usage
-from tests.unit.ledger.books import World, claim, container, device, piece, pod, pool_device, result
+from tests.unit.ledger.builders import (
+    LedgerFixture,
+    claim,
+    container,
+    device,
+    pod,
+    pool_device,
+    resource_slice,
+    result,
+)
 
 
 def texts(amounts: ResourceList) -> dict[str, str]:
@@ -14,15 +23,15 @@ def texts(amounts: ResourceList) -> dict[str, str]:
 
 
 def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
-    world = World(
-        piece(device("d", cpu="6", hugepages_1Gi="1Gi")),
+    fixture = LedgerFixture(
+        resource_slice(device("d", cpu="6", hugepages_1Gi="1Gi")),
         claims=[claim("c", result("d"))],
         hugepages_1Gi="2Gi",
     )
     one = container("a", "c", cpu="3", memory="1Gi", **{"example.com/gpu": "1"})
     one["resources"]["limits"] = {"cpu": "4"}
-    world.place(pod("p", one))
-    spec = texts(usage_by_namespace([world.ledger], count_claims=False)["default"])
+    fixture.place(pod("p", one))
+    spec = texts(usage_by_namespace([fixture.ledger], count_claims=False)["default"])
     assert spec == {
         "pods": "1",
         "count/pods": "1",
@@ -33,7 +42,7 @@ def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
         "requests.memory": "1Gi",
         "requests.example.com/gpu": "1",
     }
-    everything = texts(usage_by_namespace([world.ledger])["default"])
+    everything = texts(usage_by_namespace([fixture.ledger])["default"])
     assert everything == spec | {
         "cpu": "9",
         "requests.cpu": "9",
@@ -44,23 +53,25 @@ def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
 
 
 def test_a_pool_counts_for_its_namespace_as_a_whole() -> None:
-    world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="10"))])
+    fixture = LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="10"))]
+    )
     for name in ("p", "q"):
-        world.place(pod(name, container("a", "c", cpu="2")))
-    world.place(pod("r", container("a", cpu="1"), namespace="other"))
-    usage = usage_by_namespace([world.ledger])
+        fixture.place(pod(name, container("a", "c", cpu="2")))
+    fixture.place(pod("r", container("a", cpu="1"), namespace="other"))
+    usage = usage_by_namespace([fixture.ledger])
     assert {namespace: str(found["requests.cpu"]) for namespace, found in usage.items()} == {
         "default": "10",
         "other": "1",
     }
-    assert str(usage_by_namespace([world.ledger], count_claims=False)["default"]["requests.cpu"]) == "4"
+    assert str(usage_by_namespace([fixture.ledger], count_claims=False)["default"]["requests.cpu"]) == "4"
 
 
 def test_a_claim_inside_a_pod_level_request_is_not_counted_twice() -> None:
-    world = World(piece(device("d", cpu="10")), claims=[claim("c", result("d"))])
-    world.place(pod("p", container("a", "c"), resources={"requests": {"cpu": "11"}}))
+    fixture = LedgerFixture(resource_slice(device("d", cpu="10")), claims=[claim("c", result("d"))])
+    fixture.place(pod("p", container("a", "c"), resources={"requests": {"cpu": "11"}}))
     for count_claims in (False, True):
-        usage = usage_by_namespace([world.ledger], count_claims=count_claims)["default"]
+        usage = usage_by_namespace([fixture.ledger], count_claims=count_claims)["default"]
         assert str(usage["requests.cpu"]) == "11"
 
 

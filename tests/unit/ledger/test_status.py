@@ -15,14 +15,23 @@ from plimsoll.ledger.status import (
     write_charges,
 )
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.books import World, claim, container, device, piece, pod, pool_device, result
+from tests.unit.ledger.builders import (
+    LedgerFixture,
+    claim,
+    container,
+    device,
+    pod,
+    pool_device,
+    resource_slice,
+    result,
+)
 
 ONE = pod("p", container("b", "z", "a"), container("a", "z"), init=[container("i", "z")])
-WORLD = World(
-    piece(device("d", memory="1Gi", cpu="2"), device("e", cpu="500m")),
+WORLD = LedgerFixture(
+    resource_slice(device("d", memory="1Gi", cpu="2"), device("e", cpu="500m")),
     claims=[claim("z", result("d"), result("e")), claim("a", result("e"))],
 )
-BILLS = WORLD.judge_placement(ONE).charged_claims or ()
+BILLS = WORLD.check_placement(ONE).charged_claims or ()
 
 
 def test_entries_stand_in_upstreams_order() -> None:
@@ -63,7 +72,9 @@ def test_the_draft_form() -> None:
 
 @pytest.mark.parametrize("form", Form)
 def test_every_form_reads_back(form: Form) -> None:
-    pool = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))])
+    pool = LedgerFixture(
+        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
+    )
     charged_claims = (*BILLS, *pool.place(pod("q", container("a", "c", cpu="3"))))
     written = write_charges(ONE, charged_claims, form).whole(form)
     assert read_status(written.status) == build_status_entries(charged_claims)
@@ -72,8 +83,8 @@ def test_every_form_reads_back(form: Form) -> None:
 
 def test_what_a_form_has_no_room_for_is_told() -> None:
     overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m"}}}}
-    world = World(piece(device("d", fields=overhead)), claims=[claim("c", result("d"))])
-    charged_claims = world.judge_placement(pod("p", container("a", "c"))).charged_claims or ()
+    fixture = LedgerFixture(resource_slice(device("d", fields=overhead)), claims=[claim("c", result("d"))])
+    charged_claims = fixture.check_placement(pod("p", container("a", "c"))).charged_claims or ()
     assert write_charges(ONE, charged_claims, Form.V1_37).losses == ()
     assert write_charges(ONE, charged_claims, Form.V1_36).losses == (
         "claim c: cpu: overhead of 100m per pod",

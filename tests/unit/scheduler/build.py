@@ -17,7 +17,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.allocator.build import CLASS, DRIVER, device, device_class, exactly, first_available
-from tests.unit.ledger.books import device as charging_device
+from tests.unit.ledger.builders import device as charging_device
 
 __all__ = [
     "CLASS",

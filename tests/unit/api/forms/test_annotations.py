@@ -193,9 +193,9 @@ rules = st.builds(
 
 
 @given(st.dictionaries(names, rules, min_size=1), st.sampled_from((Form.V1_36, Form.V1_37)))
-def test_what_a_device_can_say_a_class_can_say(told: dict[str, DeviceRule], form: Form) -> None:
-    device = write_device(Device(), told, form).whole(form)
-    assert read_class_annotation(codec.encode(device).decode()) == ClassPolicy(rules=told)
+def test_what_a_device_can_say_a_class_can_say(expected: dict[str, DeviceRule], form: Form) -> None:
+    device = write_device(Device(), expected, form).whole(form)
+    assert read_class_annotation(codec.encode(device).decode()) == ClassPolicy(rules=expected)
 
 
 JSON = st.recursive(

@@ -18,7 +18,7 @@ from plimsoll.node.admission.preemption import (
     may_preempt,
     needs_of,
 )
-from tests.unit.ledger.books import pod
+from tests.unit.ledger.builders import pod
 
 CPU: Need = ("cpu", "")
 MEMORY: Need = ("memory", "")

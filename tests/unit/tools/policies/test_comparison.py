@@ -17,16 +17,16 @@ from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.dumps import USECASES, usecase_dump
 from tests.outputs import FOLDER, check_output
-from tests.unit.ledger.books import claim, container, device, piece, pod, result
+from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node, on
 
 FIXTURE = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
 
 
-def with_policy(piece: ResourceSlice, policy: str) -> ResourceSlice:
+def with_policy(resource_slice: ResourceSlice, policy: str) -> ResourceSlice:
     """The slice as if its driver had named this policy everywhere."""
-    tree: Any = codec.to_tree(piece)
+    tree: Any = codec.to_tree(resource_slice)
     for each in tree["spec"].get("devices") or ():
         for rule in each.get("nodeAllocatableResourceMappings", {}).values():
             rule["accountingPolicy"] = policy
@@ -38,7 +38,7 @@ def worlds(draw: st.DrawFn) -> list[Any]:
     devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
     claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(1, 3)))]
-    return [node(), piece(*devices), *claims, *pods]
+    return [node(), resource_slice(*devices), *claims, *pods]
 
 
 @settings(max_examples=60, deadline=None)
@@ -85,7 +85,7 @@ def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, 
     mapping = {"allocationMultiplier": amount, **({"accountingPolicy": policy} if policy else {})}
     made = [on(pod(f"p{i}", *containers, **spec)) for i in range(pods)]
     return ClusterState(
-        ClusterObjects([node(), piece(device("d0", cpu=mapping)), claim("c", result("d0")), *made])
+        ClusterObjects([node(), resource_slice(device("d0", cpu=mapping)), claim("c", result("d0")), *made])
     )
 
 

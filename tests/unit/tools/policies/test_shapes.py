@@ -20,7 +20,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
-from tests.unit.ledger.books import claim, container, device, piece, pod, result
+from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node
 
@@ -39,7 +39,7 @@ def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool
     for number, told in enumerate(places):
         name = f"node-{number}"
         yield node(name)
-        slice = piece(*devices, nodeName=name, pool=name)
+        slice = resource_slice(*devices, nodeName=name, pool=name)
         yield _with(slice, ResourceSlice, metadata={"name": name})
         for index, body in enumerate(told):
             namespace = f"team-{number}-{index}" if apart else f"team-{number}"

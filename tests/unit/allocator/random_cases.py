@@ -1,8 +1,9 @@
-"""Small random questions for the allocator: a few devices, a few claims, every rule now and then.
+"""Small random allocation cases: a few devices and claims that together cover every rule.
 
 Names are few and amounts small, so that requests get in each other's way; what makes an input faulty is rare,
-because a fault ends the story early. Everything is made by a `Maker` from one source of small numbers:
-hypothesis, which finds the smallest question that fails, or a seeded generator, which is much quicker.
+because a fault ends the story early. Everything is made by a `CaseGenerator` from one source of small
+numbers: hypothesis, which finds the smallest question that fails, or a seeded generator, which is much
+quicker.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from tests.unit.allocator.build import CLASS, DRIVER, NODE, claim, device, device_class, node, resource_slice
-from tests.unit.allocator.naive import Question
+from tests.unit.allocator.reference_allocator import AllocationCase
 
 T = TypeVar("T")
 
@@ -96,7 +97,7 @@ def charge(_: ResourceClaim, result: DeviceRequestAllocationResult, device: Devi
     return {"cpu": number % 3, "memory": consumed + len(result.request) % 2}
 
 
-class Maker:
+class CaseGenerator:
     """Makes questions out of numbers: `choose(n)` gives one from 0 to n - 1, the simplest first."""
 
     def __init__(self, choose: Callable[[int], int]) -> None:
@@ -115,7 +116,7 @@ class Maker:
 
     # -- the question
 
-    def question(self, budget: bool = False, features: Features | None = None) -> Question:
+    def case(self, budget: bool = False, features: Features | None = None) -> AllocationCase:
         if features is None:
             features = Features(**{self.pick(FEATURES): False}) if self.chance(6) else Features()
         slices = self.slices()
@@ -129,7 +130,7 @@ class Maker:
         claims = [self.claim(f"c{number}", 3 if count == 1 else 2, capacity) for number in range(count)]
         select = f'device.driver == "{DRIVER}" && !("grp" in {OURS} && {OURS}.grp == "c")'
         classes = [device_class(), device_class("other", select=select)]
-        return Question(
+        return AllocationCase(
             slices=slices,
             claims=claims,
             node=node(zone="x"),
@@ -141,7 +142,7 @@ class Maker:
             bounds=bounds,
         )
 
-    def puzzle(self, budget: bool = False, features: Features | None = None) -> Question:
+    def puzzle(self, budget: bool = False, features: Features | None = None) -> AllocationCase:
         """A question with nothing in it but what makes a search go back: many devices, few solutions."""
         counting, sharing, values = self.chance(3), self.chance(3), range(self.pick([6, 8, 10, 4]))
         devices = []
@@ -173,7 +174,7 @@ class Maker:
                 constraint["requests"] = [self.pick(requests)["name"]]
             constraints.append(constraint)
         bounds = [{"cpu": self.pick([3, 2, 4]), "memory": 9}] if budget else []
-        return Question(
+        return AllocationCase(
             slices=[
                 resource_slice(devices, name="a", count=2),
                 resource_slice(counters={"set": counters}, name="b", count=2),
@@ -350,16 +351,16 @@ class Maker:
 
 
 @st.composite
-def questions(draw: st.DrawFn, budget: bool = False) -> Question:
+def allocation_cases(draw: st.DrawFn, budget: bool = False) -> AllocationCase:
     """Questions that hypothesis can make smaller."""
-    return Maker(lambda size: draw(st.integers(0, size - 1)) if size > 1 else 0).question(budget)
+    return CaseGenerator(lambda size: draw(st.integers(0, size - 1)) if size > 1 else 0).case(budget)
 
 
-def rolled(seed: int, budget: bool = False, features: Features | None = None) -> Question:
+def generate_case(seed: int, budget: bool = False, features: Features | None = None) -> AllocationCase:
     """The question of a seed."""
-    return Maker(random.Random(seed).randrange).question(budget, features)
+    return CaseGenerator(random.Random(seed).randrange).case(budget, features)
 
 
-def puzzle(seed: int, budget: bool = False, features: Features | None = None) -> Question:
+def generate_hard_case(seed: int, budget: bool = False, features: Features | None = None) -> AllocationCase:
     """The puzzle of a seed."""
-    return Maker(random.Random(seed).randrange).puzzle(budget, features)
+    return CaseGenerator(random.Random(seed).randrange).puzzle(budget, features)

@@ -1,4 +1,4 @@
-"""Nodes, slices, claims and pods in few words, for tests of the ledger."""
+"""Builders of nodes, slices, claims and pods for tests of the ledger."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pool_device(name: str = "socket0", policy: str = "", **sizes: str) -> Any:
     return device(name, shared=True, capacity=capacity, **rules)
 
 
-def piece(
+def resource_slice(
     *devices: Any, driver: str = DRIVER, pool: str = "pool", generation: int = 1, **spec: Any
 ) -> ResourceSlice:
     """A slice of these devices on the node."""
@@ -129,7 +129,7 @@ def pod(
     return codec.convert({"metadata": meta, "spec": full, "status": dict(status or {})}, Pod)
 
 
-class World:
+class LedgerFixture:
     """A node with its slices, claims and classes: what a scheduler sees when it looks at a pod."""
 
     def __init__(
@@ -150,7 +150,7 @@ class World:
             index, self.node, {c.metadata.name: c for c in classes}, self.profile
         )
 
-    def judge_placement(self, pod: Pod, *new: str) -> PlacementCheck:
+    def check_placement(self, pod: Pod, *new: str) -> PlacementCheck:
         """Judge a pod; the claims named are taken as allocated just now."""
         allocations = {}
         claims = dict(self.claims)
@@ -163,7 +163,7 @@ class World:
 
     def place(self, pod: Pod) -> tuple[ChargedClaim, ...]:
         """Judge a pod, which must fit, and book it."""
-        judged = self.judge_placement(pod)
+        judged = self.check_placement(pod)
         assert judged.verdict.fits, judged.verdict
         self.ledger.assume(pod, judged.charged_claims or ())
         self.ledger.add(pod, judged.charged_claims or ())

@@ -1,7 +1,7 @@
-"""The allocator's rules, each from its definition: sets of values are sets, sums are summed from scratch.
+"""Rules of the reference allocator, each from its definition, without shared state.
 
-Slow and obvious on purpose: the twin of the allocator (`naive.py`) and the checker of its answers
-(`respects.py`) are made of these.
+Slow and obvious on purpose: the reference allocator (`reference_allocator.py`) and the invariants
+(`invariants.py`) are made of these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from plimsoll.errors import CelCompileError, CelRuntimeError
 INT64_MAX = 2**63 - 1
 
 
-class Broken(Exception):
+class InvalidInput(Exception):
     """The input allows no answer: the kind of fault."""
 
     def __init__(self, kind: str) -> None:
@@ -42,7 +42,7 @@ class Broken(Exception):
 
 
 @dataclass(frozen=True)
-class Spot:
+class PublishedDevice:
     """A device and where it was found."""
 
     id: DeviceId
@@ -65,45 +65,45 @@ def compiled(expression: str, consumable_capacity: bool) -> Selector | None:
         return None
 
 
-def is_selected(spot: Spot, expressions: Iterable[str], features: Features) -> bool:
+def is_selected(published: PublishedDevice, expressions: Iterable[str], features: Features) -> bool:
     """Whether every selector says yes; the first no ends the question."""
     for expression in expressions:
         selector = compiled(expression, features.consumable_capacity)
         if selector is None:
-            raise Broken("cel-compile")
+            raise InvalidInput("cel-compile")
         try:
-            if not selector.matches_exact(flatten(spot.device, spot.id.driver)):
+            if not selector.matches_exact(flatten(published.device, published.id.driver)):
                 return False
         except CelRuntimeError:
-            raise Broken("cel-runtime") from None
+            raise InvalidInput("cel-runtime") from None
     return True
 
 
-def is_for_node(spot: Spot, node: Node) -> bool:
+def is_for_node(published: PublishedDevice, node: Node) -> bool:
     """Whether a device of a slice with per-device node selection means this node."""
-    if not spot.slice.spec.per_device_node_selection:
+    if not published.slice.spec.per_device_node_selection:
         return True
-    device = spot.device
+    device = published.device
     found = node_matches(node, device.node_name, device.all_nodes, device.node_selector)
     if not isinstance(found, bool):
-        raise Broken("node-selection")
+        raise InvalidInput("node-selection")
     return found
 
 
 # -- taints
 
 
-def taints_of(spot: Spot, rules: Iterable[DeviceTaintRule]) -> list[DeviceTaint]:
+def taints_of(published: PublishedDevice, rules: Iterable[DeviceTaintRule]) -> list[DeviceTaint]:
     """The taints that a device has of itself, and those that rules give it."""
-    taints = list(spot.device.taints)
+    taints = list(published.device.taints)
     for rule in rules:
         selector = rule.spec.device_selector
         if selector is None:
             continue
         named = {
-            selector.driver: spot.id.driver,
-            selector.pool: spot.id.pool,
-            selector.device: spot.id.device,
+            selector.driver: published.id.driver,
+            selector.pool: published.id.pool,
+            selector.device: published.id.device,
         }
         if all(wanted is None or wanted == actual for wanted, actual in named.items()):
             taints.append(rule.spec.taint)
@@ -129,12 +129,14 @@ def are_tolerated(taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceTol
 # -- constraints
 
 
-def values_of(spot: Spot, attribute: str, features: Features) -> frozenset[tuple[str, object]] | None:
+def values_of(
+    published: PublishedDevice, attribute: str, features: Features
+) -> frozenset[tuple[str, object]] | None:
     """The typed values of an attribute; None if it is absent, empty if it is a list and lists are off."""
     domain, _, name = attribute.rpartition("/")
-    found = spot.device.attributes.get(attribute)
-    if found is None and domain == spot.id.driver:
-        found = spot.device.attributes.get(name)
+    found = published.device.attributes.get(attribute)
+    if found is None and domain == published.id.driver:
+        found = published.device.attributes.get(name)
     if found is None:
         return None
     lists = {
@@ -208,7 +210,7 @@ def _rounded(asked: Quantity | None, entry: DeviceCapacity) -> Quantity:
     wanted = ceil(amount_of(asked))
     rounded = first + step * ceil(Fraction(wanted - first, step))
     if max(wanted, rounded) > INT64_MAX:
-        raise Broken("capacity")
+        raise InvalidInput("capacity")
     return Quantity.of(rounded, bounds.step.format)
 
 

@@ -1,4 +1,4 @@
-"""The allocator's twin: plain recursion over claims, requests, alternatives and devices.
+"""Reference allocator: plain recursion over claims, requests, subrequests and devices.
 
 Same rules, same order, none of the shortcuts: no masks, nothing remembered, nothing skipped, every rule asked
 again at every step about everything taken so far. What it finds first is what the allocator must find.
@@ -24,9 +24,9 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from tests.unit.allocator import naive_rules as rules
-from tests.unit.allocator.naive_pools import gather
-from tests.unit.allocator.naive_rules import Broken, Spot
+from tests.unit.allocator import reference_rules as rules
+from tests.unit.allocator.reference_pools import gather
+from tests.unit.allocator.reference_rules import InvalidInput, PublishedDevice
 
 LIMIT = 32
 
@@ -34,7 +34,7 @@ Charge = Callable[[ResourceClaim, DeviceRequestAllocationResult, Device], Mappin
 
 
 @dataclass(frozen=True)
-class Question:
+class AllocationCase:
     """Everything that an allocation depends on."""
 
     slices: Sequence[ResourceSlice]
@@ -49,7 +49,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReferenceRequest:
     """A request, or one alternative of a prioritized list."""
 
     claim: int
@@ -58,7 +58,7 @@ class Wish:
     body: ExactDeviceRequest | DeviceSubRequest
     expressions: tuple[str, ...]
     count: int
-    everything: tuple[Spot, ...] | None = None  #: with All: the devices it must get
+    everything: tuple[PublishedDevice, ...] | None = None  #: with All: the devices it must get
 
     @property
     def full_name(self) -> str:
@@ -74,15 +74,15 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Taken:
+class SelectedDevice:
     """A device for a wish."""
 
-    wish: Wish
-    spot: Spot
+    request_spec: ReferenceRequest
+    published: PublishedDevice
     consumed: Mapping[str, Quantity]  #: of a device that can be shared
 
 
-class TooLong(Exception):
+class StepLimitExceeded(Exception):
     """The twin has made more attempts than it was allowed."""
 
 
@@ -90,22 +90,22 @@ class _TooMany(Exception):
     """The claim would get more results than it can hold, whichever devices are chosen."""
 
 
-def solve(question: Question, attempts: int = 50_000) -> tuple[Taken, ...] | None:
+def solve(case: AllocationCase, attempts: int = 50_000) -> tuple[SelectedDevice, ...] | None:
     """The first solution, or None; raises Broken, or TooLong after so many attempts."""
-    return Twin(question, attempts).solve()
+    return ReferenceAllocator(case, attempts).solve()
 
 
-class Twin:
+class ReferenceAllocator:
     """One question, being answered."""
 
-    def __init__(self, question: Question, attempts: int) -> None:
-        self.question = question
-        self.features = question.features
+    def __init__(self, case: AllocationCase, attempts: int) -> None:
+        self.case = case
+        self.features = case.features
         self.attempts = attempts
-        self.pools = gather(question.slices, question.node, question.features)
-        self.spots = [spot for pool in self.pools for spot in pool.spots]
+        self.pools = gather(case.slices, case.node, case.features)
+        self.spots = [published for pool in self.pools for published in pool.spots]
 
-    def solve(self) -> tuple[Taken, ...] | None:
+    def solve(self) -> tuple[SelectedDevice, ...] | None:
         self.wishes = list(self.read())
         try:
             found = self.place(0, 0, ())
@@ -113,26 +113,26 @@ class Twin:
             found = None
         if found is None:
             if any(pool.trouble == "invalid" for pool in self.pools):
-                raise Broken("invalid-pools")
+                raise InvalidInput("invalid-pools")
             return None
-        for number in range(len(self.question.claims)):
-            check_node_selectors([taken.spot for taken in found if taken.wish.claim == number])
+        for number in range(len(self.case.claims)):
+            check_node_selectors([taken.published for taken in found if taken.request_spec.claim == number])
         return found
 
     # -- reading claims
 
-    def read(self) -> Iterator[list[list[Wish]]]:
+    def read(self) -> Iterator[list[list[ReferenceRequest]]]:
         """Claim -> request -> alternatives."""
-        for number, claim in enumerate(self.question.claims):
-            wishes: list[list[Wish]] = []
+        for number, claim in enumerate(self.case.claims):
+            wishes: list[list[ReferenceRequest]] = []
             for request in claim.spec.devices.requests:
                 bodies: list[ExactDeviceRequest | DeviceSubRequest] = [
                     body for body in (request.exactly, *request.first_available) if body is not None
                 ]
                 if request.first_available and not self.features.prioritized_list:
-                    raise Broken("feature-prioritized-list")
+                    raise InvalidInput("feature-prioritized-list")
                 if not self.features.consumable_capacity and any(body.capacity for body in bodies):
-                    raise Broken("feature-consumable-capacity")
+                    raise InvalidInput("feature-consumable-capacity")
                 if request.exactly is not None:
                     wishes.append([self.read_wish(number, request.name, "", request.exactly)])
                 else:
@@ -142,49 +142,56 @@ class Twin:
                             for sub in request.first_available
                         ]
                     )
-            if sum(min(wish.count for wish in alternatives) for alternatives in wishes) > LIMIT:
-                raise Broken("too-many-devices")
+            if (
+                sum(min(request_spec.count for request_spec in alternatives) for alternatives in wishes)
+                > LIMIT
+            ):
+                raise InvalidInput("too-many-devices")
             for constraint in claim.spec.devices.constraints:
                 if constraint.match_attribute is None and constraint.distinct_attribute is None:
-                    raise Broken("unsupported-constraint")
+                    raise InvalidInput("unsupported-constraint")
             yield wishes
 
     def read_wish(
         self, number: int, name: str, parent: str, body: ExactDeviceRequest | DeviceSubRequest
-    ) -> Wish:
+    ) -> ReferenceRequest:
         if any(selector.cel is None for selector in body.selectors):
-            raise Broken("unsupported-selector")
+            raise InvalidInput("unsupported-selector")
         if getattr(body, "admin_access", None) is not None and not self.features.admin_access:
-            raise Broken("feature-admin-access")
+            raise InvalidInput("feature-admin-access")
         if not body.device_class_name:
-            raise Broken("missing-class-name")
-        device_class = self.question.classes.get(body.device_class_name)
+            raise InvalidInput("missing-class-name")
+        device_class = self.case.classes.get(body.device_class_name)
         if device_class is None:
-            raise Broken("class-not-found")
+            raise InvalidInput("class-not-found")
         selectors = (*device_class.spec.selectors, *body.selectors)
         expressions = tuple(selector.cel.expression for selector in selectors if selector.cel is not None)
-        wish = Wish(number, name, parent, body, expressions, body.count)
+        request_spec = ReferenceRequest(number, name, parent, body, expressions, body.count)
         if body.allocation_mode == "ExactCount":
-            return wish
+            return request_spec
         if body.allocation_mode != "All":
-            raise Broken("unsupported-mode")
-        everything: tuple[Spot, ...] = ()
+            raise InvalidInput("unsupported-mode")
+        everything: tuple[PublishedDevice, ...] = ()
         for pool in self.pools:
             if pool.trouble:
-                raise Broken(f"all-{pool.trouble}-pool")
-            everything += tuple(spot for spot in pool.spots if self.is_wanted(wish, spot))
-        return Wish(number, name, parent, body, expressions, len(everything), everything)
+                raise InvalidInput(f"all-{pool.trouble}-pool")
+            everything += tuple(
+                published for published in pool.spots if self.is_wanted(request_spec, published)
+            )
+        return ReferenceRequest(number, name, parent, body, expressions, len(everything), everything)
 
-    def is_wanted(self, wish: Wish, spot: Spot) -> bool:
+    def is_wanted(self, request_spec: ReferenceRequest, published: PublishedDevice) -> bool:
         """Whether All means this device: it is selected, and large enough were it unused."""
-        return self.is_selectable(wish, spot) and (
+        return self.is_selectable(request_spec, published) and (
             not self.features.consumable_capacity
-            or rules.consumption(wish.capacity, spot.device.capacity) is not None
+            or rules.consumption(request_spec.capacity, published.device.capacity) is not None
         )
 
     # -- searching
 
-    def place(self, claim: int, request: int, taken: tuple[Taken, ...]) -> tuple[Taken, ...] | None:
+    def place(
+        self, claim: int, request: int, taken: tuple[SelectedDevice, ...]
+    ) -> tuple[SelectedDevice, ...] | None:
         """Serve everything from a request on."""
         if claim == len(self.wishes):
             return taken
@@ -193,12 +200,12 @@ class Twin:
                 return self.place(claim + 1, 0, taken)
             except _TooMany:
                 return None
-        if not self.question.claims[claim].spec.devices.requests[request].first_available:
+        if not self.case.claims[claim].spec.devices.requests[request].first_available:
             return self.fill(self.wishes[claim][request][0], request, 0, 0, taken)
         always_too_many = True
-        for wish in self.wishes[claim][request]:
+        for request_spec in self.wishes[claim][request]:
             try:
-                found = self.fill(wish, request, 0, 0, taken)
+                found = self.fill(request_spec, request, 0, 0, taken)
             except _TooMany:
                 continue
             always_too_many = False
@@ -209,88 +216,108 @@ class Twin:
         return None
 
     def fill(
-        self, wish: Wish, request: int, number: int, start: int, taken: tuple[Taken, ...]
-    ) -> tuple[Taken, ...] | None:
+        self,
+        request_spec: ReferenceRequest,
+        request: int,
+        number: int,
+        start: int,
+        taken: tuple[SelectedDevice, ...],
+    ) -> tuple[SelectedDevice, ...] | None:
         """Take the devices of a wish from the given number on, then go on with the next request."""
-        if wish.everything == ():
+        if request_spec.everything == ():
             return None
-        if number >= wish.count:
-            return self.place(wish.claim, request + 1, taken)
-        if sum(each.wish.claim == wish.claim for each in taken) + wish.count - number > LIMIT:
+        if number >= request_spec.count:
+            return self.place(request_spec.claim, request + 1, taken)
+        if (
+            sum(each.request_spec.claim == request_spec.claim for each in taken) + request_spec.count - number
+            > LIMIT
+        ):
             raise _TooMany
-        if wish.everything is not None:
-            more = self.take(wish, wish.everything[number], taken)
-            return None if more is None else self.fill(wish, request, number + 1, 0, more)
+        if request_spec.everything is not None:
+            more = self.take(request_spec, request_spec.everything[number], taken)
+            return None if more is None else self.fill(request_spec, request, number + 1, 0, more)
         for index in range(start, len(self.spots)):
-            spot = self.spots[index]
-            if self.unavailable(wish, spot, taken) or not self.is_selectable(wish, spot):
+            published = self.spots[index]
+            if self.unavailable(request_spec, published, taken) or not self.is_selectable(
+                request_spec, published
+            ):
                 continue
-            more = self.take(wish, spot, taken)
+            more = self.take(request_spec, published, taken)
             if more is not None:
-                found = self.fill(wish, request, number + 1, index + 1, more)
+                found = self.fill(request_spec, request, number + 1, index + 1, more)
                 if found is not None:
                     return found
         return None
 
-    def take(self, wish: Wish, spot: Spot, taken: tuple[Taken, ...]) -> tuple[Taken, ...] | None:
+    def take(
+        self, request_spec: ReferenceRequest, published: PublishedDevice, taken: tuple[SelectedDevice, ...]
+    ) -> tuple[SelectedDevice, ...] | None:
         """What is taken with one device more, or None if a rule forbids it."""
         self.attempts -= 1
         if self.attempts < 0:
-            raise TooLong
+            raise StepLimitExceeded
         consumed: Mapping[str, Quantity] | None = {}
         if self.features.consumable_capacity:
-            consumed = rules.consumption(wish.capacity, spot.device.capacity)
-        shared = rules.can_be_shared(spot.device, self.features)
-        more = (*taken, Taken(wish, spot, consumed if consumed is not None and shared else {}))
-        if self.unavailable(wish, spot, taken) or not self.counters_hold(more):
+            consumed = rules.consumption(request_spec.capacity, published.device.capacity)
+        shared = rules.can_be_shared(published.device, self.features)
+        more = (
+            *taken,
+            SelectedDevice(request_spec, published, consumed if consumed is not None and shared else {}),
+        )
+        if self.unavailable(request_spec, published, taken) or not self.counters_hold(more):
             return None
         if self.features.device_taints and not rules.are_tolerated(
-            rules.taints_of(spot, self.question.taint_rules), wish.body.tolerations
+            rules.taints_of(published, self.case.taint_rules), request_spec.body.tolerations
         ):
             return None
-        if not self.constraints_hold(wish.claim, more):
-            if wish.everything is not None:
-                raise Broken("all-constraint")
+        if not self.constraints_hold(request_spec.claim, more):
+            if request_spec.everything is not None:
+                raise InvalidInput("all-constraint")
             return None
-        if consumed is None or not self.capacity_holds(spot, consumed, taken):
+        if consumed is None or not self.capacity_holds(published, consumed, taken):
             return None
         return more if self.budget_holds(more) else None
 
     # -- rules
 
-    def unavailable(self, wish: Wish, spot: Spot, taken: Sequence[Taken]) -> bool:
-        shared = rules.can_be_shared(spot.device, self.features)
-        if wish.admin:
+    def unavailable(
+        self, request_spec: ReferenceRequest, published: PublishedDevice, taken: Sequence[SelectedDevice]
+    ) -> bool:
+        shared = rules.can_be_shared(published.device, self.features)
+        if request_spec.admin:
             return not shared and any(
-                each.wish.claim == wish.claim and each.spot.id == spot.id for each in taken
+                each.request_spec.claim == request_spec.claim and each.published.id == published.id
+                for each in taken
             )
-        holding = self.question.state.holding(spot.id)
+        holding = self.case.state.holding(published.id)
         if holding is not None and (holding.exclusive or (holding.shares and not shared)):
             return True
-        return not shared and any(each.spot.id == spot.id for each in taken)
+        return not shared and any(each.published.id == published.id for each in taken)
 
-    def is_selectable(self, wish: Wish, spot: Spot) -> bool:
-        if spot.device.binding_conditions and not self.features.binding_conditions:
+    def is_selectable(self, request_spec: ReferenceRequest, published: PublishedDevice) -> bool:
+        if published.device.binding_conditions and not self.features.binding_conditions:
             return False
-        return rules.is_selected(spot, wish.expressions, self.features) and rules.is_for_node(
-            spot, self.question.node
+        return rules.is_selected(published, request_spec.expressions, self.features) and rules.is_for_node(
+            published, self.case.node
         )
 
-    def capacity_holds(self, spot: Spot, consumed: Mapping[str, Quantity], taken: Sequence[Taken]) -> bool:
+    def capacity_holds(
+        self, published: PublishedDevice, consumed: Mapping[str, Quantity], taken: Sequence[SelectedDevice]
+    ) -> bool:
         """Whether an amount fits beside what the shares of other claims and of this search have taken."""
-        used = rules.held_amounts(self.question.state, spot.id)
+        used = rules.held_amounts(self.case.state, published.id)
         for name, amount in consumed.items():
             total = used.get(name, Fraction(0)) + rules.amount_of(amount)
             for each in taken:
-                if each.spot.id == spot.id:
+                if each.published.id == published.id:
                     total += rules.amount_of(each.consumed.get(name))
-            if total > rules.amount_of(spot.device.capacity[name].value):
+            if total > rules.amount_of(published.device.capacity[name].value):
                 return False
         return True
 
-    def counters_hold(self, taken: Sequence[Taken]) -> bool:
+    def counters_hold(self, taken: Sequence[SelectedDevice]) -> bool:
         """Whether the counters of the last device's pool suffice for everything that draws on them."""
-        last = taken[-1].spot
+        last = taken[-1].published
         if not last.device.consumes_counters:
             return True
         if not self.features.partitionable_devices:
@@ -300,82 +327,86 @@ class Twin:
         pool = next(pool for pool in self.pools if pool.id == last.id.pool_id)
         left = dict(pool.counters)
         drawing = [
-            spot.device
-            for spot in (*pool.spots, *pool.elsewhere)
-            if self.question.state.holding(spot.id) is not None
+            published.device
+            for published in (*pool.spots, *pool.elsewhere)
+            if self.case.state.holding(published.id) is not None
         ]
         drawing += [
-            each.spot.device
+            each.published.device
             for index, each in enumerate(taken)
-            if each.spot.id.pool_id == pool.id and self.draws(taken, index)
+            if each.published.id.pool_id == pool.id and self.draws(taken, index)
         ]
         for device in drawing:
             for key, amount in rules.counters_drawn(device).items():
                 left[key] -= amount
         return all(amount >= 0 for amount in left.values())
 
-    def draws(self, taken: Sequence[Taken], index: int) -> bool:
+    def draws(self, taken: Sequence[SelectedDevice], index: int) -> bool:
         """Whether a device draws its counters: only the first share of one that can be shared does."""
-        spot = taken[index].spot
-        if not rules.can_be_shared(spot.device, self.features):
+        published = taken[index].published
+        if not rules.can_be_shared(published.device, self.features):
             return True
-        return not rules.has_shares(self.question.state, spot.id) and all(
-            each.spot.id != spot.id for each in taken[:index]
+        return not rules.has_shares(self.case.state, published.id) and all(
+            each.published.id != published.id for each in taken[:index]
         )
 
-    def constraints_hold(self, claim: int, taken: Sequence[Taken]) -> bool:
-        for constraint in self.question.claims[claim].spec.devices.constraints:
+    def constraints_hold(self, claim: int, taken: Sequence[SelectedDevice]) -> bool:
+        for constraint in self.case.claims[claim].spec.devices.constraints:
             attribute = constraint.match_attribute or constraint.distinct_attribute or ""
             holds = rules.do_differ if constraint.match_attribute is None else rules.do_match
             under = [
-                rules.values_of(each.spot, attribute, self.features)
+                rules.values_of(each.published, attribute, self.features)
                 for each in taken
-                if each.wish.claim == claim and is_named(constraint.requests, each.wish)
+                if each.request_spec.claim == claim and is_named(constraint.requests, each.request_spec)
             ]
             if not holds(under):
                 return False
         return True
 
-    def budget_holds(self, taken: Sequence[Taken]) -> bool:
+    def budget_holds(self, taken: Sequence[SelectedDevice]) -> bool:
         """Whether the last device's charge fits into every bound beside those of the devices before it."""
-        if self.question.charge is None:
+        if self.case.charge is None:
             return True
         charges = [self.charge_of(each) for each in taken]
         return all(
             not charges[-1].get(resource) or sum(charge.get(resource, 0) for charge in charges) <= amount
-            for bound in self.question.bounds
+            for bound in self.case.bounds
             for resource, amount in bound.items()
         )
 
-    def charge_of(self, taken: Taken) -> Mapping[str, int]:
-        assert self.question.charge is not None
-        claim = self.question.claims[taken.wish.claim]
-        return self.question.charge(claim, result_of(taken), taken.spot.device)
+    def charge_of(self, taken: SelectedDevice) -> Mapping[str, int]:
+        assert self.case.charge is not None
+        claim = self.case.claims[taken.request_spec.claim]
+        return self.case.charge(claim, result_of(taken), taken.published.device)
 
 
-def is_named(requests: Sequence[str], wish: Wish) -> bool:
+def is_named(requests: Sequence[str], request_spec: ReferenceRequest) -> bool:
     """Whether a constraint over these requests concerns a wish."""
-    return not requests or wish.full_name in requests or (wish.parent or wish.name) in requests
+    return (
+        not requests
+        or request_spec.full_name in requests
+        or (request_spec.parent or request_spec.name) in requests
+    )
 
 
-def result_of(taken: Taken) -> DeviceRequestAllocationResult:
-    driver, pool, device = taken.spot.id
+def result_of(taken: SelectedDevice) -> DeviceRequestAllocationResult:
+    driver, pool, device = taken.published.id
     return DeviceRequestAllocationResult(
-        request=taken.wish.full_name,
+        request=taken.request_spec.full_name,
         driver=driver,
         pool=pool,
         device=device,
-        admin_access=True if taken.wish.admin else None,
-        tolerations=taken.wish.body.tolerations,
+        admin_access=True if taken.request_spec.admin else None,
+        tolerations=taken.request_spec.body.tolerations,
         consumed_capacity=dict(taken.consumed),
     )
 
 
-def check_node_selectors(spots: Sequence[Spot]) -> None:
+def check_node_selectors(spots: Sequence[PublishedDevice]) -> None:
     """A claim of which a device is bound to selectors with several terms has no node selector."""
-    for spot in spots:
-        source = spot.device if spot.slice.spec.per_device_node_selection else spot.slice.spec
-        if source.node_name is not None or spot.device.binds_to_node:
+    for published in spots:
+        source = published.device if published.slice.spec.per_device_node_selection else published.slice.spec
+        if source.node_name is not None or published.device.binds_to_node:
             return
         if source.node_selector is not None and len(source.node_selector.node_selector_terms) > 1:
-            raise Broken("node-selector-terms")
+            raise InvalidInput("node-selector-terms")

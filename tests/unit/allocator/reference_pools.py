@@ -1,4 +1,4 @@
-"""Pools from slices for the allocator's twin: newest, complete, not contradicting themselves."""
+"""Pools of the reference allocator: newest generation, complete and consistent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.resource import ResourceSlice
-from tests.unit.allocator import naive_rules as rules
-from tests.unit.allocator.naive_rules import Broken, Spot
+from tests.unit.allocator import reference_rules as rules
+from tests.unit.allocator.reference_rules import InvalidInput, PublishedDevice
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class PoolView:
 
     id: PoolId
     trouble: str = ""  #: "", "incomplete" or "invalid"
-    spots: tuple[Spot, ...] = ()
-    elsewhere: tuple[Spot, ...] = ()  #: devices of other nodes
+    spots: tuple[PublishedDevice, ...] = ()
+    elsewhere: tuple[PublishedDevice, ...] = ()  #: devices of other nodes
     counters: Mapping[tuple[str, str], Fraction] = field(default_factory=dict)
 
 
@@ -42,13 +42,14 @@ def gather(slices: Sequence[ResourceSlice], node: Node, features: Features) -> l
     pools = []
     for id, members in relevant.items():
         newest = max(each.spec.pool.generation for each in members)
-        pool = look_at(
+        pool = build_pool(
             id, [each for each in members if each.spec.pool.generation == newest], slices, features
         )
         if pool is not None:
             pools.append(pool)
     return sorted(
-        pools, key=lambda pool: (any(spot.device.binding_conditions for spot in pool.spots), pool.id)
+        pools,
+        key=lambda pool: (any(published.device.binding_conditions for published in pool.spots), pool.id),
     )
 
 
@@ -63,13 +64,13 @@ def is_relevant(slice: ResourceSlice, node: Node) -> bool:
     for name, everywhere, selector in asked:
         found = node_matches(node, name, everywhere, selector)
         if not isinstance(found, bool):
-            raise Broken("node-selection")
+            raise InvalidInput("node-selection")
         if found:
             return True
     return False
 
 
-def look_at(
+def build_pool(
     id: PoolId, members: Sequence[ResourceSlice], everything: Sequence[ResourceSlice], features: Features
 ) -> PoolView | None:
     """A pool from its newest slices; None if it is being replaced by a generation not here yet."""
@@ -83,9 +84,9 @@ def look_at(
         if len(known) != wanted:
             return PoolView(id, "incomplete")
         others = [each for each in known if each not in members]
-    spots = spots_of(id, sorted(members, key=lambda each: each.metadata.name))
-    elsewhere = spots_of(id, others)
-    names = [spot.id for spot in spots]
+    spots = devices_of(id, sorted(members, key=lambda each: each.metadata.name))
+    elsewhere = devices_of(id, others)
+    names = [published.id for published in spots]
     if len(set(names)) < len(names):
         return PoolView(id, "invalid")
     if not features.partitionable_devices:
@@ -96,7 +97,7 @@ def look_at(
         for each in sets
         for name, counter in each.counters.items()
     }
-    drawing = [each for spot in spots + elsewhere for each in spot.device.consumes_counters]
+    drawing = [each for published in spots + elsewhere for each in published.device.consumes_counters]
     set_names = {each.name for each in sets}
     if (
         len(set_names) < len(sets)
@@ -107,9 +108,9 @@ def look_at(
     return PoolView(id, "", spots, elsewhere, counters)
 
 
-def spots_of(id: PoolId, slices: Sequence[ResourceSlice]) -> tuple[Spot, ...]:
+def devices_of(id: PoolId, slices: Sequence[ResourceSlice]) -> tuple[PublishedDevice, ...]:
     return tuple(
-        Spot(DeviceId(*id, device.name), device, each)
+        PublishedDevice(DeviceId(*id, device.name), device, each)
         for each in slices
         for device in each.spec.devices or ()
     )
