@@ -1,4 +1,4 @@
-"""Scheduler: places pods on nodes. Pure Python without I/O or clocks, except for `process/`.
+"""Scheduler: assigns pods to nodes. Pure Python without I/O or clocks, except for `process/`.
 
 START at `cycle.py`: `schedule_one` is one scheduling attempt. `snapshot/` holds the cluster state, `pod_info`
 a pod with its claims; `filters/` and `devices/` decide on which nodes the pod fits, `scores/` ranks those

@@ -154,7 +154,9 @@ class ClusterEvent:
 
     @property
     def releases_devices(self) -> bool:
-        """Whether a leaving pod's devices are free at once; a bound pod's stay allocated to its claims."""
+        """True if a leaving pod's devices are free at once; those of a bound pod stay allocated to its
+        claims.
+        """
         return bool(self.old.spec.resource_claims) and not self.old.spec.node_name
 
     @property

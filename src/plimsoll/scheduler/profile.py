@@ -63,9 +63,9 @@ class Strategy(Enum):
 class DeviceOrder(Enum):
     """Order of device allocation and ledger check: joint, or devices first.
 
-    DIFF: kube-scheduler chooses devices first and asks the node's books about that choice only, so that a
-    node is refused where other devices would have fitted; a shortage of devices is none that preemption helps
-    against. `devices-first` does the same, for predictions of it; the default is joint
+    DIFF: kube-scheduler chooses devices first and checks only that choice against the ledger, so that it
+    rejects nodes where other devices would fit, and preemption does not help against a shortage of devices.
+    `devices-first` does the same, for predictions; the default is joint
     (test_devices_first_refuses_what_joint_allocation_finds).
 
     DIFF: an error on one node ends kube-scheduler's attempt on all of them; jointly, that node is refused

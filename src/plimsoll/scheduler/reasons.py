@@ -60,7 +60,7 @@ class NodeReason:
 
     @property
     def resolvable(self) -> bool:
-        """Whether removing other pods may resolve it."""
+        """True if removing other pods may resolve it."""
         return self.code is VerdictCode.UNSCHEDULABLE
 
 

@@ -91,7 +91,7 @@ class UnschedulableCache(SnapshotIndex):
 
 
 def pod_signature(pod_info: PodInfo) -> bytes:
-    """Return a key that is equal for pods that scheduling cannot tell apart."""
+    """Return a key that is equal for pods that scheduling treats alike."""
     pod = pod_info.pod
     own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, pod_info.resource_signature)
     return encode((*own, pod.status.nominated_node_name))

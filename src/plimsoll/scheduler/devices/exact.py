@@ -220,10 +220,10 @@ def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger)
 
 
 def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]) -> int:
-    """How far up the prioritized lists the choice is, 100 for the first of every list.
+    """Score the choice from prioritized lists: 100 if every list got its first alternative.
 
-    DIFF: upstream counts 8 for the first of any list and one less for each place down, and compares with the
-    best node; here a place down counts by the length of its list, whatever other nodes have
+    DIFF: upstream counts 8 for the first alternative of any list and one less for each next one, relative to
+    the best node; here an alternative counts by the length of its list, independent of other nodes
     (test_alternatives_score_relative_to_the_length_of_their_list).
     """
     best = got = 0

@@ -163,14 +163,14 @@ class DynamicResourcesFilter(Filter):
         if len(self.pod_info.unallocated_claims) < len(self.pod_info.claims):
             return None
         devices = self.snapshot.inventory.devices_for(self.snapshot.node(row))
-        likeness = None if isinstance(devices, AllocationFault) else devices.signature
-        if likeness is None or isinstance(devices, AllocationFault):
+        signature = None if isinstance(devices, AllocationFault) else devices.signature
+        if signature is None or isinstance(devices, AllocationFault):
             return None
         room: object = None
         if self.snapshot.options.count_claims and charges_node(self.snapshot, row):
             ledger = self.snapshot.ledger(row)
             room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
-        return (likeness, DeviceUsage(devices, self.snapshot.state).signature, room)
+        return (signature, DeviceUsage(devices, self.snapshot.state).signature, room)
 
     def _search_missing(self, removed: Mask) -> None:
         """Search all of these nodes that have no cached result."""

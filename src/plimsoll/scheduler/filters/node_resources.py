@@ -159,8 +159,8 @@ class NodeResourcesFilter(Filter):
         return cls(pod_info, snapshot)
 
     def filter(self) -> Mask:
-        demand, skip = self.pod_info.requests, self.skip
-        asked = tuple((name, demand[name]) for name in demand if demand[name] > 0 and name not in skip)
+        requests, skip = self.pod_info.requests, self.skip
+        asked = tuple((name, requests[name]) for name in requests if requests[name] > 0 and name not in skip)
         return self.snapshot.index(NodeQueryCache).column(FitsRequests(asked), self.snapshot)
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
@@ -194,12 +194,12 @@ class NodeResourcesFilter(Filter):
 
     def _asked(self) -> list[tuple[str, int]]:
         """Return the compared requests in the order in which shortages are reported."""
-        demand = self.pod_info.requests
+        requests = self.pod_info.requests
         names = [
-            *(name for name in STANDARD_RESOURCES if name in demand),
-            *sorted(demand.keys() - {*STANDARD_RESOURCES}),
+            *(name for name in STANDARD_RESOURCES if name in requests),
+            *sorted(requests.keys() - {*STANDARD_RESOURCES}),
         ]
-        return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
+        return [(PODS, 1), *((n, requests[n]) for n in names if requests[n] > 0 and n not in self.skip)]
 
     @classmethod
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:

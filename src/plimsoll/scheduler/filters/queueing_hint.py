@@ -49,7 +49,7 @@ class QueueingHint:
 
     @classmethod
     def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
-        """Return whether the rule rejects a node, as far as the node and its capacity alone tell."""
+        """Return whether the rule rejects a node, judged by the node and its capacity alone."""
         return False
 
     @classmethod

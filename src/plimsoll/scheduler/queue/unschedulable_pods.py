@@ -1,9 +1,9 @@
 """Unschedulable pods, indexed so that an event finds the pods it may help.
 
-Pods that queueing hints cannot tell apart form a group; groups are indexed by the rules that rejected them
-and by the one node that affinity leaves them. Events about a named object find the pods that refer to it. An
-event thus costs what the groups of its rules and the woken pods cost, not what all waiting pods would;
-`naive_helped` in the tests asks every pod.
+Pods that are equal for queueing hints form a group; groups are indexed by the rules that rejected them and by
+the one node that affinity leaves them. Events about a named object find the pods that refer to it. The cost
+of an event depends on the groups of its rules and on the woken pods, not on all waiting pods; `naive_helps`
+in the tests asks every pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plimsoll.scheduler.reasons import Rule
 
 @dataclass(slots=True)
 class WaitingGroup:
-    """Pods that queueing hints cannot tell apart, except by the objects they refer to."""
+    """Pods that are equal for queueing hints, except for the objects they refer to."""
 
     waiting_pod: WaitingPod
     only_node: str
@@ -130,11 +130,11 @@ class UnschedulablePods:
                 if any(helps(event, rule, waiting_pod) for rule in rules & waiting_pod.rules):
                     found[key] = None
             return list(found)
-        asked: set[bytes] = set()
+        checked: set[bytes] = set()
         for rule in rules:
             for signature, group in self._candidates(event, rule):
-                if signature not in asked and helps(event, rule, group.waiting_pod):
-                    asked.add(signature)
+                if signature not in checked and helps(event, rule, group.waiting_pod):
+                    checked.add(signature)
                     found |= group.keys
         return list(found)
 

@@ -1,6 +1,6 @@
 """Devices of all ResourceSlices, for searches and for charges.
 
-Slices are counted per node and pool, so that a change tells which node it affects. The inventory and the
+Slices are counted per node and pool, so that a change identifies the node it affects. The inventory and the
 device index are rebuilt on demand, reusing what did not change.
 """
 
