@@ -5,6 +5,6 @@ events. `session` is one connection, `merge` combines the adjustments of plugins
 `messages` validate and convert messages (pure).
 """
 
-from plimsoll.node.nri.server import EvictionRequest, NriPlugin, NriServer
+from plimsoll.node.nri.server import ConnectedPlugin, EvictionRequest, NriServer
 
-__all__ = ["EvictionRequest", "NriPlugin", "NriServer"]
+__all__ = ["ConnectedPlugin", "EvictionRequest", "NriServer"]

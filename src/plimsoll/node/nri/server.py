@@ -59,7 +59,7 @@ class EvictionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class NriPlugin:
+class ConnectedPlugin:
     """Connected plugin, for display."""
 
     name: str
@@ -136,10 +136,10 @@ class NriServer:
         await asyncio.gather(*(plugin.shut_down() for plugin in self._connected_plugins()))
         await end_tasks([*self._connections, *self._tasks])
 
-    def plugins(self) -> tuple[NriPlugin, ...]:
+    def plugins(self) -> tuple[ConnectedPlugin, ...]:
         """Return the connected plugins, in call order."""
         return tuple(
-            NriPlugin(p.base, p.index, p.events, p.is_validator, p.uses_state_change)
+            ConnectedPlugin(p.base, p.index, p.events, p.is_validator, p.uses_state_change)
             for p in self._plugins
             if not p.closed
         )

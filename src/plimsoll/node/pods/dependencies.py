@@ -17,7 +17,7 @@ from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
 from plimsoll.node.pods.backoff import PodTiming
-from plimsoll.node.pods.environment import DownwardNodeInfo, ObjectReader
+from plimsoll.node.pods.environment import ApiObjectReader, DownwardNodeInfo
 from plimsoll.node.pods.handlers import CommandRunner
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.security.policy import SecurityPolicy
@@ -91,7 +91,7 @@ class WorkerDependencies:
     runtime: Runtime
     claim_cache: ClaimManager
     plans: PodPlanner
-    objects: ObjectReader
+    objects: ApiObjectReader
     writer: StatusWriter
     events: PodEvents
     clock: Callable[[], float] = time.time

@@ -26,7 +26,7 @@ CONFIG_ERROR = "CreateContainerConfigError"
 _ONE = Quantity.parse("1")
 
 
-class ObjectReader(Protocol):
+class ApiObjectReader(Protocol):
     """Reader of API objects: the client."""
 
     async def get(self, endpoint: Endpoint, name: str, namespace: str = "") -> dict[str, Any]: ...
@@ -52,7 +52,7 @@ class ContainerEnvironment:
 async def build_environment(
     pod: Pod,
     container: Container,
-    objects: ObjectReader,
+    objects: ApiObjectReader,
     facts: DownwardNodeInfo,
     pod_ips: Sequence[str] = (),
 ) -> ContainerEnvironment | RuntimeFault:
@@ -94,7 +94,7 @@ def expand(value: str, variables: Mapping[str, str]) -> str:
 class _Reader:
     pod: Pod
     container: Container
-    objects: ObjectReader
+    objects: ApiObjectReader
     facts: DownwardNodeInfo
     pod_ips: tuple[str, ...]
     known: dict[tuple[str, str], dict[str, str] | None] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class PodResize:
 
     @property
     def has_deferred_resize(self) -> bool:
-        """Whether the resize is deferred until other pods release resources."""
+        """True while the resize is deferred until other pods release resources."""
         return self._decision is not None and self._decision.outcome is ResizeOutcome.DEFERRED
 
     def invalidate(self) -> None:

@@ -139,7 +139,7 @@ class PodWorker:
 
     @property
     def has_deferred_resize(self) -> bool:
-        """Whether its resize is deferred until other pods release resources."""
+        """True while its resize is deferred until other pods release resources."""
         return self._resize.has_deferred_resize
 
     @property
@@ -148,12 +148,12 @@ class PodWorker:
 
     @property
     def is_released(self) -> bool:
-        """Whether its containers are gone and its claims are released, so that its resources are free."""
+        """True once its containers are gone and its claims are released, so that its resources are free."""
         return self._is_released
 
     @property
     def active(self) -> bool:
-        """Whether the pod has not terminated yet."""
+        """True until the pod has terminated."""
         phase = text(self.status, "phase") or self.pod.status.phase
         return not self._is_released and phase not in TERMINAL
 

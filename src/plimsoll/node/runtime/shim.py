@@ -451,7 +451,7 @@ def main() -> None:
     os.closerange(LOCK + 1, 65536)
     fcntl.flock(
         LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB
-    )  # held already, by whoever started us: through this very file
+    )  # already held by the parent process, through this very file
     with open(sys.argv[1]) as file:
         spec = json.load(file)
     Shim(spec, os.path.dirname(os.path.abspath(sys.argv[1]))).run()

@@ -24,7 +24,7 @@ class AgentRights:
 
     @property
     def can_switch_user(self) -> bool:
-        """Whether processes of other users can be started, stopped, and given fewer capabilities."""
+        """True if processes of other users can be started, stopped, and given fewer capabilities."""
         return self.capabilities & SWITCH_USER == SWITCH_USER
 
 
