@@ -22,8 +22,7 @@ _SECONDS = 20.0
 
 
 def make_stubs(folder: Path, *names: str) -> Path:
-    """Copy `.proto` files into a folder and generate code there, as anybody would; all a driver needs, if
-    none is named."""
+    """Copy `.proto` files into a directory and generate code there; by default all that a driver needs."""
     folder.mkdir(parents=True, exist_ok=True)
     names = names or ("registration", "dra_v1", "dra_v1beta1", "health_v1", "health_v1alpha1")
     for name in names:
@@ -77,14 +76,14 @@ class DriverProcess:
         return self._process is not None and self._process.poll() is None
 
     def behave(self, **how: Any) -> None:
-        """How it behaves from now on: see `driver.py`; nothing: as it should."""
+        """Set its behavior from now on: see `driver.py`; nothing: normal behavior."""
         _replace(self._behave, how)
 
     def set_health(self, devices: Sequence[dict[str, Any]]) -> None:
         _replace(self._health, list(devices))
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """What has happened to it since the first start, oldest first."""
+        """Return its events since the first start, oldest first."""
         try:
             lines = self._log.read_bytes().splitlines(keepends=True)
         except FileNotFoundError:

@@ -75,7 +75,7 @@ class Driver:
         return found
 
     def call(self, event: str, version: str, request: Any) -> dict[str, Any]:
-        """What every call begins with; how to behave."""
+        """Run the common part of every call; return the behavior."""
         claims = [
             {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid} for claim in request.claims
         ]

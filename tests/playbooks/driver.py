@@ -1,4 +1,4 @@
-"""A driver on real sockets that does as it is told, remembers what it holds and leaves CDI files for it."""
+"""Scriptable driver on real sockets that tracks its prepared claims and writes CDI files for them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Driver:
         self._servers.append(await rpc.serve(self._registration, [handler]))
 
     async def go(self) -> None:
-        """In good order: first nobody finds it any more, then calls under way are answered."""
+        """Shut down gracefully: first remove the socket, then respond to calls in progress."""
         self._registration.unlink(missing_ok=True)
         await self._end(grace=5.0)
 

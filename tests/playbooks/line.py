@@ -1,4 +1,4 @@
-"""The line between an agent and its API server, which can be cut and mended, and cut for good."""
+"""Connection between an agent and its API server that can be cut, restored, and cut permanently."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from plimsoll.protocols.cdi import CdiFolders
 
 
 class Machine(SimulatedRuntime):
-    """Tells `watch` of every container that is about to run, and counts them."""
+    """Simulated machine that notifies `watch` of every container about to run, and counts them."""
 
     def __init__(self, cdi: Path, watch: Callable[[ContainerInfo], None]) -> None:
         super().__init__(cdi=CdiFolders((cdi,)))

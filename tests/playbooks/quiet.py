@@ -1,4 +1,4 @@
-"""What has to be so when nothing moves any more: nothing leaks, and what the API says is true."""
+"""Invariants of an idle node: nothing leaks, and the API reports the actual state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def quiet(world: World, seconds: float = SECONDS) -> None:
     """Wait until everything is as it has to be."""
     deadline = time.monotonic() + seconds
     while True:
-        found = await measure_node(world)
+        found = await find_violations(world)
         assert not world.wrongs, world.wrongs
         if not found:
             return
@@ -25,8 +25,8 @@ async def quiet(world: World, seconds: float = SECONDS) -> None:
         await asyncio.sleep(0.02)
 
 
-async def measure_node(world: World) -> list[str]:
-    """What is not as it has to be."""
+async def find_violations(world: World) -> list[str]:
+    """Return the violated invariants."""
     wrong = [*_driver(world)]
     if world.up:
         wrong += _agent(world)
@@ -50,7 +50,7 @@ def _driver(world: World) -> list[str]:
 
 
 def _agent(world: World) -> list[str]:
-    """The agent's books agree with its records, with themselves and with each other."""
+    """Check that the agent's state agrees with its checkpoints and with itself."""
     agent = world.agent
     own, wrong = agent.components, []
     claim_cache = {claim.ref.uid: claim for claim in own.claim_cache.claims()}
@@ -75,7 +75,7 @@ def _agent(world: World) -> list[str]:
 
 
 def _api(world: World, pods: list[Tree]) -> list[str]:
-    """What the API says of pods is so, and pods are as they should be."""
+    """Check that the API reports the actual state of pods, and that pods are as desired."""
     agent, wrong = world.agent, []
     own = agent.components
     uids = {tree["metadata"]["uid"] for tree in pods}
@@ -146,7 +146,7 @@ def _pod(world: World, tree: Tree) -> list[str]:
 
 
 def _blocked(world: World, tree: dict[str, Any]) -> bool:
-    """Whether a pod cannot go on because of its driver."""
+    """Return whether a pod cannot proceed because of its driver."""
     names = {each["resourceClaimName"] for each in tree["spec"].get("resourceClaims", ())}
     driver = world.driver
     return bool(names) and (not driver.up or not driver.gate.is_set() or bool(names & driver.refuses))

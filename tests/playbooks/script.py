@@ -38,7 +38,7 @@ _STEPS: list[tuple[re.Pattern[str], Step]] = []
 
 
 def _read() -> dict[str, str]:
-    """The conversations of the file beside this one, by title."""
+    """Read the conversations of the file in this directory, by title."""
     text = Path(__file__).with_name("conversations.txt").read_text()
     found = {}
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:

@@ -1,4 +1,4 @@
-"""What drivers tell and publish, drivers that are late, and the lock on an agent's folder."""
+"""Health and slices of drivers, drivers that are late, and the lock on an agent's directory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""PodResources of a whole agent: what monitoring agents see is what the API and the driver say, while pods,
-drivers and agents come and go. The e2e cases of document 004 ("Graduation Criteria", GA)."""
+"""PodResources of a complete agent: monitoring agents see what the API and the driver report, while pods,
+drivers and agents come and go. The e2e cases of KEP-3695, "Graduation Criteria", GA
+(docs/spec/keps.md).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def not_found(name: str) -> str:
 
 
 async def agree(world: World) -> dict[str, Any]:
-    """List, Get, the API and the driver say the same; returns what is listed."""
+    """Check that List, Get, the API and the driver agree; return what is listed."""
     await quiet(world)
     listed = await list_pods(world)
     for name, pod in listed.items():

@@ -1,5 +1,6 @@
-"""Long conversations that nobody wrote: the same verbs in any order, and now and then everything comes to
-rest and has to be as it should be."""
+"""Random conversations: the same verbs in any order; from time to time everything settles and has to
+satisfy the invariants.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.playbooks.quiet import measure_node
+from tests.playbooks.quiet import find_violations
 from tests.playbooks.script import clear, perform, settle
 from tests.playbooks.test_processes import PROCESSES
 from tests.playbooks.world import World, running
@@ -28,7 +29,7 @@ class Player:
         self._names = iter(range(10_000))
 
     def choices(self) -> list[str]:
-        """What may happen now."""
+        """Return the possible next steps."""
         world, dice = self.world, self.dice
         found = ["pod"] * (4 if len(self.pods) < 6 else 0)
         found += [f"claim {dice.choice(CLAIMS)} is made anew"]
@@ -80,7 +81,7 @@ class Player:
         await asyncio.sleep(self.dice.choice((0, 0, 0, 0.005, 0.02, 0.1)))
 
     async def _is_unused(self, claim: str) -> bool:
-        """Whether a claim exists and no pod of the API names it; the node may still hold it."""
+        """Return whether a claim exists and no pod of the API references it; the node may still hold it."""
         used = {
             each["resourceClaimName"]
             for tree in await self.world.pods()
@@ -121,11 +122,11 @@ def converse(seed: int, rounds: int, steps: int, **settings: Any) -> None:
 
 
 async def _nothing_moves(world: World) -> None:
-    """At rest nobody asks drivers for anything, and no container is started."""
+    """Check that an idle node calls no driver and starts no container."""
     uids = [tree["metadata"]["uid"] for tree in await world.pods()]
     before = len(world.driver.calls), [world.starts(uid) for uid in uids]
     await asyncio.sleep(0.1)
-    assert not await measure_node(world)
+    assert not await find_violations(world)
     after = len(world.driver.calls), [world.starts(uid) for uid in uids]
     assert after == before, (before, after, world.driver.calls[before[0] :])
 

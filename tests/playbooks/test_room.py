@@ -1,5 +1,6 @@
-"""Whom a node takes, whom it ends for whose sake, and what pods may grow to: the node's books in the whole
-agent. Document 000, "Kubelet Admission Control", and its test plan for the kubelet."""
+"""Admission, preemption, eviction and resize in a complete agent. KEP-5517, "Kubelet Admission Control",
+and its test plan for the kubelet (docs/spec/keps.md).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def tell(story: Callable[[World], Awaitable[None]], **settings: Any) -> None:
 
 
 def charge(claim: str, cpu: str, **more: Any) -> dict[str, Any]:
-    """What a scheduler writes into a pod's status."""
+    """Return the charge that a scheduler writes into a pod's status."""
     entry = {"resourceClaimName": claim, "containers": ["c"], "resources": {"cpu": cpu}, **more}
     return {"nodeAllocatableResourceClaimStatuses": [entry]}
 

@@ -391,7 +391,7 @@ class World:
         return [json.loads(item) for item in listing.items]
 
     async def events(self, name: str) -> list[tuple[str, str]]:
-        """Reason and message of what was said about a pod."""
+        """Return reason and message of a pod's events."""
         listing = await self.admin.list(EVENTS, "default")
         trees = [json.loads(item) for item in listing.items]
         return [
@@ -427,16 +427,16 @@ class World:
             )
 
     def starts(self, uid: str) -> int:
-        """How often the container of a pod was started."""
+        """Return the number of starts of a pod's container."""
         if self.machine is not None:
             return self.machine.starts.get(uid, 0)
         return 1 + max((state.attempt for state in self.runtime.containers(uid)), default=-1)
 
     # -- waiting
 
-    async def until(self, measure_node: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
+    async def until(self, find_violations: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
         deadline = time.monotonic() + seconds
-        while not (found := measure_node()):
+        while not (found := find_violations()):
             assert time.monotonic() < deadline, f"not so in time: {what}; {self.wrongs}"
             await asyncio.sleep(0.01)
         return found
@@ -471,7 +471,7 @@ class World:
 
 
 def is_running(tree: Tree | None) -> bool:
-    """Whether the API says that all containers of a pod run and are ready."""
+    """Return whether all containers of a pod run and are ready according to the API."""
     if tree is None:
         return False
     statuses = tree["status"]["containerStatuses"]

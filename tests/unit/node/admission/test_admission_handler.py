@@ -1,4 +1,4 @@
-"""Which pods a node takes, and in which order after a restart."""
+"""Admission handler: admitted pods, and their order after a restart."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cpu(name: str, amount: str, *, at: str = "", **spec: Any) -> Pod:
 
 
 def charged(name: str, request: str, *entries: Any, claims: Sequence[str] = ("c",)) -> Pod:
-    """A pod whose claims charge something, as its status says."""
+    """Build a pod whose status has claim charges."""
     status = {"nodeAllocatableResourceClaimStatuses": list(entries)}
     return pod(name, container("c", *claims, cpu=request), status=status, nodeName="n")
 
@@ -313,7 +313,7 @@ def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -
 
 
 def test_saves_follow_each_other(tmp_path: Path) -> None:
-    """Who is told that all is saved finds it on the disk, and no older record comes after a newer one."""
+    """A flush returns only when its change is on disk, and no older checkpoint follows a newer one."""
 
     class Slow(RecordFile):
         waits = iter((0.2, 0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Whom a critical pod pushes off a node."""
+"""Selection of preemption victims for a critical pod."""
 
 from __future__ import annotations
 

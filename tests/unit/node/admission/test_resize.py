@@ -1,4 +1,4 @@
-"""ResizeManager in place: what may be, what is told, and an order that the kernel takes."""
+"""In-place resize: feasibility, conditions and events, and an order of steps that the kernel accepts."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_the_longest_name_of_a_node_fits() -> None:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
-    """What stands in for a root in two hierarchies."""
+    """Return stand-ins for a root in two hierarchies."""
     found = [tmp_path / "cpu" / "root", tmp_path / "memory" / "root"]
     for folder in found:
         folder.mkdir(parents=True)

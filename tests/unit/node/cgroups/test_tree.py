@@ -132,7 +132,7 @@ def test_every_level_hands_controllers_down(tmp_path: Path) -> None:
 
 
 def test_a_crowded_root_is_a_fault_for_each_controller(tmp_path: Path) -> None:
-    """Processes in the cgroup above keep it from handing controllers down: told, and nothing is applied."""
+    """Processes in the parent cgroup prevent enabling controllers: reported, and nothing is applied."""
     kernel = V2StandIn(tmp_path / "cgroup", crowded=True)
     cgroups = opened(kernel)
     faults = cgroups.set_up()

@@ -1,4 +1,4 @@
-"""Cgroups that somebody removes while the agent runs are noticed, made again and reported."""
+"""Cgroups that are removed while the agent runs are detected, created again and reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> StandIn:
 
 
 class Agent:
-    """What a watch works with."""
+    """Stand-in for the agent of a watch."""
 
     def __init__(self, kernel: StandIn, data: Path) -> None:
         self.kernel = kernel

@@ -1,4 +1,4 @@
-"""From amounts to files: nothing that is said can reach a file of another kind."""
+"""Conversion of amounts to cgroup files: no input can reach a file of another kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where claims come from when an agent starts, and what becomes of a record that is lost."""
+"""Loading the claim checkpoint at start, and recovery from a lost one."""
 
 from __future__ import annotations
 

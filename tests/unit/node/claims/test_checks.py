@@ -1,4 +1,4 @@
-"""Which claims a pod may use: the kubelet's checks, in its order and words."""
+"""Checks of a pod's claims: the kubelet's, in its order and with its messages."""
 
 from __future__ import annotations
 

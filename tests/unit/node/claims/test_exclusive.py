@@ -40,7 +40,7 @@ RESULTS = st.lists(
 
 
 def exclude_each_other(one: DeviceRequestAllocationResult, other: DeviceRequestAllocationResult) -> bool:
-    """Whether two results of different claims must not be prepared at the same time."""
+    """Return whether two results of different claims must not be prepared at the same time."""
     if one.admin_access or other.admin_access:
         return False
     if (one.driver, one.pool, one.device) != (other.driver, other.pool, other.device):

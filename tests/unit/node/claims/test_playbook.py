@@ -51,7 +51,7 @@ class Disk:
         return os.write(file, data[: len(data) // 2])
 
     def fsync(self, file: int) -> None:
-        """What is synced looks no different to those who come after a crash."""
+        """Do nothing: synced data looks no different after a simulated crash."""
 
     def replace(self, source: Path, target: Path) -> None:
         self._steps.step()

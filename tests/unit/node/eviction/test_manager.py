@@ -1,4 +1,4 @@
-"""A node that runs short: numbers over time, who has to go, and what is told."""
+"""Node pressure: measurements over time, the evicted pod, and the messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def free(memory: int, pods: dict[str, int] | None = None, capacity: int = 8 * GI
 
 
 def follow(settings: EvictionSettings, *looks: tuple[float, int]) -> list[tuple[bool, bool]]:
-    """Whether memory pressure is shown, and whether something is starving, at (time, bytes free)."""
+    """Return whether memory pressure is shown, and whether a threshold is starved, at (time, bytes free)."""
     state, found = ThresholdState(), []
     for now, memory in looks:
         observed = evaluate_thresholds(state, free(memory), settings, now)
@@ -245,7 +245,7 @@ def test_no_critical_pod_goes_and_none_within_its_request_while_one_is_above(
     assert not is_critical_pod(gone)
 
     def above(one: Pod) -> bool:
-        """Nobody knows what it uses, or it is known to use more than it requested."""
+        """Return whether the usage is unknown or above the request."""
         name = one.metadata.uid
         return name not in used or used[name] > eviction_request(one, "memory").value()
 

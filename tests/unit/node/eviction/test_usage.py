@@ -1,4 +1,4 @@
-"""What a machine has left, from its /proc."""
+"""Resource usage of a machine, from its /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which differences between two readings of a machine count."""
+"""Differences between two readings of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines from a file: what it may say, and what is said about mistakes in it."""
+"""Machine description files: valid fields, and the messages for mistakes."""
 
 from __future__ import annotations
 

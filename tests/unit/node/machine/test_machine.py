@@ -1,4 +1,4 @@
-"""What a machine has, and how much of it pods may have."""
+"""Resources of a machine, and the amounts allocatable to pods."""
 
 from __future__ import annotations
 

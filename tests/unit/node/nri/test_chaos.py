@@ -55,7 +55,7 @@ class Guest:
 
     @property
     def falls(self) -> bool:
-        """Whether it does not live to see the end of a creation."""
+        """Return whether it disconnects before the end of a creation."""
         return self.kind in ("hang", "die", "dead validator")
 
 
@@ -92,7 +92,7 @@ class Party:
         await until(lambda: [plugin.name for plugin in self.here.server.plugins()] == want)
 
     def expected(self) -> tuple[str, set[Guest]]:
-        """How a creation ends: ok or why not; and who falls by it."""
+        """Return the expected result of a creation, and the plugins that are closed by it."""
         fallen: set[Guest] = set()
         pinned = ""
         for guest in self.in_order():
@@ -209,7 +209,7 @@ def test_whatever_plugins_do_containers_are_made_or_refused_for_a_reason(
 
 
 def test_events_and_plugins_at_once() -> None:
-    """Creations, endings and updates side by side, while plugins come and go: none of them waits for ever."""
+    """Concurrent creations, exits and updates, while plugins connect and disconnect: none of them blocks."""
 
     async def story() -> None:
         async with world(request_timeout=0.3) as here:

@@ -1,4 +1,4 @@
-"""What plugins may ask for."""
+"""Validation of plugin requests."""
 
 from __future__ import annotations
 

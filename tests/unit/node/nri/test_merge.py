@@ -229,7 +229,7 @@ def _resources(
 
 
 def _flat(message: nri.LinuxResources) -> dict[str, Any]:
-    """What is set, by name: the naive view."""
+    """Return the fields that are set, by name: the naive view."""
     read = messages.read_resources(message)
     flat: dict[str, Any] = {
         name: getattr(read, name)
@@ -274,7 +274,7 @@ edit_lists = st.lists(
 def test_variables_come_out_as_one_plugin_after_the_other_would_have_it(
     plugins: list[list[tuple[bool, str, str]]],
 ) -> None:
-    """Naively: removals of a plugin first, then what it sets; a conflict if somebody else owns a name."""
+    """Naively: removals of a plugin first, then what it sets; a conflict if another plugin owns a name."""
     creation = ContainerCreation(_container())
     env, owner = {"A": "1", "B": "2"}, {}
     for number, wishes in enumerate(plugins):

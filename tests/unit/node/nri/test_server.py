@@ -1,4 +1,4 @@
-"""Plugins that have a say in containers, over a real socket."""
+"""NRI plugins over a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers in the test's own loop, on real sockets, that behave as told."""
+"""Scriptable drivers in the test's own event loop, on real sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claim(name: str, uid: str = "") -> ClaimRef:
 
 
 def device(pool: str = "pool", uid: str = "uid-a") -> tuple[PreparedDevice, ...]:
-    """What a peer prepares."""
+    """Build a device that a peer prepares."""
     return (PreparedDevice(pool, "dev-0", ("gpu",), (f"example.com/gpu={uid}",)),)
 
 

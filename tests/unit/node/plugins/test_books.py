@@ -1,4 +1,4 @@
-"""The books of plugins, sockets and health, compared with plain models of them."""
+"""Plugin registry, socket scan and health cache, compared with plain models."""
 
 from __future__ import annotations
 

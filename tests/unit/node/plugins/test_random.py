@@ -1,4 +1,4 @@
-"""Drivers come, go and restart at random; calls always go where a plain model says."""
+"""Drivers that appear, disappear and restart at random; calls always reach the plugin of a plain model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short
 
 @dataclass
 class Instance:
-    """What the model knows of a plugin: when its registration socket was made, and what it serves."""
+    """Plugin in the model: the creation time of its registration socket, and its services."""
 
     peer: Peer
     made: int = 0

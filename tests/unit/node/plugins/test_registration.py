@@ -1,4 +1,4 @@
-"""Plugins in the registration folder: which are registered, which are not and what they are told."""
+"""Plugins in the registration directory: registered ones, and rejected ones with their errors."""
 
 from __future__ import annotations
 

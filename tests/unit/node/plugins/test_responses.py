@@ -1,4 +1,4 @@
-"""What plugins and drivers say, read with care: every text they may send becomes a value."""
+"""Validation of plugin and driver responses: every message becomes a value."""
 
 from __future__ import annotations
 

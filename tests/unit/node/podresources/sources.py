@@ -22,7 +22,7 @@ NAMESPACE = "default"
 
 @dataclass
 class Node(PodResourcesSource):
-    """What is known of a node, by (UID of a pod, name of a container)."""
+    """State of a node, by (UID of a pod, name of a container)."""
 
     known: list[Pod] = field(default_factory=list)
     claims: dict[tuple[str, str], ClaimInfo] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a pod holds, and the messages that say so."""
+"""Views of pods, and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PodResources is told about a node."""
+"""PodResources provider of an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies kept as bytes say what replies made anew would say."""
+"""Cached responses equal newly built ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of containers that are states only: run beside the test itself, as the user it runs as."""
+"""Commands of simulated containers: run as local processes of the test, with its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stories about pods have in common: how they are told, and what they look at."""
+"""Helpers shared by the tests of pod workers."""
 
 from __future__ import annotations
 

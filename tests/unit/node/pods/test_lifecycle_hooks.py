@@ -22,7 +22,7 @@ from tests.unit.node.pods.world import Node, until
 
 
 async def serve(answers: list[int]) -> tuple[asyncio.Server, int]:
-    """An HTTP server that answers with these codes, the last one for ever."""
+    """Run an HTTP server that responds with these codes, then always with the last one."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:  # the story may end in the middle of a probe: asyncio cancels the handler and closes nothing

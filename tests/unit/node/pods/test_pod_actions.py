@@ -152,7 +152,7 @@ def check_one_at_a_time(trace: list[Happening]) -> None:
 
 
 def check_order_of_starts(pod: Pod, trace: list[Happening]) -> None:
-    """When a container begins for the first time, everything before it has done its part."""
+    """Check that everything before a container is done when it starts for the first time."""
     inits = pod.spec.init_containers
     begun: set[str] = set()
     succeeded: set[str] = set()

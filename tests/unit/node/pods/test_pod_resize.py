@@ -22,7 +22,7 @@ from tests.unit.node.pods.world import Node, until
 
 
 class Room:
-    """Books that grant a resize when they are told to."""
+    """Resizer that accepts a resize on demand."""
 
     def __init__(self) -> None:
         self.allocations: dict[str, PodAllocation] = {}

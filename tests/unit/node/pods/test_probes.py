@@ -1,4 +1,4 @@
-"""How probes are counted, and what checks say."""
+"""Counting of probe results, and the results of handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security contexts and volumes of pods: what their status and their events say."""
+"""Security contexts and volumes of pods: statuses and events."""
 
 from __future__ import annotations
 

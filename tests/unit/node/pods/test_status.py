@@ -1,4 +1,4 @@
-"""Statuses of pods, case by case, and the patch that tells them."""
+"""Pod statuses, case by case, and the patch that reports them."""
 
 from __future__ import annotations
 

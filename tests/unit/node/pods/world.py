@@ -1,4 +1,4 @@
-"""A node with an API server, a runtime and drivers that do as they are told, and a log of all they did."""
+"""Scriptable node with an API server, a runtime and drivers, and a log of everything they did."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _names = itertools.count()
 
 @dataclass
 class Log:
-    """What happened, in order."""
+    """Log of what happened, in order."""
 
     lines: list[str] = field(default_factory=list)
     #: Called with every line; raises to crash the agent there.
@@ -129,7 +129,7 @@ class Machine(SimulatedRuntime):
 
 @dataclass
 class Gpus:
-    """A driver that prepares what it is asked for, unless told otherwise."""
+    """Driver that prepares what it is asked for, unless it is scripted otherwise."""
 
     log: Log
     faults: list[str] = field(default_factory=list)
@@ -265,7 +265,7 @@ class Node:
     # -- the agent
 
     async def begin(self, pod: Pod) -> PodWorker:
-        """Start a worker, and tell it what the API says as long as the line is not cut."""
+        """Start a worker, and pass it the API's changes as long as the connection is not cut."""
         await self.machine.start(self._stirred)
         tree = await self.get()
         if tree is not None and tree["metadata"]["uid"] == pod.metadata.uid:

@@ -1,4 +1,4 @@
-"""Which machine a node is said to be."""
+"""Source of the machine description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents as a process: what they are told, when they are ready, and how they end."""
+"""Agents as a process: events, readiness and shutdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder() -> Iterator[Path]:
 
 
 class Notebook:
-    """An agent that writes down what it is told."""
+    """Agent that records its events."""
 
     def __init__(self, client: Client, settings: NodeSettings, name: str, machine: Machine, _: Any) -> None:
         self.name = name

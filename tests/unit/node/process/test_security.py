@@ -53,7 +53,7 @@ def shell(text: str) -> list[str]:
 
 @pytest.fixture
 def reports() -> Iterator[Path]:
-    """A folder in which everybody can write."""
+    """Return a world-writable directory."""
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
         os.chmod(folder, 0o777)
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""Settings of node agents: from a file, from flags, and what is said about mistakes."""
+"""Settings of node agents: from a file, from flags, and the messages for mistakes."""
 
 from __future__ import annotations
 

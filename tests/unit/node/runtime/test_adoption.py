@@ -272,7 +272,7 @@ GARBAGE = [b"", b'{"spec": 3}', b"[" * 100_000]
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 @pytest.mark.parametrize("name", ["state.json", "run.json", "exit.json", "sandbox.json"])
 def test_damaged_files(name: str, data: bytes) -> None:
-    """What cannot be understood is put aside and reported; its processes die, others do not."""
+    """Unreadable files are quarantined and reported; their processes are killed, others are not."""
 
     async def story() -> None:
         async with a_yard() as yard:

@@ -262,7 +262,7 @@ def test_the_container_of_a_user_dies_with_its_shim() -> None:
 
 
 def test_what_cannot_be_set_keeps_the_command_from_running() -> None:
-    """Whatever the agent may do, nobody is in a group with this number."""
+    """Whatever the agent may do, no process is in a group with this number."""
     given = ProcessCredentials(uid=RIGHTS.uid, gid=RIGHTS.gid, groups=(2**32 - 1,), switch=True)
 
     async def story() -> None:

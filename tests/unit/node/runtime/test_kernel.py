@@ -1,4 +1,4 @@
-"""What only the kernel can show: cpusets, and the end of memory. Skipped where it gives us no cgroups."""
+"""Effects that only the kernel can show: cpusets and OOM kills. Skipped where no cgroups are available."""
 
 from __future__ import annotations
 

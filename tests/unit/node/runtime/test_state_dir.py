@@ -1,4 +1,4 @@
-"""What is kept on disk, commands and lists of CPUs: functions of values and of folders."""
+"""State on disk, commands and CPU lists."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def shell(text: str, **changes: Any) -> ContainerSpec:
 
 
 class Witness:
-    """RuntimeHooks that remember what they were told, and do as told before."""
+    """Runtime hooks that record their calls, and respond as scripted."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -219,7 +219,7 @@ def lines(state: ContainerInfo) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process lives; a dead one that nobody has collected does not."""
+    """Return whether a process is alive; a zombie is not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")

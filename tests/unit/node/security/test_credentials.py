@@ -1,4 +1,4 @@
-"""Which credentials a container gets, and which fields are refused."""
+"""Credentials of containers, and unsupported fields."""
 
 from __future__ import annotations
 
@@ -253,8 +253,9 @@ _rights = st.sampled_from(
 
 
 def naive(container: Tree, pod: Tree, rights: AgentRights) -> tuple[Tree, set[str], str | None]:
-    """What a container has if every field that cannot be applied is left out: credentials as a plain
-    dictionary, the names of the fields left out, and the violation."""
+    """Compute naively the credentials with all unsupported fields left out, the names of these fields, and
+    the violation.
+    """
     merged = {**pod, **container}
     agent = set(names_in(rights.capabilities))
     root = {"CHOWN", "KILL", "SETGID", "SETUID", "SETPCAP"} <= agent
