@@ -30,7 +30,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.playbooks.quiet import quiet
+from tests.playbooks.invariants import quiet
 from tests.playbooks.world import SECONDS, World, running
 
 Step = Callable[..., Awaitable[Any]]

@@ -12,7 +12,7 @@ import pytest
 from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.errors import ConfigError
 from plimsoll.node.process.run import NodeProcess
-from tests.playbooks.quiet import quiet
+from tests.playbooks.invariants import quiet
 from tests.playbooks.script import clear
 from tests.playbooks.test_room import tell
 from tests.playbooks.world import INTERVALS, NODE, World, running

@@ -15,7 +15,7 @@ import pytest
 from plimsoll.api.gates import Gates
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
-from tests.playbooks.quiet import quiet
+from tests.playbooks.invariants import quiet
 from tests.playbooks.test_room import tell
 from tests.playbooks.world import World
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plimsoll.node.containers import ContainerPhase
-from tests.playbooks.quiet import quiet
+from tests.playbooks.invariants import quiet
 from tests.playbooks.script import CONVERSATIONS, play
 from tests.playbooks.test_room import tell
 from tests.playbooks.world import World

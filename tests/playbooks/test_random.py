@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.playbooks.quiet import find_violations
+from tests.playbooks.invariants import find_violations
 from tests.playbooks.script import clear, perform, settle
 from tests.playbooks.test_processes import PROCESSES
 from tests.playbooks.world import World, running

@@ -18,7 +18,7 @@ from plimsoll.errors import ApiError
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.node.admission.admission_handler import AdmissionHandler
 from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservation
-from tests.playbooks.quiet import quiet
+from tests.playbooks.invariants import quiet
 from tests.playbooks.script import clear, settle
 from tests.playbooks.world import NODE, World, running
 

@@ -39,8 +39,8 @@ from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import Intervals, NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming
+from tests.playbooks.api_connection import Line
 from tests.playbooks.driver import Driver
-from tests.playbooks.line import Line
 from tests.playbooks.machine import Machine
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.beside import beside_us
+from tests.unit.node.pods.local_commands import beside_us
 from tests.unit.node.pods.stories import (
     PLAIN,
     condition,

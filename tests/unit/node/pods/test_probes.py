@@ -17,7 +17,7 @@ from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.pods.handlers import HandlerResult, find_port, run_handler
 from plimsoll.node.pods.probes import ProbeCounter
 from plimsoll.node.runtime.shims import CONFINEMENT
-from tests.unit.node.pods.beside import beside_us
+from tests.unit.node.pods.local_commands import beside_us
 
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 3), st.integers(0, 4))
