@@ -17,7 +17,7 @@ from plimsoll.node.security.credentials import ProcessCredentials
 
 
 class ContainerPhase(StrEnum):
-    """ContainerPhase in the lifecycle of a container."""
+    """Phase in the lifecycle of a container."""
 
     CREATED = "created"
     RUNNING = "running"

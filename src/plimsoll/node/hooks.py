@@ -69,7 +69,7 @@ class RuntimeState:
 
 
 class RuntimeHooks(Protocol):
-    """RuntimeHooks that a runtime calls in lifecycle order. Only `create` can reject."""
+    """Hooks that a runtime calls in lifecycle order. Only `create` can reject."""
 
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None: ...
 
@@ -155,5 +155,5 @@ class _NoHooks:
         return None
 
 
-#: RuntimeHooks of a runtime without NRI plugins.
+#: Hooks of a runtime without NRI plugins.
 NO_HOOKS: RuntimeHooks = _NoHooks()
