@@ -201,7 +201,7 @@ class Caller:
         return ApiRequest(method, path, user, self._query(), headers, body)
 
     def _method(self, row: Resource, key: ObjectKey) -> tuple[str, str]:
-        """What is done to an object, and which subresource of it is meant."""
+        """Return the method for an object, and the subresource."""
         dice = self.dice
         if self._store.get(key) is None and dice.random() < 0.9:
             return "POST", ""
@@ -393,6 +393,6 @@ def _path(
 
 
 def token(revision: int, namespace: str, name: str) -> str:
-    """A continue token as anybody could make one."""
+    """Return a continue token as any client could make one."""
     text = json.dumps({"rv": revision, "ns": namespace, "name": name}).encode()
     return base64.urlsafe_b64encode(text).decode().rstrip("=")

@@ -185,7 +185,7 @@ def test_bodies_that_are_compressed(target: Target) -> None:
 
 
 def test_bodies_that_do_not_come(target: Target) -> None:
-    """Told after a second, or cut off; and others are not kept waiting."""
+    """The request fails after a second or the connection is closed, and other clients do not wait."""
 
     async def story() -> None:
         slow = [await Wire.open(target.port) for _ in range(30)]

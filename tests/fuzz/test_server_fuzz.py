@@ -62,7 +62,7 @@ def test_many_random_requests(seed: int) -> None:
 
 
 def fire_at_controllers(seed: int, count: int) -> None:
-    """The controllers neither fall over what passed validation nor work on it for ever."""
+    """Run the controllers on objects that passed validation: they neither crash nor loop."""
 
     async def run() -> None:
         world = World(seed)

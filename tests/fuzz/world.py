@@ -31,7 +31,7 @@ SLOWEST = 3.0
 
 
 class World:
-    """One API and the dice that say what is sent to it."""
+    """API under test and the random source of the requests sent to it."""
 
     def __init__(self, seed: int) -> None:
         self.store = Store.open(None, history_events=500)
@@ -77,7 +77,7 @@ class World:
         return answer
 
     def check(self) -> None:
-        """What the store holds is in order."""
+        """Check the invariants of the stored objects."""
         seen: set[int] = set()
         for row in RESOURCES:
             if row.stored_as or not row.is_stored:
@@ -97,7 +97,9 @@ class World:
                 seen.add(stored.revision)
 
     async def check_unchanged(self, user: User = ROOT) -> None:
-        """What is stored can be written again as it is, and (once it has all defaults) nothing changes."""
+        """Check that every stored object can be written again and (once it has all defaults) does not
+        change.
+        """
         for row in RESOURCES:
             if row.stored_as or "update" not in row.verbs:
                 continue
@@ -174,7 +176,7 @@ def told(what: str) -> Iterator[None]:
 
 @contextmanager
 def alarm(seconds: int) -> Iterator[None]:
-    """A hang becomes a failure that says where."""
+    """Turn a hang into a failure with a traceback."""
 
     def ring(number: int, frame: FrameType | None) -> Any:
         raise AssertionError(f"no answer within {seconds} s")

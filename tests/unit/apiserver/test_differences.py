@@ -1,4 +1,4 @@
-"""Where the server differs from a kube-apiserver on purpose; see docs/compat.md."""
+"""Tests of deliberate differences from kube-apiserver; see docs/compat.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that nobody has seen for an hour."""
+"""Tests of event expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers that say who the sender is: once only, and text."""
+"""Tests of identity headers: not repeated, and UTF-8."""
 
 from __future__ import annotations
 

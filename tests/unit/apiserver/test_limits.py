@@ -1,4 +1,4 @@
-"""How much anybody may take."""
+"""Tests of the server's limits."""
 
 from __future__ import annotations
 

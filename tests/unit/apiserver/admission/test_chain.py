@@ -1,4 +1,4 @@
-"""What the rest of the cluster has to say about a write."""
+"""Tests of the admission chain."""
 
 from __future__ import annotations
 

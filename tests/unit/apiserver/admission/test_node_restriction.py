@@ -1,4 +1,4 @@
-"""What nodes and drivers may write."""
+"""Tests of NodeRestriction: the writes of nodes and drivers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store() -> Store:
 def refused(
     store: Store, verb: str, resource: str, tree: Any, old: Any = None, sub: str = "", **more: Any
 ) -> str:
-    """Why a write of the node is refused; empty if it is not."""
+    """Return the reason why a write of the node is rejected, or ""."""
     try:
         restrict_node(more.pop("user", NODE), verb, resource, sub, tree, old, store, **more)
     except ApiError as error:

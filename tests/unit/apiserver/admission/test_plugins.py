@@ -1,4 +1,4 @@
-"""What a cluster has to say about pods and namespaces."""
+"""Tests of the admission plugins for pods and namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sent a request."""
+"""Tests of the authenticator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes the status of a claim."""
+"""Tests of the writer of a claim's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody grants more than they have."""
+"""Tests of the privilege escalation check."""
 
 from __future__ import annotations
 

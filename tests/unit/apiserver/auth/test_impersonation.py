@@ -1,4 +1,4 @@
-"""Acting as somebody else."""
+"""Tests of impersonation."""
 
 from __future__ import annotations
 

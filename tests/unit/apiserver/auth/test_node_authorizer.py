@@ -1,4 +1,4 @@
-"""What a node may ask for: the Node authorizer."""
+"""Tests of the Node authorizer."""
 
 from __future__ import annotations
 

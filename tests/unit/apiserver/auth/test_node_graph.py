@@ -1,4 +1,4 @@
-"""Which objects concern which node: the index answers as looking at every object does."""
+"""Tests of the node graph: the index agrees with reading every object."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from plimsoll.errors import StoreError
 
 
 async def write_until_full(store: Store) -> tuple[dict[str, int], int, str]:
-    """What was acknowledged, the revision that was not, and why."""
+    """Return the acknowledged writes, the revision that was not acknowledged, and the error."""
     acknowledged: dict[str, int] = {}
     for number in range(10_000):
         key = ObjectKey("pods", "", f"p{number % 50}")

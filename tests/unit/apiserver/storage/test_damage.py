@@ -1,4 +1,4 @@
-"""Damaged files: noticed, put aside, reported, and what can be read of them is kept."""
+"""Tests of damaged files: they are detected, renamed and reported, and readable rows are kept."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_lost_write_ahead_log_is_noticed(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_commit_at_the_end_is_no_damage(tmp_path: Path) -> None:
-    """What a kill in the middle of a commit leaves: frames that no commit has sealed."""
+    """A kill during a commit leaves frames without a commit record."""
     made = make(tmp_path, crashed=True)
     wal = (made.folder / "s-wal").read_bytes()
     salt = wal[16:24]

@@ -1,4 +1,4 @@
-"""When the file cannot be written."""
+"""Tests of failing writes to the file."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
 
 
 def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) -> None:
-    """A name that is no text in any encoding: whoever lets it through, the others go on."""
+    """A name that cannot be encoded fails alone; other writes continue."""
 
     async def story() -> None:
         store = Store.open(tmp_path / "s")

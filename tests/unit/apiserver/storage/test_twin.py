@@ -31,7 +31,7 @@ writes = st.tuples(keys, st.sampled_from(["put", "put", "delete"]), st.integers(
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store in a file, its twin, and some feeds with what they must still be told."""
+    """Store in a file, its reference implementation, and cursors with the events they must still return."""
 
     events = 1_000_000
 
@@ -249,7 +249,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def drain(self, cursor: WatchCursor, resource: str, since: int) -> None:
-        """In the end every feed has been told all, or that it fell behind."""
+        """In the end every cursor has returned all events, or has fallen behind."""
         expected = self.twin.since(resource, since)
         events = take(cursor, 100_000)
         if events is None:
@@ -259,7 +259,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def take(cursor: WatchCursor, limit: int) -> list[StoreEvent] | None:
-    """What a feed tells; None when it says that it fell behind."""
+    """Return the events of a cursor; None if it fell behind."""
     try:
         return cursor.take(limit)
     except ApiError as error:

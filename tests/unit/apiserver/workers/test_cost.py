@@ -1,4 +1,4 @@
-"""Which requests go to a worker."""
+"""Tests of cost estimates: requests that belong in a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker processes: expensive requests beside cheap ones, deadlines, failures, fairness."""
+"""Tests of worker processes: expensive requests next to cheap ones, deadlines, failures, fairness."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_credentials_do_not_reach_a_worker() -> None:
 
 
 def test_the_memory_of_a_worker_is_its_own() -> None:
-    """What the server used before it started the worker does not count."""
+    """Memory that the server used before it started the worker does not count."""
     program = "from plimsoll.apiserver.worker_process import peak_memory_kib; print(peak_memory_kib())"
     ballast = bytearray(600 << 20)
     ballast[::4096] = b"x" * len(ballast[::4096])

@@ -133,7 +133,7 @@ def test_a_worker_charges_quotas() -> None:
 
 
 def test_a_worker_asks_for_rights() -> None:
-    """Creating by apply needs another right than updating, and nobody grants what they lack."""
+    """Creating by apply needs another permission than updating, and escalation is rejected."""
     local, remote = two_servers()
     somebody = User("somebody")
     role = {
