@@ -19,7 +19,7 @@ from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
-from tests.fuzz.wire import Wire, trusting
+from tests.fuzz.raw_http import Wire, trusting
 from tests.smoke.process import ServerProcess
 
 NS = "default"

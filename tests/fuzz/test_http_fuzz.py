@@ -19,7 +19,7 @@ import pytest
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
-from tests.fuzz.wire import CLOSED, Reply, Wire, exchange, trusting
+from tests.fuzz.raw_http import CLOSED, Reply, Wire, exchange, trusting
 
 T = TypeVar("T")
 LIMITS = ServerLimits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1, header_timeout=3)

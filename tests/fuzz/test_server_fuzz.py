@@ -18,28 +18,28 @@ from plimsoll.apiserver.auth.users import CONTROLLERS
 from plimsoll.apiserver.in_process import connect_in_process
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.controllers import ControllerManager
-from tests.fuzz.calls import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
+from tests.fuzz.harness import ROOT, FuzzHarness, alarm
+from tests.fuzz.requests import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
 from tests.fuzz.templates import TEMPLATES
 from tests.fuzz.trees import WORDS
-from tests.fuzz.world import ROOT, World, alarm
 
 SEEDS = int(os.environ.get("PLIMSOLL_FUZZ_SEEDS", "12"))
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def fire(seed: int, rounds: int, count: int) -> World:
+def fire(seed: int, rounds: int, count: int) -> FuzzHarness:
     """Several rounds of random requests, with a look at the store after each."""
 
-    async def run() -> World:
-        world = World(seed)
-        await world.begin()
+    async def run() -> FuzzHarness:
+        harness = FuzzHarness(seed)
+        await harness.begin()
         for _ in range(rounds):
-            await world.strike(count)
-            world.check()
-            await world.check_unchanged()
-        await world.store.close()
-        return world
+            await harness.strike(count)
+            harness.check()
+            await harness.check_unchanged()
+        await harness.store.close()
+        return harness
 
     with alarm(600):
         return asyncio.run(run())
@@ -47,9 +47,9 @@ def fire(seed: int, rounds: int, count: int) -> World:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_requests(seed: int) -> None:
-    world = fire(seed, 2, 800)
-    assert world.answers[200] + world.answers[201] > 200, "the requests must not all be refused"
-    assert {400, 404, 409, 422} <= world.answers.keys()
+    harness = fire(seed, 2, 800)
+    assert harness.answers[200] + harness.answers[201] > 200, "the requests must not all be refused"
+    assert {400, 404, 409, 422} <= harness.answers.keys()
 
 
 @pytest.mark.slow
@@ -65,23 +65,23 @@ def fire_at_controllers(seed: int, count: int) -> None:
     """Run the controllers on objects that passed validation: they neither crash nor loop."""
 
     async def run() -> None:
-        world = World(seed)
-        await world.begin()
-        async with connect_in_process(world.api.handle, CONTROLLERS) as client:
+        harness = FuzzHarness(seed)
+        await harness.begin()
+        async with connect_in_process(harness.api.handle, CONTROLLERS) as client:
             running = asyncio.create_task(ControllerManager(client).run())
             for _ in range(count // 20):
-                await world.strike(20)
+                await harness.strike(20)
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.3)
             assert not running.done(), running
-            began, head = time.process_time(), world.store.revision
+            began, head = time.process_time(), harness.store.revision
             await asyncio.sleep(0.3)
             assert time.process_time() - began < 0.25, "they have come to rest"
-            assert world.store.revision - head < 10
-            world.check()
+            assert harness.store.revision - head < 10
+            harness.check()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-        await world.store.close()
+        await harness.store.close()
 
     with alarm(600):
         asyncio.run(run())
@@ -107,20 +107,20 @@ class Stage:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self.world = World(0)
-        self._runner.run(self.world.begin())
+        self.harness = FuzzHarness(0)
+        self._runner.run(self.harness.begin())
 
     def send(
         self, method: str, path: str, body: bytes = b"", query: dict[str, str] | None = None, **headers: str
     ) -> ApiResponse:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        call = ApiRequest(method, path, ROOT, list((query or {}).items()), named, body)
-        answer = self._runner.run(self.world.send(call))
-        self.world.check()
+        request = ApiRequest(method, path, ROOT, list((query or {}).items()), named, body)
+        answer = self._runner.run(self.harness.send(request))
+        self.harness.check()
         return answer
 
     def close(self) -> None:
-        self._runner.run(self.world.store.close())
+        self._runner.run(self.harness.store.close())
         self._runner.close()
 
 

@@ -131,13 +131,13 @@ def too_many_requests(message: str, wait: int = 1) -> ApiError:
     )
 
 
-def resource_version_too_large(asked: int, head: int) -> ApiError:
+def resource_version_too_large(requested: int, current: int) -> ApiError:
     """Create the error of a list at a resourceVersion that the server has not reached: the client retries."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    message = f"Timeout: Too large resource version: {asked}, current: {head}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return ApiError(504, "Timeout", message, details, headers={"Retry-After": "1"})
 
 

@@ -20,7 +20,7 @@ from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
-from tests.fuzz.wire import CLOSED, Reply, Wire, trusting
+from tests.fuzz.raw_http import CLOSED, Reply, Wire, trusting
 
 REQUEST = b"GET /version HTTP/1.1\r\nHost: x\r\n"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -10,7 +10,7 @@ import pytest
 from plimsoll.apiserver.http import read_headers
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.errors import ApiError
-from tests.fuzz.wire import Reply, exchange, trusting
+from tests.fuzz.raw_http import Reply, exchange, trusting
 
 
 def refusal(*pairs: tuple[str, str]) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from plimsoll.apiserver import status
 from plimsoll.apiserver.admission.node_write import NodeWrite
 from plimsoll.apiserver.admission.pod_restriction import check_pod
-from plimsoll.apiserver.auth.attributes import Attributes, ObjectReader
+from plimsoll.apiserver.auth.attributes import Attributes, StoreReader
 from plimsoll.apiserver.auth.jwt import decode_standard
 from plimsoll.apiserver.auth.node_authorizer import LEASE_NAMESPACE
 from plimsoll.apiserver.auth.pod_references import is_mirror, items, mapping, text
@@ -61,7 +61,7 @@ def restrict_node(
     subresource: str,
     tree: Any,
     old: Any,
-    reader: ObjectReader,
+    reader: StoreReader,
     *,
     namespace: str = "",
     name: str = "",

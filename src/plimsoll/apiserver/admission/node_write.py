@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver import status
-from plimsoll.apiserver.auth.attributes import Attributes, ObjectReader
+from plimsoll.apiserver.auth.attributes import Attributes, StoreReader
 from plimsoll.apiserver.auth.pod_references import mapping
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.storage.records import ObjectKey
@@ -28,7 +28,7 @@ class NodeWrite(NamedTuple):
     name: str
     tree: Mapping[str, Any]
     old: Mapping[str, Any]
-    reader: ObjectReader
+    reader: StoreReader
     allows: Callable[[Attributes], bool]
 
     def refusal(self, why: str) -> ApiError:

@@ -47,7 +47,7 @@ class ObjectPage(Protocol):
     def items(self) -> Sequence[StoredObject]: ...
 
 
-class ObjectReader(Protocol):
+class StoreReader(Protocol):
     """Interface to the store: get one object, or list a resource."""
 
     def get(self, key: ObjectKey) -> StoredObject | None: ...

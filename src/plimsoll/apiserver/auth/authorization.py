@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.auth.attributes import Attributes, Decision, ObjectReader, forbidden_error
+from plimsoll.apiserver.auth.attributes import Attributes, Decision, StoreReader, forbidden_error
 from plimsoll.apiserver.auth.node_authorizer import NodeAuthorizer
 from plimsoll.apiserver.auth.rbac_rules import GrantIndex, PolicyRule, RoleGrant
 from plimsoll.apiserver.auth.role_index import RESOURCES, RoleIndex
@@ -51,7 +51,7 @@ class _UserGrants:
 class Authorizer:
     """Authorizer of requests."""
 
-    def __init__(self, reader: ObjectReader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self.roles = RoleIndex(reader)
         self.nodes = NodeAuthorizer(reader)
         self._grants_by_user: dict[tuple[str, tuple[str, ...]], _UserGrants] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.apiserver.auth.attributes import READ_VERBS, Attributes, Decision, ObjectReader
+from plimsoll.apiserver.auth.attributes import READ_VERBS, Attributes, Decision, StoreReader
 from plimsoll.apiserver.auth.default_roles import NODE_RULES
 from plimsoll.apiserver.auth.node_graph import PODS, NodeGraph
 from plimsoll.apiserver.auth.rbac_rules import GrantIndex, RoleGrant
@@ -29,7 +29,7 @@ def _deny(reason: str) -> Decision:
 class NodeAuthorizer:
     """Authorizer of nodes; what it does not allow, roles bound to the node still may."""
 
-    def __init__(self, reader: ObjectReader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self.graph = NodeGraph(reader)
         self._rules = GrantIndex(RoleGrant(rule) for rule in NODE_RULES)
 

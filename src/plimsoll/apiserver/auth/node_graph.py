@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.apiserver.auth.attributes import ObjectReader
+from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.pod_references import (
     SECRETS,
     PodReference,
@@ -47,7 +47,7 @@ _NamespacedName = tuple[str, str]
 class NodeGraph:
     """Index of the objects related to each node."""
 
-    def __init__(self, reader: ObjectReader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._pending: Iterator[ObjectKey] | None = None
         self._loaded = False

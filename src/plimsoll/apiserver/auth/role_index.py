@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.apiserver.auth.attributes import ObjectReader
+from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.default_roles import BINDINGS, ROLES, driver_rules
 from plimsoll.apiserver.auth.rbac_rules import PolicyRule, RoleGrant
 from plimsoll.apiserver.auth.users import SERVICE_ACCOUNT_PREFIX, User, driver_name_of
@@ -52,7 +52,7 @@ class _Binding(NamedTuple):
 class RoleIndex:
     """Index of all roles and bindings. `stale` is set when a stored one changed."""
 
-    def __init__(self, reader: ObjectReader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
         self._cluster_roles: dict[str, tuple[_Role, ...]] = {}

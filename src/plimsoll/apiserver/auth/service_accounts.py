@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver import status
-from plimsoll.apiserver.auth.attributes import ObjectReader
+from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.pod_references import mapping, text
 from plimsoll.apiserver.auth.token_file import hash_token
@@ -68,7 +68,7 @@ class ServiceAccountTokens:
 
     def __init__(
         self,
-        reader: ObjectReader,
+        reader: StoreReader,
         key: SigningKey,
         *,
         issuer: str = ISSUER,

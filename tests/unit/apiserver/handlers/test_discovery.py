@@ -31,9 +31,9 @@ def tree(path: str, accept: str = "") -> Any:
 
 
 def test_the_version_is_one_that_clients_can_parse() -> None:
-    told = discovery.build_version()
-    assert (told["major"], told["minor"]) == ("1", "36")
-    assert told["gitVersion"].startswith("v1.36.")
+    document = discovery.build_version()
+    assert (document["major"], document["minor"]) == ("1", "36")
+    assert document["gitVersion"].startswith("v1.36.")
 
 
 def test_groups_and_versions() -> None:
@@ -84,15 +84,15 @@ def test_both_forms_tell_the_same(version: str) -> None:
         answer = ask(f"/{root}", AGGREGATED.format(version))
         assert answer.content_type == AGGREGATED.format(version)
         assert isinstance(answer.body, bytes)
-        told = json.loads(answer.body)
-        assert told["apiVersion"] == f"apidiscovery.k8s.io/{version}"
-        for group in told["items"]:
+        document = json.loads(answer.body)
+        assert document["apiVersion"] == f"apidiscovery.k8s.io/{version}"
+        for group in document["items"]:
             name = group["metadata"].get("name", "")
             for entry in group["versions"]:
                 path = f"/apis/{name}/{entry['version']}" if name else "/api/v1"
                 assert _flatten(entry["resources"]) == _plain(tree(path)["resources"])
-    told = tree("/apis", AGGREGATED.format(version))
-    assert [group["metadata"]["name"] for group in told["items"]] == [
+    document = tree("/apis", AGGREGATED.format(version))
+    assert [group["metadata"]["name"] for group in document["items"]] == [
         name for name in group_versions() if name
     ]
 

@@ -1,1 +1,1 @@
-"""Tests of the store: against a plain twin, with failing disks, and with damaged files."""
+"""Tests of the store: against a reference implementation, with failing disks, and with damaged files."""

@@ -25,16 +25,16 @@ FULL = sqlite3.OperationalError("database or disk is full")
 def test_a_full_disk_stops_writes_until_there_is_room(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.unit.apiserver.storage.full_disk", str(tmp_path / "s")]
     output = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, timeout=60).stdout
-    told = json.loads(output)
-    assert "could not be written" in told["reason"]
-    assert told["seen"] == told["acknowledged"]
-    assert told["again"] == 5
-    assert told["late"] == told["failed"] + 6
-    assert told["events"] == [*range(1, told["failed"]), told["late"]]
+    report = json.loads(output)
+    assert "could not be written" in report["reason"]
+    assert report["seen"] == report["acknowledged"]
+    assert report["again"] == 5
+    assert report["late"] == report["failed"] + 6
+    assert report["events"] == [*range(1, report["failed"]), report["late"]]
     store = Store.open(tmp_path / "s")
-    assert store.revision == told["late"]
+    assert store.revision == report["late"]
     found = {stored.key.name: stored.revision for stored in store.list("pods").items}
-    assert found == {**told["acknowledged"], "late": told["late"]}
+    assert found == {**report["acknowledged"], "late": report["late"]}
     asyncio.run(store.close())
 
 

@@ -1,4 +1,4 @@
-"""Reads, writes and their durability, where the twin does not look."""
+"""Tests of reads, writes and durability that the reference implementation does not cover."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, compaction
 from plimsoll.apiserver.storage.log import Row, StoreLog
 from plimsoll.errors import ApiError, StoreError
-from tests.unit.apiserver.storage.twin import make_tree
+from tests.unit.apiserver.storage.reference_store import make_tree
 
 POD = ObjectKey("pods", "default", "a")
 

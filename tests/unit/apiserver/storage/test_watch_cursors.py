@@ -1,4 +1,4 @@
-"""Feeds: what they tell, and when they end."""
+"""Tests of watch cursors."""
 
 from __future__ import annotations
 

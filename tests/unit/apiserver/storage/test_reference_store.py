@@ -1,4 +1,4 @@
-"""The store does what its plain twin does, whatever is asked of it in whatever order."""
+"""Property test: the store behaves like its reference implementation under random operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, WatchCursor
 from plimsoll.apiserver.storage.log import Row, StoreLog
 from plimsoll.apiserver.storage.snapshots import naive_page
 from plimsoll.errors import ApiError, StoreError
-from tests.unit.apiserver.storage.twin import Twin, make_tree, told
+from tests.unit.apiserver.storage.reference_store import ReferenceStore, make_tree, record_of
 
 T = TypeVar("T")
 RESOURCES = ("pods", "resourceclaims.resource.k8s.io")
@@ -40,8 +40,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "store.db"
-        self.twin = Twin()
-        self.cursors: list[tuple[WatchCursor, str, int]] = []  # with the revision they were told up to
+        self.reference = ReferenceStore()
+        self.cursors: list[tuple[WatchCursor, str, int]] = []  # with the revision they have reached
         self.gate = threading.Event()  # commits wait for it, so that the same steps end the same way
         gate, append = self.gate, StoreLog.append
 
@@ -76,7 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
     def write(self, store_only: bool, key: ObjectKey, verb: str, value: int) -> int:
-        """One write on the store, and on the twin unless it is known to be taken back."""
+        """Write to the store, and to the reference unless the write is known to be rolled back."""
         tree = make_tree(key, value)
         stored = self.store.get(key)
         if verb == "delete" and stored is None:
@@ -97,11 +97,11 @@ class StoreMachine(RuleBasedStateMachine):
             kind = "DELETED" if verb == "delete" else "MODIFIED"
             after = write(key, tree, stored.revision)
         if store_only:
-            self.twin.assigned += 1
+            self.reference.assigned += 1
         else:
-            expected = self.twin.write(kind, key, tree)
+            expected = self.reference.write(kind, key, tree)
             assert (after.revision, after.raw) == (expected.revision, expected.raw)
-        assert after.revision == self.twin.assigned
+        assert after.revision == self.reference.assigned
         return after.revision
 
     @rule(work=writes)
@@ -122,7 +122,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.gate.set()
         self.run(self.store.wait_durable(self.store.revision))
         self.gate.clear()
-        assert self.store.durable == self.store.revision == self.twin.revision
+        assert self.store.durable == self.store.revision == self.reference.revision
 
     @rule(work=st.lists(writes, min_size=1, max_size=5))
     def fail(self, work: Sequence[tuple[ObjectKey, str, int]]) -> None:
@@ -146,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
             StoreLog, "append", side_effect=sqlite3.OperationalError("database or disk is full")
         ):
             self.run(write())
-        assert self.store.revision == self.twin.revision
+        assert self.store.revision == self.reference.revision
 
     @rule(
         resource=st.sampled_from(RESOURCES),
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert (refused.value.code, refused.value.reason) == (410, "Expired")
             return
         page = self.store.list(resource, namespace, after=after, limit=limit, at=at)
-        expected = self.twin.objects(resource, namespace, after, at)
+        expected = self.reference.objects(resource, namespace, after, at)
         shown = len(expected) if limit is None else limit
         assert [tuple(stored) for stored in page.items] == expected[:shown]
         assert page.remaining == max(0, len(expected) - shown)
@@ -196,14 +196,14 @@ class StoreMachine(RuleBasedStateMachine):
         index = number % len(self.cursors)
         cursor, resource, since = self.cursors[index]
         expected = [
-            event for event in self.twin.since(resource, since) if event.revision <= self.store.durable
+            event for event in self.reference.since(resource, since) if event.revision <= self.store.durable
         ]
         events = take(cursor, limit)
         if events is None:
             assert expected[0].revision <= self.store.floor
             del self.cursors[index]
             return
-        assert [told(event) for event in events] == expected[: len(events)]
+        assert [record_of(event) for event in events] == expected[: len(events)]
         assert len(events) == min(limit, len(expected))
         if events:
             self.cursors[index] = (cursor, resource, events[-1].revision)
@@ -219,15 +219,15 @@ class StoreMachine(RuleBasedStateMachine):
             cursor.close()
         self.cursors = []
         self.open()
-        assert self.store.revision == self.twin.revision
-        self.twin.assigned = self.twin.revision
+        assert self.store.revision == self.reference.revision
+        self.reference.assigned = self.reference.revision
 
     @invariant()
     def agree(self) -> None:
         if not hasattr(self, "store"):
             return
-        assert self.store.revision == self.twin.revision
-        state = self.twin.state()
+        assert self.store.revision == self.reference.revision
+        state = self.reference.state()
         for key in KEYS:
             stored = self.store.get(key)
             assert (stored and (stored.revision, stored.created, stored.raw)) == state.get(key)
@@ -250,12 +250,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     def drain(self, cursor: WatchCursor, resource: str, since: int) -> None:
         """In the end every cursor has returned all events, or has fallen behind."""
-        expected = self.twin.since(resource, since)
+        expected = self.reference.since(resource, since)
         events = take(cursor, 100_000)
         if events is None:
             assert expected[0].revision <= self.store.floor
         else:
-            assert [told(event) for event in events] == expected
+            assert [record_of(event) for event in events] == expected
 
 
 def take(cursor: WatchCursor, limit: int) -> list[StoreEvent] | None:

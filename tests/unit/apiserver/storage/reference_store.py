@@ -1,4 +1,4 @@
-"""A store as plain as can be: all events ever, replayed for every question."""
+"""Reference implementation of the store: keeps all events and replays them for every read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from plimsoll.api import codec
 from plimsoll.apiserver.storage import ObjectKey, StoreEvent
 
 
-class Told(NamedTuple):
-    """What an event says."""
+class EventRecord(NamedTuple):
+    """Contents of an event."""
 
     revision: int
     type: str
@@ -18,11 +18,11 @@ class Told(NamedTuple):
     previous: bytes | None
 
 
-class Twin:
-    """Keeps every event and looks through all of them."""
+class ReferenceStore:
+    """Store that keeps every event and scans all of them."""
 
     def __init__(self) -> None:
-        self.events: list[Told] = []
+        self.events: list[EventRecord] = []
         self.assigned = 0
 
     @property
@@ -42,13 +42,13 @@ class Twin:
                 objects[event.key] = (event.revision, created, event.raw)
         return objects
 
-    def write(self, kind: str, key: ObjectKey, tree: dict[str, Any]) -> Told:
+    def write(self, kind: str, key: ObjectKey, tree: dict[str, Any]) -> EventRecord:
         before = self.state().get(key)
         self.assigned += 1
         tree = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(self.assigned)}}
-        told = Told(self.assigned, kind, key, codec.encode(tree), before[2] if before else None)
-        self.events.append(told)
-        return told
+        event = EventRecord(self.assigned, kind, key, codec.encode(tree), before[2] if before else None)
+        self.events.append(event)
+        return event
 
     def objects(
         self, resource: str, namespace: str | None, after: tuple[str, str] | None, at: int | None
@@ -61,14 +61,14 @@ class Twin:
             and (after is None or (key.namespace, key.name) > after)
         ]
 
-    def since(self, resource: str, revision: int) -> list[Told]:
+    def since(self, resource: str, revision: int) -> list[EventRecord]:
         return [
             event for event in self.events if event.key.resource == resource and event.revision > revision
         ]
 
 
-def told(event: StoreEvent) -> Told:
-    return Told(event.revision, event.type, event.key, event.raw, event.previous)
+def record_of(event: StoreEvent) -> EventRecord:
+    return EventRecord(event.revision, event.type, event.key, event.raw, event.previous)
 
 
 def make_tree(key: ObjectKey, value: Any) -> dict[str, Any]:

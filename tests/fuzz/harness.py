@@ -20,7 +20,7 @@ from plimsoll.apiserver.in_process import connect_in_process
 from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_key
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
-from tests.fuzz.calls import Caller, token
+from tests.fuzz.requests import Caller, token
 from tests.fuzz.templates import TEMPLATES
 
 ROOT = User("root", groups=(MASTERS,))
@@ -30,7 +30,7 @@ MAY_FAIL = {503, 504}
 SLOWEST = 3.0
 
 
-class World:
+class FuzzHarness:
     """API under test and the random source of the requests sent to it."""
 
     def __init__(self, seed: int) -> None:
@@ -56,17 +56,17 @@ class World:
     async def strike(self, count: int) -> None:
         """Send so many requests, each of them checked."""
         for number in range(count):
-            call = self.caller.next()
-            with told(f"request {number}: {show(call)}"):
-                await self.send(call)
+            request = self.caller.next()
+            with describe_failure(f"request {number}: {show(request)}"):
+                await self.send(request)
             if number % 200 == 0:
                 self.caller.tokens = [
                     token(self.store.revision + shift, "default", "b") for shift in (0, -1, -400, 1, 10**9)
                 ]
 
-    async def send(self, call: ApiRequest) -> ApiResponse:
+    async def send(self, request: ApiRequest) -> ApiResponse:
         began = time.monotonic()
-        answer = await self.api.handle(call)
+        answer = await self.api.handle(request)
         if isinstance(answer.body, bytes):
             check_answer(answer)
         else:
@@ -108,7 +108,7 @@ class World:
                 if row.namespaced:
                     path += f"/namespaces/{stored.key.namespace}"
                 path += f"/{row.plural}/{stored.key.name}"
-                with told(f"PUT {path} {stored.raw!r}"):
+                with describe_failure(f"PUT {path} {stored.raw!r}"):
                     answer = await self.send(ApiRequest("PUT", path, user, (), {}, stored.raw))
                     if answer.status == 422 and _is_loose(row.kind, answer):
                         continue
@@ -159,14 +159,14 @@ async def check_stream(answer: ApiResponse) -> None:
         await answer.body.aclose()
 
 
-def show(call: ApiRequest) -> str:
-    body = call.body if len(call.body) < 3000 else call.body[:1500] + b"..." + call.body[-200:]
-    return f"{call.method} {call.path[:300]} {call.query} {call.headers} as {call.user.name}\n{body!r}"
+def show(request: ApiRequest) -> str:
+    body = request.body if len(request.body) < 3000 else request.body[:1500] + b"..." + request.body[-200:]
+    return f"{request.method} {request.path[:300]} {request.query} {request.headers} as {request.user.name}\n{body!r}"
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Failures say what was sent."""
+def describe_failure(what: str) -> Iterator[None]:
+    """Add the request to the message of a failure."""
     try:
         yield
     except Exception as error:
