@@ -161,7 +161,8 @@ async def check_stream(answer: ApiResponse) -> None:
 
 def show(request: ApiRequest) -> str:
     body = request.body if len(request.body) < 3000 else request.body[:1500] + b"..." + request.body[-200:]
-    return f"{request.method} {request.path[:300]} {request.query} {request.headers} as {request.user.name}\n{body!r}"
+    line = f"{request.method} {request.path[:300]} {request.query} {request.headers}"
+    return f"{line} as {request.user.name}\n{body!r}"
 
 
 @contextmanager
