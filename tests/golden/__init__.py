@@ -1,1 +1,1 @@
-"""Golden vectors inside the test suite, where they are at hand."""
+"""Golden vectors inside the test suite."""

@@ -1,4 +1,4 @@
-"""Every public golden vector passes, where the vectors are at hand beside the checkout."""
+"""All public golden vectors pass, if the vectors are available next to the checkout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES = {
 def test_public_vectors(suite: str) -> None:
     paths = [VECTORS / file for file in FILES[suite]]
     if not all(path.exists() for path in paths):
-        pytest.skip("the golden vectors are not here: they lie in ../shared/vectors beside the checkout")
+        pytest.skip("golden vectors not found in ../shared/vectors")
     mismatches: list[Mismatch] = []
     differences = find_differences(suite, paths)
     passed = run(load_check(suite), paths, mismatches.append, differences=differences)
@@ -45,7 +45,7 @@ def test_public_vectors(suite: str) -> None:
 def test_public_vectors_under_the_profile_of_upstream() -> None:
     path = VECTORS / "accounting" / "node_allocatable.jsonl.gz"
     if not path.exists():
-        pytest.skip("the golden vectors are not here: they lie in ../shared/vectors beside the checkout")
+        pytest.skip("golden vectors not found in ../shared/vectors")
     mismatches: list[Mismatch] = []
     passed = run(load_check("node-allocatable", "upstream-1.36"), [path], mismatches.append)
     assert mismatches == []

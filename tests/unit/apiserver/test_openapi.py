@@ -1,4 +1,4 @@
-"""The OpenAPI documents: what kubectl looks for in them is there, in both versions and forms."""
+"""The OpenAPI documents: kubectl finds what it needs in both versions and encodings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_index_leads_to_every_document() -> None:
         assert answer.headers["ETag"] == f'"{query.removeprefix("hash=")}"'
 
 
-def test_an_old_address_leads_to_the_new_one() -> None:
+def test_outdated_document_urls_redirect() -> None:
     answer = ask("/openapi/v3/apis/apps/v1", "", "hash=OLD")
     assert answer.status == 301
     address, query = answer.headers["Location"].split("?")
@@ -157,7 +157,7 @@ def test_types_of_values() -> None:
     )
 
 
-def test_explain_has_something_to_say() -> None:
+def test_explain_has_descriptions() -> None:
     schemas = tree("/openapi/v3/apis/resource.k8s.io/v1")["components"]["schemas"]
     for kind in (
         "ResourceSlice",
@@ -189,7 +189,7 @@ def test_every_description_is_of_something() -> None:
 # -- version 2
 
 
-def test_version_2_tells_the_same_shapes() -> None:
+def test_version_2_has_the_same_schemas() -> None:
     document = tree("/openapi/v2")
     definitions = document["definitions"]
     for reference in references(document):
@@ -205,7 +205,7 @@ def test_version_2_tells_the_same_shapes() -> None:
     assert document["swagger"] == "2.0"
 
 
-def test_protobuf_is_given_to_those_who_ask_first() -> None:
+def test_protobuf_is_negotiated() -> None:
     for accept in (PROTOBUF, PROTOBUF.replace("@", ".")):
         answer = ask("/openapi/v2", accept)
         assert answer.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"

@@ -1,4 +1,4 @@
-"""The protobuf form: bytes known by hand, trees of every shape there and back, and anything else refused."""
+"""The protobuf encoding: known bytes, round trips of every schema, and rejection of everything else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.apiserver.registry.sample_objects import trees_of
 SLOW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
-def shape(kind: str, group: str = "", version: str = "v1") -> SchemaType:
+def schema(kind: str, group: str = "", version: str = "v1") -> SchemaType:
     found = schema_for(group, version, kind)
     assert found is not None
     return found
@@ -79,7 +79,7 @@ def test_a_lease_as_a_node_writes_it() -> None:
     ],
 )
 def test_zeros_and_signs(raw: bytes, spec: dict[str, Any]) -> None:
-    read = decode_message(raw, shape("Pod").fields["spec"].type)
+    read = decode_message(raw, schema("Pod").fields["spec"].type)
     assert {name: value for name, value in read.items() if name != "hostAliases"} == spec
 
 
@@ -150,20 +150,20 @@ def test_a_fraction_keeps_its_value() -> None:
 
 
 def test_numbers_packed_into_one_chunk() -> None:
-    groups = shape("Pod").fields["spec"].type.fields["securityContext"].type
+    groups = schema("Pod").fields["spec"].type.fields["securityContext"].type
     packed = field(4, b"\x01\x02\x03")
     assert decode_message(packed, groups) == {"supplementalGroups": [1, 2, 3]}
     assert decode_message(b"\x20\x01\x20\x02", groups) == {"supplementalGroups": [1, 2]}
 
 
-def test_what_has_no_number_is_left_out() -> None:
+def test_fields_without_a_number_are_omitted() -> None:
     device = {"name": "a", "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}}
     head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
     read = decode_body(encode_body({**head, "spec": {"devices": [{**device, "unheard": 1}]}}))
     assert read["spec"]["devices"] == [{"name": "a"}]
 
 
-def test_quantities_are_told_as_texts() -> None:
+def test_quantities_are_encoded_as_strings() -> None:
     tree = {"apiVersion": "v1", "kind": "Node", "status": {"capacity": {"cpu": 4, "memory": Number("1.5")}}}
     capacity = decode_body(encode_body(tree))["status"]["capacity"]
     assert capacity == {"cpu": "4", "memory": str(Quantity.parse("1.5"))}
@@ -228,16 +228,16 @@ def test_bodies_that_cannot_be_read(body: bytes) -> None:
         {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"minAvailable": Number("1.5")}},
     ],
 )
-def test_trees_that_cannot_be_told(tree: Any) -> None:
+def test_trees_that_cannot_be_encoded(tree: Any) -> None:
     with pytest.raises(DecodeError):
         encode_body(tree)
 
 
 def test_depth_is_bounded_both_ways() -> None:
-    found = shape("CustomResourceDefinition", "apiextensions.k8s.io")
-    schema = found.fields["spec"].type.fields["versions"].type.item
-    assert schema is not None
-    props = schema.fields["schema"].type.fields["openAPIV3Schema"].type
+    found = schema("CustomResourceDefinition", "apiextensions.k8s.io")
+    version = found.fields["spec"].type.fields["versions"].type.item
+    assert version is not None
+    props = version.fields["schema"].type.fields["openAPIV3Schema"].type
     raw = b""
     tree: dict[str, Any] = {}
     for _ in range(200):  # a schema inside a schema
@@ -257,14 +257,14 @@ def test_depth_is_bounded_both_ways() -> None:
 def test_every_shape_survives_the_way_there_and_back(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(RESOURCES))
     version = data.draw(st.sampled_from(row.versions))
-    type = shape(row.kind, row.group, version)
-    tree = data.draw(trees_of(type, told_in_protobuf=True))
+    type = schema(row.kind, row.group, version)
+    tree = data.draw(trees_of(type, protobuf_only=True))
     tree = {**tree, "apiVersion": row.api_version(version), "kind": row.kind}
     assert codec.encode(decode_body(encode_body(tree))) == codec.encode(_ordered(tree, type))
 
 
 def _ordered(tree: Any, type: SchemaType) -> Any:
-    """A tree with its fields in the order of their numbers, the way they are told."""
+    """Return a tree with its fields in the order of their numbers, as they are encoded."""
     if isinstance(tree, dict) and type.kind == "object":
         rank = {name: (*known.message_path, known.number) for name, known in type.fields.items()}
         return {
@@ -287,7 +287,7 @@ def test_any_bytes_end_in_a_tree_or_a_decode_error(data: bytes) -> None:
 @SLOW
 @given(st.data())
 def test_damaged_bytes_end_in_a_tree_or_a_decode_error(data: st.DataObject) -> None:
-    tree = data.draw(trees_of(shape("Pod"), told_in_protobuf=True))
+    tree = data.draw(trees_of(schema("Pod"), protobuf_only=True))
     body = bytearray(encode_body({**tree, "apiVersion": "v1", "kind": "Pod"}))
     for _ in range(3):
         body[data.draw(st.integers(4, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -303,7 +303,7 @@ def test_numbers_there_and_back(number: int) -> None:
 
 
 def naive_varint(number: int) -> bytes:
-    """Seven bits at a time, the last without its high bit."""
+    """Encode seven bits at a time, the last byte without its high bit."""
     digits = []
     rest = number % 2**64
     while True:

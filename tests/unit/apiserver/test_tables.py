@@ -29,7 +29,7 @@ def the(key: str) -> Resource:
 
 
 def cells(key: str, tree: Any) -> dict[str, Any]:
-    """The cells of one object by the names of their columns."""
+    """Return the cells of one object by column name."""
     tree = {**tree, "metadata": {"name": "x", "creationTimestamp": HOUR_AGO, **tree.get("metadata", {})}}
     table = to_table(the(key), [tree], now=NOW)
     names = [column["name"] for column in table["columnDefinitions"]]
@@ -253,7 +253,7 @@ def test_states_of_pods(spec: Tree, status: Tree, ready: str, word: str, restart
     assert (row["Ready"], row["Status"], row["Restarts"]) == (ready, word, restarts)
 
 
-def test_pods_that_are_going() -> None:
+def test_terminating_pods_in_tables() -> None:
     going = {"deletionTimestamp": HOUR_AGO}
     assert cells("pods", {"metadata": going, "status": {"phase": "Running"}})["Status"] == "Terminating"
     assert cells("pods", {"metadata": going, "status": {"phase": "Failed"}})["Status"] == "Failed"
@@ -283,7 +283,7 @@ def test_wide_cells_of_pods() -> None:
     assert {bare[name] for name in ("IP", "Node", "Nominated Node", "Readiness Gates")} == {"<none>"}
 
 
-def test_rows_of_ended_pods_say_so() -> None:
+def test_completed_pods_have_a_row_condition() -> None:
     rows = [
         to_table(the("pods"), [{"status": {"phase": phase}}], now=NOW)["rows"][0]
         for phase in ("Running", "Succeeded", "Failed")
@@ -590,7 +590,7 @@ def test_ingresses_and_classes() -> None:
 
 
 def naive_duration(seconds: int) -> str:
-    """The same rules one after the other."""
+    """Format a duration by applying the rules one by one."""
     minutes, hours, days, years = seconds // 60, seconds // 3600, seconds // 86400, seconds // 31536000
 
     def two(big: int, letter: str, small: int, small_letter: str) -> str:
@@ -616,7 +616,7 @@ def naive_duration(seconds: int) -> str:
 
 
 @given(st.integers(0, 20 * 365 * 86400) | st.integers(0, 20000))
-def test_durations_are_told_in_one_or_two_units(seconds: int) -> None:
+def test_durations_have_one_or_two_units(seconds: int) -> None:
     assert format_duration(timedelta(seconds=seconds)) == naive_duration(seconds)
 
 
@@ -625,7 +625,7 @@ def test_clocks_may_be_a_second_apart() -> None:
     assert format_duration(timedelta(seconds=-2)) == "<invalid>"
 
 
-def test_times_that_are_none() -> None:
+def test_invalid_timestamps_in_tables() -> None:
     for never in (None, "", "soon", 5, "0001-01-01T00:00:00Z", "x" * 100):
         assert cells("pods", {"metadata": {"creationTimestamp": never}})["Age"] == "<unknown>"
 

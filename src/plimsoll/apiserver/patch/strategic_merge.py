@@ -5,7 +5,7 @@ Supports the directives `$patch: replace|delete` in maps and list items, `$retai
 Neither tree is modified; values from the patch are stored without nulls and directives.
 
 DIFF: patches that do not match the object are rejected (400, 422), where upstream returns 500
-(test_patches_that_do_not_fit_are_refused).
+(test_mismatching_patches_are_rejected).
 """
 
 from __future__ import annotations

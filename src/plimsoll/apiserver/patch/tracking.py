@@ -251,7 +251,7 @@ def cap_update_managers(owners: Owners) -> Owners:
             first[owner.version] = identity
             continue
         bucket = ManagerIdentity(ANCIENT, UPDATE, owner.version, "")
-        # DIFF: merging never drops the bucket itself (test_gathering_keeps_what_was_gathered).
+        # DIFF: merging never drops the bucket itself (test_merged_managers_keep_their_fields).
         source = identity if identity != bucket else first[owner.version]
         parts = gathered.setdefault(bucket, [])
         parts.append(owners.pop(source).fields)

@@ -4,7 +4,7 @@ Server-side apply rejects what other writes accept or drop: undeclared fields, v
 items with the same key.
 
 DIFF: such a configuration is a bad request, not an internal error
-(test_configurations_that_do_not_fit_are_refused).
+(test_mismatching_configurations_are_rejected).
 """
 
 from __future__ import annotations

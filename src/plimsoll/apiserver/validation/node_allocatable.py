@@ -4,7 +4,7 @@ Covers `nodeAllocatableResourceMappings` (1.36; docs/spec/api.md, "ResourceSlice
 (1.37; docs/spec/accounting.md, "Changes in 1.37"), `nativeResourceMappings` (the earlier draft of KEP-5517)
 and the accounting policies (KEP-5517; docs/spec/accounting.md, "Accounting policies").
 
-- DIFF: a device in more than one form is rejected (test_a_device_speaks_one_form).
+- DIFF: a device in more than one form is rejected (test_a_device_uses_one_form).
 - DIFF: the 1.37 and draft forms and the accounting policies are validated; Kubernetes 1.36 has none
   of these fields (test_newer_form_of_a_device, test_draft_form_of_a_device,
   test_accounting_policy_of_a_mapping, test_accounting_policies_of_a_class).

@@ -1,4 +1,4 @@
-"""Types and trees for the tests of patches: a small kind with every way of merging, and the real ones."""
+"""Types and objects for patch tests: a small kind with every merge strategy, and real kinds."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def things() -> st.SearchStrategy[dict[str, Any]]:
-    """Objects of the small kind, with few names so that they meet."""
+    """Generate objects of the small kind, with few names so that they collide."""
     return st.fixed_dictionaries({}, optional=FIELDS).map(
         lambda fields: {"apiVersion": "test/v1", "kind": "Thing", "metadata": {}, **fields}
     )
 
 
 def json_values() -> st.SearchStrategy[Any]:
-    """Any JSON, with the words that mean something to patches."""
+    """Generate any JSON, with the keywords of patches."""
     words = st.sampled_from(
         [
             "a",

@@ -61,7 +61,7 @@ def test_create_by_apply() -> None:
     ]
 
 
-def test_what_is_no_longer_applied_goes_away() -> None:
+def test_fields_no_longer_applied_are_removed() -> None:
     tree = apply(
         None, thing(count=1, text="a", items=[{"name": "a", "size": 1}, {"name": "b"}], marks=["x", "y"])
     )
@@ -71,7 +71,7 @@ def test_what_is_no_longer_applied_goes_away() -> None:
     assert owned(tree)["other"] == {"on"}
 
 
-def test_what_others_own_stays() -> None:
+def test_fields_of_other_managers_are_kept() -> None:
     tree = apply(None, thing(count=1, inner={"a": 1}))
     tree = apply(tree, thing(count=1), manager="two")
     tree = apply(tree, thing(inner={"b": "x"}), now=LATER)
@@ -79,7 +79,7 @@ def test_what_others_own_stays() -> None:
     assert owned(tree) == {"m": {"inner/b"}, "two": {"count"}}
 
 
-def test_an_item_goes_with_its_last_owner() -> None:
+def test_an_item_is_removed_with_its_last_owner() -> None:
     tree = apply(None, thing(items=[{"name": "a", "size": 1}]))
     update = copy.deepcopy(tree)
     update["items"][0]["tags"] = {"x": "1"}
@@ -149,7 +149,7 @@ def test_atomic_values_have_one_owner() -> None:
     assert owned(tree) == {"two": {"order", "whole"}}
 
 
-def test_without_a_schema_maps_are_granular_and_lists_whole() -> None:
+def test_without_a_schema_maps_are_granular_and_lists_atomic() -> None:
     tree = apply(None, thing(a={"b": {"c": 1}}, l=[{"name": "x"}]), schema=None)
     tree = apply(tree, thing(a={"b": {"d": 2}}), manager="two", schema=None)
     assert fields(tree) == {"a": {"b": {"c": 1, "d": 2}}, "l": [{"name": "x"}]}
@@ -167,7 +167,7 @@ def test_null_is_applied() -> None:
     }
 
 
-def test_an_object_nobody_tracked_belongs_to_those_before() -> None:
+def test_untracked_objects_are_owned_by_before_first_apply() -> None:
     tree = apply(thing(count=1, text="a"), thing(count=1))
     assert owned(tree) == {"m": {"count"}, "before-first-apply": {"count", "text"}}
     assert conflict_message(attempt(thing(count=1), thing(count=2)).conflicts).endswith(
@@ -234,7 +234,7 @@ def test_port_keys_have_defaults() -> None:
         ),
     ],
 )
-def test_configurations_that_do_not_fit_are_refused(applied: Any, message: str) -> None:
+def test_mismatching_configurations_are_rejected(applied: Any, message: str) -> None:
     with pytest.raises(PatchError) as caught:
         server_side_apply(
             None,
@@ -254,7 +254,7 @@ ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def client_side(count: int, text: str) -> dict[str, Any]:
-    """An object as client-side apply leaves it."""
+    """Return an object as client-side apply leaves it."""
     configuration = thing(count=count, text=text)
     tree = {
         **configuration,
@@ -312,7 +312,7 @@ def test_appliers_of_another_version() -> None:
 
 
 def solid(tree: Any) -> Any:
-    """A tree without empty maps and lists."""
+    """Return a tree without empty maps and lists."""
     if isinstance(tree, dict):
         return {name: solid(value) for name, value in tree.items() if value not in ({}, [])}
     return [solid(item) for item in tree] if isinstance(tree, list) else tree

@@ -1,4 +1,4 @@
-"""What changed between two states, held against flat tables of paths."""
+"""Comparison of two states, checked against flat tables of paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def paths(fields: FieldSet) -> set[Path]:
 
 
 def table(value: Any, schema: SchemaType | None, path: Path = ()) -> dict[Path, Any]:
-    """Every path of a value with what stands there, containers that are merged included."""
+    """Return every path of a value with its value, including merged containers."""
     found = {path: value}
     how = merge_form(schema)
     if how == "list" and schema is not None and isinstance(value, list):
@@ -92,14 +92,14 @@ def test_embedded_objects_count_as_present() -> None:
     assert compare({"status": {"nodeInfo": {"architecture": ""}}}, {}, NODE) == ({}, {})
 
 
-def test_null_says_no_more_than_nothing_unless_it_is_applied() -> None:
+def test_null_equals_absent_unless_applied() -> None:
     old: Any = {"inner": {"a": None}}
     assert compare(old, {"inner": {}}, THING) == ({}, {})
     assert compare({"inner": {}}, old, THING) == ({}, {})
     assert compare({"inner": {}}, old, THING, nulls=True).changed == {"f:inner": {"f:a": {}}}
 
 
-def test_two_items_with_one_key_are_one_whole() -> None:
+def test_items_with_duplicate_keys_count_as_one() -> None:
     one, two = [{"name": "a", "size": 1}], [{"name": "a", "size": 1}, {"name": "a", "size": 2}]
     element = 'k:{"name":"a"}'
     grown = compare({"items": one}, {"items": two}, THING)

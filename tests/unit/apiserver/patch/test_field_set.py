@@ -1,4 +1,4 @@
-"""The algebra of field sets, held against sets of paths."""
+"""Set operations on field sets, checked against sets of paths."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_order_of_elements() -> None:
     assert list(sort_set(mixed)["f:a"]) == [".", "f:z"]
 
 
-def test_paths_for_people() -> None:
+def test_path_format() -> None:
     path = ("f:spec", "f:ports", 'k:{"port":80,"protocol":"T\\"P"}', "f:name", "v:1", "i:2")
     assert format_path(path) == '.spec.ports[port=80,protocol="T\\"P"].name[=1][2]'
 
@@ -159,7 +159,7 @@ def test_filters() -> None:
     assert paths(resize(fields)) == {here, limits}
 
 
-def test_a_type_that_became_atomic_is_owned_as_a_whole() -> None:
+def test_a_type_that_became_atomic_is_owned_as_a_unit() -> None:
     fields = from_paths([("f:whole", "f:a"), ("f:inner", "f:a"), ("f:order", "i:0"), ("f:unknown", "f:a")])
     assert paths(reconcile_with_schema(fields, THING)) == {
         ("f:whole",),

@@ -1,4 +1,4 @@
-"""JSON patch: RFC 6902 as the Kubernetes API takes it."""
+"""JSON patch: RFC 6902 as the Kubernetes API implements it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_places_in_lists() -> None:
     assert names("/spec/containers/-1") == ["web", "log", "new"]
 
 
-def test_what_the_api_server_lets_pass() -> None:
+def test_lenient_operations() -> None:
     assert patch({"op": "replace", "path": "/new", "value": 1}, tree={}) == {"new": 1}
     assert patch({"op": "test", "path": "/absent", "value": None}, tree={}) == {}
     assert patch({"op": "copy", "from": "/absent", "path": "/b"}, tree={}) == {"b": None}
@@ -118,7 +118,7 @@ def test_depth_is_bounded() -> None:
 
 
 def naive(tree: Any, operations: list[dict[str, Any]]) -> Any:
-    """The same on a whole copy per operation, for operations that fit."""
+    """Apply each operation to a full copy, for operations that succeed."""
     for operation in operations:
         root = {"": copy.deepcopy(tree)}
 
@@ -166,7 +166,7 @@ def pointers(tree: Any, path: str = "") -> list[str]:
 
 
 @given(st.dictionaries(st.sampled_from("abc"), DOCUMENTS, max_size=3), st.data())
-def test_agrees_with_whole_copies(tree: Any, data: st.DataObject) -> None:
+def test_agrees_with_full_copies(tree: Any, data: st.DataObject) -> None:
     operations: list[dict[str, Any]] = []
     now = tree
     for _ in range(data.draw(st.integers(0, 5))):

@@ -1,4 +1,4 @@
-"""Whatever is sent: a result or a PatchError, never another exception, and never a changed argument."""
+"""Any input: a result or a PatchError, never another exception, and never a modified argument."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def operations() -> st.SearchStrategy[Any]:
 
 
 def objects() -> st.SearchStrategy[Any]:
-    """Objects of the small kind, more or less."""
+    """Generate objects that resemble the small kind."""
     names = st.sampled_from(
         ["items", "marks", "inner", "count", "metadata", "kind", "spec", "status", "free"]
     )

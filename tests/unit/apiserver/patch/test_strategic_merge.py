@@ -128,7 +128,7 @@ def test_an_item_that_takes_the_place_of_another() -> None:
         {"marks": [1]},
     ],
 )
-def test_patches_that_do_not_fit_are_refused(change: Any) -> None:
+def test_mismatching_patches_are_rejected(change: Any) -> None:
     tree = {"items": named("a"), "inner": {"a": 1}, "marks": ["a"]}
     with pytest.raises(PatchError):
         patch(tree, change)
@@ -175,7 +175,7 @@ def test_the_patches_kubectl_makes() -> None:
 
 
 def naive_order(items: list[str], first: list[str], live: list[str]) -> list[str]:
-    """Insert the others one by one, each before the first named one that live has later."""
+    """Insert the other items one by one, each before the first named item that follows it in live."""
     woven = sorted((i for i in items if i in first), key=first.index)
     start = 0
     for other in sorted(

@@ -1,4 +1,4 @@
-"""Who owns which field after creates, updates and patches."""
+"""Field ownership after creates, updates and patches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def thing(**fields: Any) -> dict[str, Any]:
 
 
 def owned(tree: dict[str, Any]) -> dict[str, set[str]]:
-    """The last steps of what each manager owns."""
+    """Return the last path elements of the fields of each manager."""
     return {
         entry["manager"]: {
             "/".join(step[2:] for step in path) for path in iter_paths(entry["fieldsV1"], sort_key)
@@ -189,7 +189,7 @@ def test_at_most_ten_updaters() -> None:
     assert owned(tree)[ANCIENT] == {"order", "metadata/labels", *labels}
 
 
-def test_gathering_keeps_what_was_gathered() -> None:
+def test_merged_managers_keep_their_fields() -> None:
     entries = [
         {
             "manager": ANCIENT if number == 3 else f"m{number:02}",
@@ -208,7 +208,7 @@ def test_gathering_keeps_what_was_gathered() -> None:
     assert len(tree["metadata"]["managedFields"]) == MAX_UPDATE_MANAGERS
 
 
-def test_lists_that_cannot_be_told_apart_end_the_tracking() -> None:
+def test_ambiguous_list_keys_end_tracking() -> None:
     tree = track(None, thing(items=[{"name": "a"}]))
     assert "managedFields" not in track(tree, {**tree, "items": [None]})["metadata"]
 
@@ -232,7 +232,7 @@ def test_other_versions_see_the_change_in_their_own_way() -> None:
     assert owned(tree) == {"one": {"text"}, "two": {"count"}}
 
 
-def test_times_go_back_if_nothing_else_changed() -> None:
+def test_times_are_kept_if_nothing_else_changed() -> None:
     old = track(None, thing(count=1))
     new = copy.deepcopy(old)
     new["metadata"]["managedFields"][0]["time"] = LATER
@@ -291,7 +291,7 @@ ENTRY_FIELDS = ("manager", "operation", "apiVersion", "time", "fieldsType", "sub
 
 
 @given(st.dictionaries(st.sampled_from(ENTRY_FIELDS), WORDS))
-def test_entries_that_are_fine_at_a_glance_are_fine(changes: dict[str, Any]) -> None:
+def test_entries_accepted_by_the_fast_path_are_valid(changes: dict[str, Any]) -> None:
     usual = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     assert _is_well_formed(usual)
     for entry in (changes, {**usual, **changes}):

@@ -1,4 +1,4 @@
-"""Trees of a given shape, for property tests."""
+"""Hypothesis strategies for objects of a schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JSON = st.recursive(
 )
 
 
-def _moments(micro: bool) -> st.SearchStrategy[str]:
+def _timestamps(micro: bool) -> st.SearchStrategy[str]:
     tail = st.integers(0, 999999).map(lambda n: f".{n:06}Z") if micro else st.just("Z")
     parts = st.tuples(st.integers(2, 9999), st.integers(1, 12), st.integers(1, 28), st.integers(0, 59), tail)
     return parts.map(lambda p: f"{p[0]:04}-{p[1]:02}-{p[2]:02}T12:00:{p[3]:02}{p[4]}")
@@ -35,50 +35,52 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(min_size=1, max_size=5).map(lambda data: base64.b64encode(data).decode()),
     "quantity": st.sampled_from(["0", "1", "500m", "2Gi", "1.5", "1e3", "-3", "100n"]),
     "int-or-string": _INT32 | _TEXT,
-    "time": _moments(False),
-    "micro-time": _moments(True),
+    "time": _timestamps(False),
+    "micro-time": _timestamps(True),
     "raw": _JSON,
     "fields": st.dictionaries(_TEXT, _JSON, max_size=2),
     "any": _JSON,
 }
 
 
-def trees_of(type: SchemaType, depth: int = 5, *, told_in_protobuf: bool = False) -> st.SearchStrategy[Any]:
-    """Trees that fit a type; with `told_in_protobuf` only what survives that form."""
+def trees_of(type: SchemaType, depth: int = 5, *, protobuf_only: bool = False) -> st.SearchStrategy[Any]:
+    """Generate trees that match a type; with `protobuf_only` only fields that survive that encoding."""
     if type.kind == "object":
-        return st.deferred(lambda: _objects(type, depth, told_in_protobuf))
+        return st.deferred(lambda: _objects(type, depth, protobuf_only))
     if type.item is not None:
-        inner = trees_of(type.item, depth, told_in_protobuf=told_in_protobuf)
+        inner = trees_of(type.item, depth, protobuf_only=protobuf_only)
         if type.kind == "list":
             return st.lists(inner, min_size=1, max_size=2)
         return st.dictionaries(_TEXT, inner, min_size=1, max_size=2)
     return _VALUES[type.format]
 
 
-def _objects(type: SchemaType, depth: int, told: bool) -> st.SearchStrategy[Any]:
-    fields = [field for field in type.fields.values() if _usable(field, depth, told)]
+def _objects(type: SchemaType, depth: int, protobuf_only: bool) -> st.SearchStrategy[Any]:
+    fields = [field for field in type.fields.values() if _usable(field, depth, protobuf_only)]
     if not fields:
         return st.just({})
-    # A few fields at a time: all of a pod's would never be done.
+    # A few fields at a time: all fields of a pod would take too long.
     chosen = st.lists(st.sampled_from(fields), max_size=4, unique_by=lambda field: field.name)
     return chosen.flatmap(
-        lambda few: st.fixed_dictionaries({field.name: _value_of(field, depth, told) for field in few})
+        lambda few: st.fixed_dictionaries(
+            {field.name: _value_of(field, depth, protobuf_only) for field in few}
+        )
     )
 
 
-def _usable(field: SchemaField, depth: int, told: bool) -> bool:
-    if told and (not field.number or field.type.format == "any"):
+def _usable(field: SchemaField, depth: int, protobuf_only: bool) -> bool:
+    if protobuf_only and (not field.number or field.type.format == "any"):
         return False
     return depth > 0 or (field.type.kind not in ("object", "list", "map"))
 
 
-def _value_of(field: SchemaField, depth: int, told: bool) -> st.SearchStrategy[Any]:
-    values = trees_of(field.type, depth - 1, told_in_protobuf=told)
-    return values.filter(bool) if told and not field.emits_zero else values
+def _value_of(field: SchemaField, depth: int, protobuf_only: bool) -> st.SearchStrategy[Any]:
+    values = trees_of(field.type, depth - 1, protobuf_only=protobuf_only)
+    return values.filter(bool) if protobuf_only and not field.emits_zero else values
 
 
 def paths_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value in a tree, its own included."""
+    """Return the path of every value in a tree, including the root."""
     yield path
     entries = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in entries:
@@ -86,7 +88,7 @@ def paths_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def put(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """The tree with another value at a path."""
+    """Return the tree with another value at a path."""
     if not path:
         return value
     changed = copy.deepcopy(tree)

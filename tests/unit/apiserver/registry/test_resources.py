@@ -1,4 +1,4 @@
-"""The table of resources: complete, free of clashes, and with upstream's words for selectable fields."""
+"""The table of resources: complete, without conflicts, and with upstream's field labels."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_row_is_found_by_path_kind_and_key(row: Resource) -> None:
     assert (find_resource_by_key(row.storage_key) or row).is_stored or not row.is_stored
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_unknown_resources_are_not_found() -> None:
     assert find_resource("", "v2", "pods") is None
     assert find_resource("apps", "v1", "pods") is None
     assert find_resource_by_kind("", "v1", "Nothing") is None

@@ -1,4 +1,4 @@
-"""Shapes: what the data says about the kinds that matter most, and that all of it can be read."""
+"""Schemas of the most important kinds, and that all data files can be read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def at(type: SchemaType | None, path: str) -> SchemaType:
 
 
 def everything(type: SchemaType, seen: dict[int, SchemaType]) -> Iterator[SchemaType]:
-    """Every type that can be reached from one."""
+    """Return every type that can be reached from one."""
     if id(type) in seen:
         return
     seen[id(type)] = type
@@ -134,6 +134,6 @@ def test_all_of_the_data_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("version", ["x" * 5000, "../v1", "v1/../v1", "\x00", "", "v1.txt"])
-def test_a_version_that_somebody_made_up_names_no_file(version: str) -> None:
+def test_unknown_versions_name_no_file(version: str) -> None:
     assert schema_for("", version, "Pod") is None
     assert schema_for("../core", version, "Pod") is None

@@ -1,4 +1,4 @@
-"""Unknown, duplicate and wrong fields, in the words of Kubernetes' strict decoder."""
+"""Unknown, duplicate and mistyped fields, with the messages of Kubernetes' strict decoder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 
 
-def test_what_fits_has_an_empty_report() -> None:
+def test_matching_objects_have_an_empty_report() -> None:
     report = check_fields(
         pod(
             containers=[{**CONTAINER, "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}],
@@ -56,7 +56,7 @@ def test_unknown_fields_and_their_paths() -> None:
     assert report.unknown == ["spec.devices[0].attributes.x.y/b.foo"]
 
 
-def test_duplicate_fields_are_told_in_the_order_of_the_text() -> None:
+def test_duplicate_fields_are_reported_in_text_order() -> None:
     report = check_json(
         b'{"kind":"Pod","metadata":{"name":"a","name":"b","labels":{"a":"b","a":"c"}},'
         b'"spec":{"containers":[{"name":"a","name":"b"}],"x":{"y":1,"y":2},"x":3}}',
@@ -235,14 +235,14 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_text_and_tree_are_held_against_the_shape_alike(tree: Any) -> None:
+def test_json_and_tree_checks_agree(tree: Any) -> None:
     text, plain = check_json(json.dumps(tree), POD), check_fields(tree, POD)
     assert (text.unknown, text.type_errors) == (plain.unknown, plain.type_errors)
     assert text.duplicate == []
 
 
 def naive_unknown(tree: Any, type: SchemaType, path: str = "") -> list[str]:
-    """Every path that the shape does not have, by looking at every value on its own."""
+    """Return every path that is not in the schema, by checking each value individually."""
     found: list[str] = []
     if isinstance(tree, dict) and type.kind in ("object", "map"):
         for name, value in tree.items():
@@ -262,12 +262,12 @@ def naive_unknown(tree: Any, type: SchemaType, path: str = "") -> list[str]:
 
 
 @given(JSON)
-def test_the_quick_answer_is_yes_exactly_where_there_is_nothing_to_tell(tree: Any) -> None:
+def test_the_fast_path_agrees_with_the_report(tree: Any) -> None:
     assert matches_schema(tree, POD) == (not report_fields(tree, POD))
 
 
 @given(trees_of(POD))
-def test_trees_of_the_shape_fit(tree: Any) -> None:
+def test_trees_of_the_schema_match(tree: Any) -> None:
     assert matches_schema(tree, POD)
     assert not report_fields(tree, POD)
 
@@ -282,7 +282,7 @@ def test_one_wrong_value_is_found(data: st.DataObject) -> None:
 
 
 @given(JSON)
-def test_unknown_fields_are_those_the_shape_does_not_have(tree: Any) -> None:
+def test_unknown_fields_are_those_not_in_the_schema(tree: Any) -> None:
     assert check_fields(tree, POD).unknown == naive_unknown(tree, POD)
 
 

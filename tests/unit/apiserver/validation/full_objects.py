@@ -1,4 +1,4 @@
-"""Valid objects that use nearly every field there is, to be damaged."""
+"""Valid objects that use nearly every field, as input for fuzz tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of the kinds that are kept for others, valid and small, and how the tests write them."""
+"""Minimal valid objects of the generic kinds, and helpers that write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare_generic
 from tests.unit.apiserver.validation.objects import NOW, Tree, edit
 
-__all__ = ["LABELS", "edit", "found", "made", "minimal", "write"]
+__all__ = ["LABELS", "created", "edit", "field_errors", "minimal", "write"]
 
 UID = "8f0b1a3e-3f9a-4d1f-8a55-3b8d2b1e9c10"
 LABELS = {"app": "web"}
@@ -75,7 +75,7 @@ _WITHOUT_STATUS = {"ConfigMap", "Secret", "PodTemplate", "Endpoints", "EndpointS
 
 
 def minimal(kind: str, changes: dict[str, Any] | None = None) -> Tree:
-    """The least object of a kind, with fields set as `edit` does."""
+    """Return the minimal object of a kind, with fields set as by `edit`."""
     metadata = {"name": "x", "namespace": "lab", "uid": UID, "resourceVersion": "1"}
     return edit({"kind": kind, "metadata": metadata, **_LEAST[kind]}, changes or {})
 
@@ -87,14 +87,14 @@ def write(tree: Tree, old: Tree | None = None, subresource: str = "") -> Prepare
     return prepare_generic(request, namespaced=True, has_status=kind not in _WITHOUT_STATUS)
 
 
-def made(kind: str, changes: dict[str, Any] | None = None) -> Tree:
-    """The object as it is stored after it was created."""
+def created(kind: str, changes: dict[str, Any] | None = None) -> Tree:
+    """Return the object as stored after it was created."""
     prepared = write(minimal(kind, changes))
     assert prepared.errors == ()
     return prepared.tree
 
 
-def found(tree: Tree, old: Tree | None = None, subresource: str = "") -> list[str]:
-    """The problems of a write, each as `field Type`, sorted."""
+def field_errors(tree: Tree, old: Tree | None = None, subresource: str = "") -> list[str]:
+    """Return the errors of a write, each as `field Type`, sorted."""
     errors = write(tree, old, subresource).errors
     return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in errors)

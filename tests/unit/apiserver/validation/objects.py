@@ -1,4 +1,4 @@
-"""Valid objects to break, and the words the tables of these tests are written in."""
+"""Valid objects to modify, and the helpers that the tables of these tests use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GONE = object()
 
 
 def edit(tree: Tree, changes: dict[str, Any]) -> Tree:
-    """A copy with fields set: `edit(claim(), {"spec.devices.requests.0.name": "x"})`."""
+    """Return a copy with fields set: `edit(claim(), {"spec.devices.requests.0.name": "x"})`."""
     tree = copy.deepcopy(tree)
     for path, value in changes.items():
         *steps, last = path.split(".")
@@ -42,7 +42,7 @@ def edit(tree: Tree, changes: dict[str, Any]) -> Tree:
 
 
 def run(tree: Tree, old: Tree | None = None, subresource: str = "", **options: Any) -> PreparedObject:
-    """A write of this object; gates by name, all on unless told."""
+    """Prepare a write of this object; gates by name, all enabled by default."""
     gates = Gates.of(options.pop("gates", {}))
     options.setdefault("namespace_labels", {})
     write = Write(
@@ -58,14 +58,14 @@ def run(tree: Tree, old: Tree | None = None, subresource: str = "", **options: A
     return prepare(write)
 
 
-def found(tree: Tree, old: Tree | None = None, subresource: str = "", **options: Any) -> list[str]:
-    """The problems of a write, each as `field Type`, sorted."""
+def field_errors(tree: Tree, old: Tree | None = None, subresource: str = "", **options: Any) -> list[str]:
+    """Return the errors of a write, each as `field Type`, sorted."""
     errors = run(tree, old, subresource, **options).errors
     return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in errors)
 
 
 def stored(tree: Tree, **metadata: Any) -> Tree:
-    """The object as it stands in storage."""
+    """Return the object as stored."""
     meta = {
         "resourceVersion": "1",
         "uid": "8f0b1a3e-3f9a-4d1f-8a55-3b8d2b1e9c10",
@@ -97,7 +97,7 @@ def slice_() -> Tree:
 
 
 def shared_slice(policy: Tree | None = None) -> Tree:
-    """A slice whose first device gives out parts of 10 units of bandwidth."""
+    """Return a slice whose first device shares 10 units of bandwidth."""
     capacity: Tree = {"value": "10"}
     if policy is not None:
         capacity["requestPolicy"] = policy
@@ -138,7 +138,7 @@ def result(device: str = "gpu-0", **more: Any) -> Tree:
 
 
 def allocated(*results: Tree, **status: Any) -> Tree:
-    """A stored claim with these devices allocated."""
+    """Return a stored claim with these devices allocated."""
     tree = stored(claim())
     tree["status"] = {"allocation": {"devices": {"results": list(results or [result()])}}, **status}
     return tree
@@ -206,7 +206,7 @@ def pod() -> Tree:
 
 
 def running_pod(**status: Any) -> Tree:
-    """A stored pod whose second claim was made from its template."""
+    """Return a stored pod whose second claim was created from its template."""
     tree = stored(pod())
     tree["status"] = {
         "phase": "Running",

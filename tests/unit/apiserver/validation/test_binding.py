@@ -1,4 +1,4 @@
-"""What a Binding does to a pod."""
+"""Binding of pods to nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _binding(**changes: Any) -> Tree:
     return edit(tree, {name.replace("__", "."): value for name, value in changes.items()})
 
 
-def test_a_bound_pod_has_its_node_and_says_so() -> None:
+def test_a_bound_pod_has_node_name_and_condition() -> None:
     pod, binding = _pod(metadata__labels={"a": "1"}), _binding(metadata__annotations={"x": "y"})
     before = copy.deepcopy((pod, binding))
     bound = bind_pod(pod, binding, NOW, {"topology.kubernetes.io/zone": "z", "other": "o"})
@@ -69,7 +69,7 @@ def test_an_earlier_refusal_to_schedule_is_replaced() -> None:
         (_pod(), _binding(metadata__resourceVersion="6"), "ResourceVersion in precondition: 6"),
     ],
 )
-def test_what_keeps_a_pod_from_being_bound(pod: Tree, binding: Tree, conflict: str) -> None:
+def test_binding_conflicts(pod: Tree, binding: Tree, conflict: str) -> None:
     bound = bind_pod(pod, binding, NOW)
     assert conflict in bound.conflict
     assert bound.tree == pod

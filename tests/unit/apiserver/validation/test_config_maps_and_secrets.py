@@ -1,4 +1,4 @@
-"""Config maps and secrets."""
+"""ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules imp
     read_bytes,
 )
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.generic_objects import edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import created, edit, field_errors, minimal, write
 
 
 def _encode(data: bytes) -> str:
@@ -28,7 +28,7 @@ def test_sizes_are_those_of_the_bytes(values: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("text", ["!", "eA", "eA=", "e A==", "_-8=", "eA==x", "=", "é", "eA==eA=="])
-def test_what_is_no_base64_is_refused(text: str) -> None:
+def test_invalid_base64_is_rejected(text: str) -> None:
     with pytest.raises(DecodeError):
         read_bytes(text, "data[a]")
     for kind, name in (("Secret", "data"), ("ConfigMap", "binaryData")):
@@ -36,14 +36,14 @@ def test_what_is_no_base64_is_refused(text: str) -> None:
             write(minimal(kind, {name: {"a": text}}))
 
 
-def test_bytes_are_stored_in_one_spelling() -> None:
+def test_base64_is_stored_in_canonical_form() -> None:
     values = {"a": "eA==\n", "b": "eB==", "c": "e\r\nA==", "d": ""}
-    assert made("Secret", {"data": values})["data"] == {"a": "eA==", "b": "eA==", "c": "eA==", "d": ""}
-    assert made("ConfigMap", {"binaryData": {"z": "eB=="}})["binaryData"] == {"z": "eA=="}
+    assert created("Secret", {"data": values})["data"] == {"a": "eA==", "b": "eA==", "c": "eA==", "d": ""}
+    assert created("ConfigMap", {"binaryData": {"z": "eB=="}})["binaryData"] == {"z": "eA=="}
 
 
-def test_plain_text_is_put_among_the_bytes() -> None:
-    secret = made("Secret", {"stringData": {"a": "y", "b": "zä"}})
+def test_string_data_is_merged_into_data() -> None:
+    secret = created("Secret", {"stringData": {"a": "y", "b": "zä"}})
     assert "stringData" not in secret
     assert secret["data"] == {"a": _encode(b"y"), "b": _encode("zä".encode())}
     assert secret["type"] == "Opaque"
@@ -81,7 +81,7 @@ def test_plain_text_is_put_among_the_bytes() -> None:
     ],
 )
 def test_secrets(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(minimal("Secret", changes)) == errors
+    assert field_errors(minimal("Secret", changes)) == errors
 
 
 @pytest.mark.parametrize(
@@ -95,28 +95,28 @@ def test_secrets(changes: dict[str, Any], errors: list[str]) -> None:
     ],
 )
 def test_config_maps(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(minimal("ConfigMap", changes)) == errors
+    assert field_errors(minimal("ConfigMap", changes)) == errors
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
-def test_some_never_change(kind: str) -> None:
-    old = made(kind, {"immutable": True})
+def test_immutable_data(kind: str) -> None:
+    old = created(kind, {"immutable": True})
     value = "eQ==" if kind == "Secret" else "c"
-    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
-    assert found(edit(old, {"data": {"a": value}}), old) == ["data Forbidden"]
-    assert found(edit(old, {"immutable": False}), old) == ["immutable Forbidden"]
-    free = made(kind)
-    assert found(edit(free, {"data": {"a": value}, "immutable": True}), free) == []
+    assert field_errors(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert field_errors(edit(old, {"data": {"a": value}}), old) == ["data Forbidden"]
+    assert field_errors(edit(old, {"immutable": False}), old) == ["immutable Forbidden"]
+    free = created(kind)
+    assert field_errors(edit(free, {"data": {"a": value}, "immutable": True}), free) == []
 
 
-def test_bytes_of_a_config_map_never_change_either() -> None:
-    old = made("ConfigMap", {"immutable": True})
-    assert found(edit(old, {"binaryData": {"b": "eA=="}}), old) == ["binaryData Forbidden"]
+def test_immutable_binary_data() -> None:
+    old = created("ConfigMap", {"immutable": True})
+    assert field_errors(edit(old, {"binaryData": {"b": "eA=="}}), old) == ["binaryData Forbidden"]
 
 
 def test_a_secret_keeps_its_type() -> None:
-    old = made("Secret")
-    assert found(edit(old, {"type": "example.com/other"}), old) == ["type Invalid"]
-    frozen = made("Secret", {"immutable": True})
-    assert found(edit(frozen, {"stringData": {"a": "x"}}), frozen) == []
-    assert found(edit(frozen, {"stringData": {"a": "y"}}), frozen) == ["data Forbidden"]
+    old = created("Secret")
+    assert field_errors(edit(old, {"type": "example.com/other"}), old) == ["type Invalid"]
+    frozen = created("Secret", {"immutable": True})
+    assert field_errors(edit(frozen, {"stringData": {"a": "x"}}), frozen) == []
+    assert field_errors(edit(frozen, {"stringData": {"a": "y"}}), frozen) == ["data Forbidden"]

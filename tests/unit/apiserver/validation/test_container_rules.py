@@ -1,4 +1,4 @@
-"""Rules of containers and volumes, one table for each topic."""
+"""Validation of containers and volumes, one table for each topic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.apiserver.validation.full_objects import make_pod
-from tests.unit.apiserver.validation.objects import Tree, edit, found
+from tests.unit.apiserver.validation.objects import Tree, edit, field_errors
 
 MAIN = "spec.containers[0]"
 
@@ -21,7 +21,7 @@ def _volume(**source: Any) -> Tree:
 
 
 def _check(pod: Tree, *errors: str) -> None:
-    assert found(pod) == sorted(errors)
+    assert field_errors(pod) == sorted(errors)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ def test_names_of_volumes() -> None:
     )
     claim = {"persistentVolumeClaim": {"claimName": "p-e"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
-    made = {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
-    pod = make_pod(volumes=[made, {"name": "v", **claim}])
+    created = {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
+    pod = make_pod(volumes=[created, {"name": "v", **claim}])
     _check(pod, "spec.volumes[1].persistentVolumeClaim.claimName Invalid")
 
 

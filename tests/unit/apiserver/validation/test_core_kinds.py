@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.objects import Tree, edit, found, run, stored
+from tests.unit.apiserver.validation.objects import Tree, edit, field_errors, run, stored
 
 
 def _make(kind: str, namespaced: bool, **fields: Any) -> Tree:
@@ -23,30 +23,32 @@ def test_a_new_namespace() -> None:
     assert tree["spec"] == {"finalizers": ["kubernetes"]}
     assert tree["status"] == {"phase": "Active"}
     assert tree["metadata"]["labels"] == {"kubernetes.io/metadata.name": "a"}
-    assert found(edit(tree, {"metadata.name": "a.b"})) == ["metadata.name Invalid"]
-    assert found(_make("Namespace", False, spec={"finalizers": ["x", "y/z", "y z"]})) == [
+    assert field_errors(edit(tree, {"metadata.name": "a.b"})) == ["metadata.name Invalid"]
+    assert field_errors(_make("Namespace", False, spec={"finalizers": ["x", "y/z", "y z"]})) == [
         "spec.finalizers Invalid",
         "spec.finalizers Invalid",
         "spec.finalizers Invalid",
     ]
 
 
-def test_finalizers_of_a_namespace_go_by_way_of_finalize() -> None:
+def test_namespace_finalizers_change_only_through_finalize() -> None:
     old = stored(run(_make("Namespace", False)).tree)
     assert run(edit(old, {"spec.finalizers": []}), old).tree["spec"] == {"finalizers": ["kubernetes"]}
     finalized = run(edit(old, {"spec.finalizers": [], "status.phase": "X"}), old, "finalize")
     assert finalized.errors == ()
     assert finalized.tree["spec"] == {"finalizers": []}
     assert finalized.tree["status"] == {"phase": "Active"}
-    assert found(edit(old, {"spec.finalizers": ["x"]}), old, "finalize") == ["spec.finalizers[0] Invalid"]
+    assert field_errors(edit(old, {"spec.finalizers": ["x"]}), old, "finalize") == [
+        "spec.finalizers[0] Invalid"
+    ]
 
 
 def test_the_phase_of_a_namespace_follows_its_deletion() -> None:
     old = stored(run(_make("Namespace", False)).tree)
-    assert found(edit(old, {"status.phase": "Terminating"}), old, "status") == ["status.Phase Invalid"]
+    assert field_errors(edit(old, {"status.phase": "Terminating"}), old, "status") == ["status.Phase Invalid"]
     ending = edit(old, {"metadata.deletionTimestamp": "2025-01-01T00:00:00Z"})
-    assert found(ending, ending, "status") == ["status.Phase Invalid"]
-    assert found(edit(ending, {"status.phase": "Terminating"}), ending, "status") == []
+    assert field_errors(ending, ending, "status") == ["status.Phase Invalid"]
+    assert field_errors(edit(ending, {"status.phase": "Terminating"}), ending, "status") == []
 
 
 # -- nodes
@@ -96,27 +98,29 @@ def test_a_node_can_allocate_its_capacity() -> None:
     ],
 )
 def test_rules_of_nodes(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(_node(**changes)) == errors
+    assert field_errors(_node(**changes)) == errors
 
 
-def test_what_stays_of_a_node() -> None:
+def test_immutable_node_fields() -> None:
     old = stored(run(_node(spec__podCIDR="10.0.0.0/24", spec__providerID="x://1")).tree)
-    assert found(edit(old, {"spec.unschedulable": True}), old) == []
-    assert found(edit(old, {"spec.podCIDR": "10.0.1.0/24"}), old) == ["spec.podCIDRs Forbidden"]
-    assert found(edit(old, {"spec.providerID": "x://2"}), old) == ["spec.providerID Forbidden"]
+    assert field_errors(edit(old, {"spec.unschedulable": True}), old) == []
+    assert field_errors(edit(old, {"spec.podCIDR": "10.0.1.0/24"}), old) == ["spec.podCIDRs Forbidden"]
+    assert field_errors(edit(old, {"spec.providerID": "x://2"}), old) == ["spec.providerID Forbidden"]
     assert run(edit(old, {"status": {}}), old).tree["status"] == old["status"]
     status = run(edit(old, {"spec": {}, "status.phase": "x", "metadata.labels": {"a": "b"}}), old, "status")
     assert status.tree["spec"] == old["spec"]
     assert status.tree["metadata"]["labels"] == {"a": "b"}
     twice = [{"type": "Hostname", "address": "h"}, {"type": "Hostname", "address": "h"}]
-    assert found(edit(old, {"status.addresses": twice}), old, "status") == ["status.addresses[1] Duplicate"]
+    assert field_errors(edit(old, {"status.addresses": twice}), old, "status") == [
+        "status.addresses[1] Duplicate"
+    ]
 
 
 def test_new_nodes_are_not_tainted() -> None:
     assert "taints" not in run(_node()).tree["spec"]
 
 
-def test_the_configuration_of_kubelets_is_gone() -> None:
+def test_dynamic_kubelet_configuration_is_dropped() -> None:
     source = {"configMap": {"name": "x"}}
     tree = run(_node(spec__configSource=source, status__config={"error": "x"})).tree
     assert "configSource" not in tree["spec"]
@@ -135,7 +139,7 @@ def test_leases() -> None:
     tree = run(lease).tree
     assert tree["spec"] == {"renewTime": "2025-01-01T00:00:00.123456Z"}
     bad = edit(lease, {"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}})
-    assert found(bad) == ["spec.leaseDurationSeconds Invalid", "spec.leaseTransitions Invalid"]
+    assert field_errors(bad) == ["spec.leaseDurationSeconds Invalid", "spec.leaseTransitions Invalid"]
     for text in ("2025-01-01T00:00:00Z", "2025-01-01T00:00:00.1234567Z", "now"):
         with pytest.raises(DecodeError):
             run(edit(lease, {"spec.renewTime": text}))
@@ -143,7 +147,7 @@ def test_leases() -> None:
         run(edit(lease, {"spec.leaseTransitions": 2**31}))
     strategic = edit(lease, {"spec": {"strategy": "X", "preferredHolder": "h"}})
     old = stored(strategic)
-    assert found(old, old) == ["spec.strategy.strategy NotSupported"]
+    assert field_errors(old, old) == ["spec.strategy.strategy NotSupported"]
 
 
 # -- priority classes
@@ -167,14 +171,14 @@ def test_leases() -> None:
     ],
 )
 def test_priority_classes(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(edit(_make("PriorityClass", False, value=5), changes)) == errors
+    assert field_errors(edit(_make("PriorityClass", False, value=5), changes)) == errors
 
 
 def test_a_priority_class_keeps_its_value() -> None:
     old = stored(run(_make("PriorityClass", False, value=5)).tree)
     assert old["preemptionPolicy"] == "PreemptLowerPriority"
-    assert found(edit(old, {"description": "x", "globalDefault": True}), old) == []
-    assert found(edit(old, {"value": 6, "preemptionPolicy": "Never"}), old) == [
+    assert field_errors(edit(old, {"description": "x", "globalDefault": True}), old) == []
+    assert field_errors(edit(old, {"value": 6, "preemptionPolicy": "Never"}), old) == [
         "preemptionPolicy Invalid",
         "value Forbidden",
     ]
@@ -223,12 +227,12 @@ def test_a_priority_class_keeps_its_value() -> None:
     ],
 )
 def test_quotas(spec: Any, errors: list[str]) -> None:
-    assert found(_make("ResourceQuota", True, spec=spec)) == errors
+    assert field_errors(_make("ResourceQuota", True, spec=spec)) == errors
 
 
 def test_a_quota_keeps_its_scopes() -> None:
     old = stored(_make("ResourceQuota", True, spec={"scopes": ["Terminating"]}))
-    assert found(edit(old, {"spec.scopes": []}), old) == ["spec.scopes Invalid"]
+    assert field_errors(edit(old, {"spec.scopes": []}), old) == ["spec.scopes Invalid"]
     status = edit(old, {"status": {"hard": {"pods": "1"}, "used": {"foo": "-1"}}, "spec": {}})
     prepared = run(status, old, "status")
     assert prepared.tree["spec"] == old["spec"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import GONE, class_, edit, found, run, stored
+from tests.unit.apiserver.validation.objects import GONE, class_, edit, field_errors, run, stored
 
 SELECTOR = "spec.selectors[0].cel"
 
@@ -29,7 +29,7 @@ SELECTOR = "spec.selectors[0].cel"
     ],
 )
 def test_new_class(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(edit(class_(), changes)) == errors
+    assert field_errors(edit(class_(), changes)) == errors
 
 
 def test_a_class_may_change() -> None:
@@ -49,23 +49,23 @@ def test_changes_are_counted_after_dropping() -> None:
     assert "extendedResourceName" not in prepared.tree["spec"]
 
 
-def test_unchanged_selectors_keep_the_language_of_their_time() -> None:
+def test_unchanged_selectors_keep_their_cel_version() -> None:
     newer = {"spec.selectors.0.cel.expression": "device.allowMultipleAllocations"}
     off = {"DRAConsumableCapacity": False}
     old = stored(edit(class_(), newer))
-    assert found(edit(class_(), newer), gates=off) == [f"{SELECTOR}.expression Invalid"]
-    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old, gates=off) == []
+    assert field_errors(edit(class_(), newer), gates=off) == [f"{SELECTOR}.expression Invalid"]
+    assert field_errors(edit(old, {"metadata.labels": {"a": "b"}}), old, gates=off) == []
     more = edit(old, {"spec.selectors": [*old["spec"]["selectors"], {"cel": {"expression": "true"}}]})
-    assert found(more, old, gates=off) == [f"{SELECTOR}.expression Invalid"]
+    assert field_errors(more, old, gates=off) == [f"{SELECTOR}.expression Invalid"]
 
 
 def test_unchanged_configuration_may_be_larger_than_the_limit() -> None:
     old = stored(edit(class_(), {"spec.config.0.opaque.parameters": {"a": "x" * 20_000}}))
-    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert field_errors(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
     changed = edit(old, {"spec.config.0.opaque.driver": "other.example.com"})
-    assert found(changed, old) == ["spec.config[0].opaque.parameters TooLong"]
+    assert field_errors(changed, old) == ["spec.config[0].opaque.parameters TooLong"]
     stale = stored(edit(class_(), {"spec.config.0.opaque.parameters": []}))
-    assert found(stale, stale) == ["spec.config[0].opaque.parameters Invalid"]
+    assert field_errors(stale, stale) == ["spec.config[0].opaque.parameters Invalid"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_unchanged_configuration_may_be_larger_than_the_limit() -> None:
 )
 def test_accounting_policies_of_a_class(field: str) -> None:
     def policies(given: dict[str, str]) -> list[str]:
-        return found(edit(class_(), {f"spec.{field}": given}))
+        return field_errors(edit(class_(), {f"spec.{field}": given}))
 
     assert policies({"cpu": "AddPerClaim", "memory": "Max", "hugepages-2Mi": "ConsumeFrom"}) == []
     assert policies({"cpu": "AddPerReference", "example.com/x": "Max"}) == [
@@ -83,16 +83,16 @@ def test_accounting_policies_of_a_class(field: str) -> None:
     assert policies({"cpu": ""}) == [f"spec.{field}[cpu] NotSupported"]
 
 
-def test_a_class_speaks_of_policies_under_one_name() -> None:
+def test_a_class_uses_one_policy_field() -> None:
     both = {
         "spec.nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"},
         "spec.nativeResourceAccountingPolicies": {"cpu": "Max"},
         "spec.managesNodeAllocatableResources": True,
         "spec.managesNativeResources": True,
     }
-    assert found(edit(class_(), both)) == [
+    assert field_errors(edit(class_(), both)) == [
         "spec.managesNativeResources Invalid",
         "spec.nativeResourceAccountingPolicies Invalid",
     ]
-    assert found(edit(class_(), {"spec.managesNativeResources": True})) == []
-    assert found(edit(class_(), {"spec.managesNodeAllocatableResources": False})) == []
+    assert field_errors(edit(class_(), {"spec.managesNativeResources": True})) == []
+    assert field_errors(edit(class_(), {"spec.managesNodeAllocatableResources": False})) == []

@@ -1,4 +1,4 @@
-"""DeviceTaintRule: spec, status, and the date of its taint."""
+"""DeviceTaintRule: spec, status, and the time of its taint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import GONE, NOW_TEXT, edit, found, run, stored, taint_rule
+from tests.unit.apiserver.validation.objects import (
+    GONE,
+    NOW_TEXT,
+    edit,
+    field_errors,
+    run,
+    stored,
+    taint_rule,
+)
 
 BEFORE = "2025-01-01T00:00:00Z"
 
@@ -30,7 +38,7 @@ BEFORE = "2025-01-01T00:00:00Z"
     ],
 )
 def test_new_rule(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(edit(taint_rule(), changes)) == errors
+    assert field_errors(edit(taint_rule(), changes)) == errors
 
 
 def test_prepared_rule() -> None:
@@ -40,7 +48,7 @@ def test_prepared_rule() -> None:
     assert "status" not in tree
 
 
-def test_a_new_effect_dates_the_taint_anew() -> None:
+def test_a_new_effect_updates_the_taint_time() -> None:
     old = stored(edit(taint_rule(), {"spec.taint.timeAdded": BEFORE}))
     changed = run(edit(old, {"spec.taint.effect": "NoSchedule"}), old).tree
     assert changed["spec"]["taint"]["timeAdded"] == NOW_TEXT
@@ -52,10 +60,10 @@ def test_a_new_effect_dates_the_taint_anew() -> None:
     assert run(old, old).tree["metadata"]["generation"] == 1
 
 
-def test_a_stored_effect_is_not_looked_at_again() -> None:
+def test_a_stored_effect_is_not_validated_again() -> None:
     old = stored(edit(taint_rule(), {"spec.taint.effect": "Evict"}))
-    assert found(edit(old, {"spec.taint.value": "x"}), old) == []
-    assert found(edit(old, {"spec.taint.effect": "Evict2"}), old) == ["spec.taint.effect NotSupported"]
+    assert field_errors(edit(old, {"spec.taint.value": "x"}), old) == []
+    assert field_errors(edit(old, {"spec.taint.effect": "Evict2"}), old) == ["spec.taint.effect NotSupported"]
 
 
 def test_status() -> None:
@@ -66,8 +74,10 @@ def test_status() -> None:
     assert prepared.errors == ()
     assert prepared.tree["spec"]["taint"]["effect"] == "NoExecute"
     many = [{**condition, "type": f"t{i}"} for i in range(9)]
-    assert found(edit(old, {"status": {"conditions": many}}), old, "status") == ["status.conditions TooMany"]
-    assert found(edit(old, {"status": {"conditions": [{}]}}), old, "status") == [
+    assert field_errors(edit(old, {"status": {"conditions": many}}), old, "status") == [
+        "status.conditions TooMany"
+    ]
+    assert field_errors(edit(old, {"status": {"conditions": [{}]}}), old, "status") == [
         "status.conditions[0].lastTransitionTime Required",
         "status.conditions[0].reason Required",
         "status.conditions[0].status NotSupported",
@@ -78,6 +88,6 @@ def test_status() -> None:
 
 def test_taint_rules_need_their_gate() -> None:
     off = {"DRADeviceTaintRules": False}
-    assert found(taint_rule(), gates=off) == ["[] Forbidden"]
+    assert field_errors(taint_rule(), gates=off) == ["[] Forbidden"]
     old = stored(taint_rule())
-    assert found(edit(old, {"spec.taint.value": "x"}), old, gates=off) == []
+    assert field_errors(edit(old, {"spec.taint.value": "x"}), old, gates=off) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import GONE, edit, found, shared_slice, slice_, stored
+from tests.unit.apiserver.validation.objects import GONE, edit, field_errors, shared_slice, slice_, stored
 
 AT = "spec.devices[0]"
 POLICY = f"{AT}.capacity[bandwidth].requestPolicy"
@@ -40,14 +40,14 @@ def _device(changes: dict[str, Any]) -> dict[str, Any]:
 )
 def test_attribute(attribute: Any, errors: list[str]) -> None:
     wanted = [f"{AT}.attributes[x]{error or ' Invalid'}" for error in errors]
-    assert found(_device({"attributes": {"x": attribute}})) == wanted
+    assert field_errors(_device({"attributes": {"x": attribute}})) == wanted
 
 
 def test_names_of_attributes_and_capacities() -> None:
     tree = _device({"attributes": {"a-b": {"int": 1}}, "capacity": {"x/": {"value": "1"}}})
-    assert found(tree) == [f"{AT}.attributes Invalid", f"{AT}.capacity Invalid"]
+    assert field_errors(tree) == [f"{AT}.attributes Invalid", f"{AT}.capacity Invalid"]
     long = "k" * 200
-    assert found(_device({"attributes": {long: {}}})) == [
+    assert field_errors(_device({"attributes": {long: {}}})) == [
         f"{AT}.attributes TooLong",
         f"{AT}.attributes[{'k' * 47}...{'k' * 46}] Invalid",
     ]
@@ -56,24 +56,24 @@ def test_names_of_attributes_and_capacities() -> None:
 def test_number_of_attributes_and_capacities() -> None:
     attributes = {f"a{i}": {"int": i} for i in range(16)}
     capacity = {f"c{i}": {"value": "1"} for i in range(16)}
-    assert found(_device({"attributes": attributes, "capacity": capacity})) == []
+    assert field_errors(_device({"attributes": attributes, "capacity": capacity})) == []
     attributes["one"] = {"int": 1}
-    assert found(_device({"attributes": attributes, "capacity": capacity})) == [f"{AT} Invalid"]
+    assert field_errors(_device({"attributes": attributes, "capacity": capacity})) == [f"{AT} Invalid"]
 
 
 def test_number_of_attribute_values() -> None:
     attributes: dict[str, Any] = {"a": {"ints": list(range(47))}, "b": {"int": 1}}
-    assert found(_device({"attributes": attributes})) == []
+    assert field_errors(_device({"attributes": attributes})) == []
     attributes["c"] = {"bool": True}
-    assert found(_device({"attributes": attributes})) == [f"{AT} Invalid"]
+    assert field_errors(_device({"attributes": attributes})) == [f"{AT} Invalid"]
 
 
 def test_policies_need_sharing() -> None:
     capacity = {"memory": {"value": "1", "requestPolicy": {}}}
-    assert found(_device({"capacity": capacity})) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
+    assert field_errors(_device({"capacity": capacity})) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
     tree = _device({"capacity": capacity, "allowMultipleAllocations": False})
-    assert found(tree) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
-    assert found(_device({"capacity": capacity, "allowMultipleAllocations": True})) == []
+    assert field_errors(tree) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
+    assert field_errors(_device({"capacity": capacity, "allowMultipleAllocations": True})) == []
 
 
 def _values(*values: str, default: str | None = "1") -> dict[str, Any]:
@@ -123,17 +123,19 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
     ],
 )
 def test_request_policy(policy: dict[str, Any], errors: list[str]) -> None:
-    assert found(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
+    assert field_errors(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
 
 
 @pytest.mark.parametrize("step", ["0", "-1", "-1n", "0.0"])
 def test_step_must_be_positive(step: str) -> None:
-    assert found(shared_slice(_range(min="1", max="4", step=step))) == [f"{POLICY}.validRange.step Invalid"]
+    assert field_errors(shared_slice(_range(min="1", max="4", step=step))) == [
+        f"{POLICY}.validRange.step Invalid"
+    ]
 
 
 def test_a_capacity_without_value_is_zero() -> None:
     tree = edit(shared_slice(_values("1")), {"spec.devices.0.capacity.bandwidth.value": GONE})
-    assert found(tree) == [f"{POLICY}.validValues[0] Invalid"]
+    assert field_errors(tree) == [f"{POLICY}.validValues[0] Invalid"]
 
 
 @pytest.mark.parametrize(
@@ -150,24 +152,24 @@ def test_a_capacity_without_value_is_zero() -> None:
     ],
 )
 def test_taint(taint: dict[str, Any], errors: list[str]) -> None:
-    assert found(_device({"taints": [taint]})) == [f"{AT}.taints[0]{error}" for error in errors]
+    assert field_errors(_device({"taints": [taint]})) == [f"{AT}.taints[0]{error}" for error in errors]
 
 
 def test_number_of_taints() -> None:
     taints = [{"key": f"k{i}", "effect": "None"} for i in range(17)]
-    assert found(_device({"taints": taints[:16]})) == []
-    assert found(_device({"taints": taints})) == [f"{AT}.taints TooMany"]
+    assert field_errors(_device({"taints": taints[:16]})) == []
+    assert field_errors(_device({"taints": taints})) == [f"{AT}.taints TooMany"]
 
 
-def test_unchanged_taints_are_not_looked_at_again() -> None:
+def test_unchanged_taints_are_not_validated_again() -> None:
     taints = [{"key": "k", "effect": "Evict", "timeAdded": "2025-01-01T00:00:00Z"}]
     old = stored(_device({"taints": taints}))
-    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
-    assert found(edit(old, {"spec.devices.0.taints.0.value": "v"}), old) == [
+    assert field_errors(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert field_errors(edit(old, {"spec.devices.0.taints.0.value": "v"}), old) == [
         f"{AT}.taints[0].effect NotSupported"
     ]
     renamed = edit(old, {"spec.devices.0.name": "gpu-9"})
-    assert found(renamed, old) == [f"{AT}.taints[0].effect NotSupported"]
+    assert field_errors(renamed, old) == [f"{AT}.taints[0].effect NotSupported"]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_unchanged_taints_are_not_looked_at_again() -> None:
     ],
 )
 def test_consumed_counters(consumes: list[Any], errors: list[str]) -> None:
-    assert found(_device({"consumesCounters": consumes})) == errors
+    assert field_errors(_device({"consumesCounters": consumes})) == errors
 
 
 NAMED = {"nodeName": "node-1"}
@@ -220,12 +222,12 @@ def test_nodes_of_a_device(nodes: dict[str, Any], errors: list[str]) -> None:
             "spec.devices": [{"name": "gpu-0", **nodes}],
         },
     )
-    assert found(tree) == [f"{AT}{error}" for error in errors]
+    assert field_errors(tree) == [f"{AT}{error}" for error in errors]
 
 
 @pytest.mark.parametrize("nodes", [NAMED, ALL, {"allNodes": False}, {"nodeName": ""}, {"nodeSelector": {}}])
 def test_nodes_of_a_device_need_per_device_selection(nodes: dict[str, Any]) -> None:
-    assert found(_device(nodes)) == [f"{AT} Invalid"]
+    assert field_errors(_device(nodes)) == [f"{AT} Invalid"]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_binding_conditions(conditions: list[str], failures: list[str], errors: 
     tree = _device(
         {"bindingConditions": conditions, "bindingFailureConditions": failures, "bindsToNode": True}
     )
-    assert found(tree) == [f"{AT}{error}" for error in errors]
+    assert field_errors(tree) == [f"{AT}{error}" for error in errors]
 
 
 MAPPINGS = f"{AT}.nodeAllocatableResourceMappings"
@@ -280,7 +282,7 @@ MAPPINGS = f"{AT}.nodeAllocatableResourceMappings"
 def test_mapping(name: str, mapping: Any, errors: list[str]) -> None:
     tree = _device({"nodeAllocatableResourceMappings": {name: mapping}})
     wanted = [f"{MAPPINGS}[{name}]{p}" + ("" if " " in p else " Invalid") for p in errors]
-    assert found(tree) == wanted
+    assert field_errors(tree) == wanted
 
 
 @pytest.mark.parametrize("policy", ["AddPerClaim", "AddPerReference", "Max", "ConsumeFrom", ""])
@@ -298,10 +300,10 @@ def test_accounting_policy_of_a_mapping(policy: str) -> None:
             }
         },
     ):
-        assert found(_device(form)) == []
+        assert field_errors(_device(form)) == []
         ((field, resources),) = form.items()
         wrong = {field: {"cpu": {**resources["cpu"], "accountingPolicy": "Add"}}}
-        assert found(_device(wrong)) == [f"{AT}.{field}[cpu].accountingPolicy NotSupported"]
+        assert field_errors(_device(wrong)) == [f"{AT}.{field}[cpu].accountingPolicy NotSupported"]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_accounting_policy_of_a_mapping(policy: str) -> None:
 def test_newer_form_of_a_device(name: str, resource: Any, errors: list[str]) -> None:
     at = f"{AT}.nodeAllocatableResources[{name}]"
     tree = _device({"nodeAllocatableResources": {name: resource}})
-    assert found(tree) == [f"{at}{error}" for error in errors]
+    assert field_errors(tree) == [f"{at}{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -360,15 +362,17 @@ def test_newer_form_of_a_device(name: str, resource: Any, errors: list[str]) -> 
 )
 def test_draft_form_of_a_device(name: str, source: Any, errors: list[str]) -> None:
     tree = _device({"nativeResourceMappings": {name: {"quantityFrom": source}}})
-    assert found(tree) == [f"{AT}.nativeResourceMappings[{name}]{error}" for error in errors]
+    assert field_errors(tree) == [f"{AT}.nativeResourceMappings[{name}]{error}" for error in errors]
 
 
-def test_a_device_speaks_one_form() -> None:
+def test_a_device_uses_one_form() -> None:
     older: dict[str, Any] = {"nodeAllocatableResourceMappings": {"cpu": {}}}
     newer = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "1"}}}}
     draft = {"nativeResourceMappings": {"cpu": {"quantityFrom": {"perInstanceQuantity": "1"}}}}
     for forms in (older | newer, newer | draft, older | draft, older | newer | draft):
-        assert found(_device(forms)) == [f"{AT} Invalid"]
-    assert found(_device(older | {"nodeAllocatableResources": {}, "nativeResourceMappings": None})) == []
+        assert field_errors(_device(forms)) == [f"{AT} Invalid"]
+    assert (
+        field_errors(_device(older | {"nodeAllocatableResources": {}, "nativeResourceMappings": None})) == []
+    )
     # Two devices of one slice may differ.
-    assert found(edit(_device(older), {"spec.devices.1": {"name": "gpu-1", **newer}})) == []
+    assert field_errors(edit(_device(older), {"spec.devices.1": {"name": "gpu-1", **newer}})) == []

@@ -1,4 +1,4 @@
-"""Fields of switched-off gates: dropped, unless the stored object already uses the feature."""
+"""Fields of disabled gates: dropped, unless the stored object already uses the feature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.apiserver.validation.objects import (
     claim,
     class_,
     edit,
-    found,
+    field_errors,
     pod,
     result,
     run,
@@ -93,7 +93,7 @@ POD_FIELDS = [
 
 
 def _check(bare: Any, field: tuple[str, str, Any], subresource: str = "") -> None:
-    """Off: dropped, kept where it was in use. On: kept."""
+    """Check one field. Gate disabled: dropped, kept if in use. Gate enabled: kept."""
     gate, path, value = field
     tree = edit(bare, {path: value})
     written = _written(path)
@@ -106,7 +106,7 @@ def _check(bare: Any, field: tuple[str, str, Any], subresource: str = "") -> Non
 
 
 def _written(path: str) -> str:
-    """`spec.devices.0.taints` in the words of `find_fields`: `spec.devices[].taints`."""
+    """Convert `spec.devices.0.taints` to the form of `find_fields`: `spec.devices[].taints`."""
     for typed, written in ((".0", "[]"), (".1", "[]"), (".model.", "{}."), (".memory.", "{}.")):
         path = path.replace(typed, written)
     return path
@@ -147,7 +147,7 @@ def test_one_use_anywhere_keeps_all_fields_of_the_feature() -> None:
     assert run(new, old, gates=off).tree["spec"]["devices"][0]["allowMultipleAllocations"] is True
 
 
-def test_empty_lists_and_maps_are_no_use() -> None:
+def test_empty_lists_and_maps_do_not_count_as_use() -> None:
     empty: list[tuple[str, str, Any, Any]] = [
         ("DRADeviceTaints", "taints", [], [{"key": "k", "effect": "None"}]),
         ("DRAPartitionableDevices", "consumesCounters", [], [COUNTED]),
@@ -191,9 +191,13 @@ def test_dropped_shares_of_reports() -> None:
 
 def test_what_is_left_after_dropping_is_validated() -> None:
     alternatives = edit(claim(), {"spec.devices.config": [], "spec.devices.constraints": []})
-    assert found(alternatives, gates={"DRAPrioritizedList": False}) == ["spec.devices.requests[1] Required"]
+    assert field_errors(alternatives, gates={"DRAPrioritizedList": False}) == [
+        "spec.devices.requests[1] Required"
+    ]
     lists = edit(slice_(), {"spec.devices.0.attributes": {"a": {"ints": [1]}}})
-    assert found(lists, gates={"DRAListTypeAttributes": False}) == ["spec.devices[0].attributes[a] Invalid"]
+    assert field_errors(lists, gates={"DRAListTypeAttributes": False}) == [
+        "spec.devices[0].attributes[a] Invalid"
+    ]
 
 
 def test_claims_of_pods_follow_dynamic_resource_allocation() -> None:
@@ -267,7 +271,7 @@ PATHS = sorted(
 
 @given(st.sampled_from(PATHS), st.data())
 def test_a_field_is_held_where_it_is_found(path: str, data: st.DataObject) -> None:
-    """`has_field` is the quick form of `find_fields`, whatever of the path is there."""
+    """`has_field` agrees with `find_fields` for any part of the path."""
 
     def grow(steps: list[str]) -> Any:
         if not steps or not data.draw(st.integers(0, 5)):

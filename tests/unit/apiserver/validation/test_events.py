@@ -1,4 +1,4 @@
-"""Events in both shapes."""
+"""Events in both API forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.validation import event_to_core, event_to_events
-from tests.unit.apiserver.validation.objects import GONE, Tree, edit, found, run, stored
+from tests.unit.apiserver.validation.objects import GONE, Tree, edit, field_errors, run, stored
 
 MOMENT = "2025-01-01T00:00:00.123456Z"
 
@@ -78,23 +78,23 @@ def _new(**changes: Any) -> Tree:
     ],
 )
 def test_new_events(event: Tree, errors: list[str]) -> None:
-    assert found(event) == errors
+    assert field_errors(event) == errors
 
 
-def test_what_stays_of_an_event() -> None:
+def test_immutable_event_fields() -> None:
     old = stored(_new())
     series = {"count": 2, "lastObservedTime": MOMENT}
-    assert found(edit(old, {"series": series}), old) == []
-    assert found(edit(old, {"note": "x", "regarding.name": "q"}), old) == [
+    assert field_errors(edit(old, {"series": series}), old) == []
+    assert field_errors(edit(old, {"note": "x", "regarding.name": "q"}), old) == [
         "involvedObject Invalid",
         "message Invalid",
     ]
-    assert found(edit(old, {"note": "x"}), event_to_core(old)) == ["message Invalid"]
+    assert field_errors(edit(old, {"note": "x"}), event_to_core(old)) == ["message Invalid"]
     old = stored(_core())
-    assert found(edit(old, {"message": "x", "count": 2}), old) == []
+    assert field_errors(edit(old, {"message": "x", "count": 2}), old) == []
 
 
-def test_an_event_comes_back_in_the_shape_it_came_in() -> None:
+def test_an_event_is_returned_in_the_form_of_the_request() -> None:
     tree = run(_new(eventTime="2025-01-01T01:00:00.123456+01:00")).tree
     assert tree["eventTime"] == MOMENT
     assert tree["note"] == "done"
@@ -106,7 +106,7 @@ KEYS = ("message", "note", "count", "deprecatedCount", "reportingComponent", "re
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.integers()), st.booleans())
-def test_shapes_there_and_back(fields: dict[str, Any], core: bool) -> None:
+def test_event_conversion_round_trip(fields: dict[str, Any], core: bool) -> None:
     tree = {**fields, "apiVersion": "v1" if core else "events.k8s.io/v1"}
     there, back = (event_to_events, event_to_core) if core else (event_to_core, event_to_events)
     assert back(there(tree)) == tree
@@ -114,7 +114,7 @@ def test_shapes_there_and_back(fields: dict[str, Any], core: bool) -> None:
     assert back(tree) is tree
 
 
-def test_shapes_of_what_is_no_event() -> None:
+def test_conversion_of_invalid_events() -> None:
     assert event_to_core([]) == []
     assert event_to_events(None) is None
     assert event_to_core({"apiVersion": 5}) == {"apiVersion": 5}

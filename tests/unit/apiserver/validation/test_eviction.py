@@ -1,4 +1,4 @@
-"""Whether a pod may be evicted, and what that takes."""
+"""Eviction of pods within disruption budgets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _compile(pod: Tree, *budgets: Tree, eviction: Any = None) -> EvictionResult:
     return evicted
 
 
-def test_without_a_budget_the_pod_goes() -> None:
+def test_without_a_budget_the_pod_is_evicted() -> None:
     evicted = _compile(_pod())
     assert evicted.refusal is None
     assert evicted.budget is None
@@ -106,21 +106,21 @@ def test_a_budget_is_charged() -> None:
         (_budget(1, disruptedPods={str(number): NOW_TEXT for number in range(2001)}), 403, ""),
     ],
 )
-def test_a_budget_that_keeps_the_pod(budget: Tree, code: int, cause: str) -> None:
+def test_a_budget_that_forbids_the_eviction(budget: Tree, code: int, cause: str) -> None:
     evicted = _compile(_pod(), budget)
     assert evicted.refusal is not None
     assert (evicted.refusal.code, evicted.refusal.cause) == (code, cause)
     assert evicted.pod is None
 
 
-def test_two_budgets_are_one_too_many() -> None:
+def test_multiple_budgets_are_an_error() -> None:
     refusal = _compile(_pod(), _budget(), _budget()).refusal
     assert refusal is not None
     assert refusal.code == 500
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Failed", "Succeeded"])
-def test_pods_that_do_no_work_need_no_budget(phase: str) -> None:
+def test_terminal_pods_need_no_budget(phase: str) -> None:
     evicted = _compile(_pod(status__phase=phase), _budget(0))
     assert evicted.refusal is None
     assert evicted.requires_version is (phase == "Pending")

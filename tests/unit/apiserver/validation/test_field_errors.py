@@ -1,4 +1,4 @@
-"""Paths, and the checks that lists, sets and maps share."""
+"""Field paths, and validation shared by lists, sets and maps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_long_keys_are_shortened_in_the_middle(text: str, longest: int, short: s
     assert shorten(text, longest) == short
 
 
-def test_a_list_over_its_limit_is_one_problem() -> None:
+def test_a_list_over_its_limit_is_one_error() -> None:
     assert _fields(validate_list(["bad"] * 3, 2, _complain, AT)) == ["spec.items FieldValueTooMany"]
     assert _fields(validate_list(["ok", "bad"], 2, _complain, AT)) == ["spec.items[1] FieldValueInvalid"]
     assert len(list(validate_list(["bad"] * 100, None, _complain, AT))) == 100
@@ -75,7 +75,7 @@ def test_map_keys_are_reported_on_the_map_and_values_on_their_key() -> None:
     ]
 
 
-def test_problems_read_as_sentences_and_stay_short() -> None:
+def test_error_messages_are_readable_and_short() -> None:
     error = invalid(FieldPath("spec").child("driver"), "x" * 10_000, "must be short")
     assert str(error).startswith("spec.driver: must be short (got 'xxx")
     assert len(str(error)) < 200

@@ -1,4 +1,4 @@
-"""Objects that use everything: valid as they are, and no trouble when they are damaged."""
+"""Objects that use every field: valid as they are, and never an unexpected exception when damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.full_objects import OBJECT_ROOT, REQUIRED, live_pod, make_pod, quota
-from tests.unit.apiserver.validation.objects import NOW, Tree, found, run, stored
+from tests.unit.apiserver.validation.objects import NOW, Tree, field_errors, run, stored
 from tests.unit.apiserver.validation.test_fuzz import _damage
 
 MAKERS = [make for make, _ in OBJECT_ROOT]
@@ -33,13 +33,13 @@ def _is_create_fine(tree: Tree) -> bool:
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_whole_objects_are_fine(make: Any) -> None:
+def test_full_objects_are_valid(make: Any) -> None:
     if _is_create_fine(make()):
-        assert found(make()) == []
+        assert field_errors(make()) == []
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_nothing_changes_when_nothing_is_changed(make: Any) -> None:
+def test_an_unchanged_update_changes_nothing(make: Any) -> None:
     tree = make()
     settled = stored(run(tree).tree) if _is_create_fine(tree) else stored(tree)
     first = run(settled, settled)
@@ -73,7 +73,7 @@ def _fuzz(seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_settled_object_can_be_taken_as_it_is(seed: int) -> None:
+def test_canonical_old_objects_need_no_decoding(seed: int) -> None:
     chance = random.Random(seed)
     make, subresources = chance.choice(OBJECT_ROOT)
     whole, subresource = make(), chance.choice(subresources)
@@ -94,7 +94,7 @@ def test_a_settled_object_can_be_taken_as_it_is(seed: int) -> None:
 
 
 def _holds_no_json(tree: Any) -> bool:
-    """Whether something is in the tree that is not even equal to itself when it is copied."""
+    """Report whether the tree contains a value that is not equal to its copy."""
     if isinstance(tree, dict):
         return any(map(_holds_no_json, tree.values()))
     if isinstance(tree, list):
@@ -104,12 +104,12 @@ def _holds_no_json(tree: Any) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 2**32))
-def test_damaged_whole_objects(seed: int) -> None:
+def test_damaged_full_objects(seed: int) -> None:
     _fuzz(seed)
 
 
 @pytest.mark.slow
-def test_damaged_whole_objects_for_a_minute() -> None:
+def test_damaged_full_objects_for_a_minute() -> None:
     start, seed = time.monotonic(), 0
     while time.monotonic() - start < 60:
         before = time.monotonic()
@@ -124,7 +124,7 @@ def test_damaged_whole_objects_for_a_minute() -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 2**32))
-def test_both_ways_in_give_the_same_tree(seed: int) -> None:
+def test_fast_and_slow_decoding_agree(seed: int) -> None:
     chance = random.Random(seed)
     make, _ = chance.choice(OBJECT_ROOT)
     tree = make()
@@ -211,11 +211,11 @@ def test_copies_are_equal_and_share_nothing(seed: int) -> None:
 
 def _containers(tree: Any) -> set[int]:
     inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    found = {id(tree)} if isinstance(tree, dict | list) else set()
-    return found.union(*map(_containers, inner))
+    ids = {id(tree)} if isinstance(tree, dict | list) else set()
+    return ids.union(*map(_containers, inner))
 
 
-def test_what_is_the_same_in_a_spec() -> None:
+def test_spec_equality() -> None:
     view = STRATEGIES["create", "Pod", ""].view
     tree = live_pod()
     for spec, equal in (

@@ -1,4 +1,4 @@
-"""Garbage in: problems or a DecodeError out, nothing else; and what nobody knows survives."""
+"""Garbage input: errors or a DecodeError, nothing else; unknown fields survive."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ VALUES: list[Any] = [
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """Every (holder, key) in the tree."""
+    """Yield every (container, key) of the tree."""
     found: list[tuple[Any, Any]] = []
     if isinstance(tree, dict):
         found += [(tree, key) for key in tree]
@@ -235,7 +235,7 @@ TAKEN = {"": ("metadata", "spec"), "status": ("metadata", "status"), "resize": (
 
 
 def _structures(tree: Any, wanted: Any) -> list[dict[str, Any]]:
-    """The objects in a tree that have fields, as opposed to maps by name and free-form JSON."""
+    """Yield the objects with fields in a tree, as opposed to maps by name and free-form JSON."""
     wanted = strip_optional(wanted)
     origin = get_origin(wanted)
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):

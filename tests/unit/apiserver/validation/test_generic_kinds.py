@@ -1,4 +1,4 @@
-"""What holds for every kind that is kept for others, whatever it brings along."""
+"""Properties of all generic kinds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.validation.generic_kinds.kind_table import KIND_RULES
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.generic_objects import KINDS, edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import KINDS, created, edit, field_errors, minimal, write
 
 JUNK = st.one_of(
     st.none(),
@@ -35,20 +35,20 @@ def test_every_kind_in_the_table_has_an_object_here() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_stored_is_settled(kind: str) -> None:
-    """Written back as it is, an object does not change: all defaults are in, and all agree."""
-    tree = made(kind)
+def test_stored_objects_are_stable(kind: str) -> None:
+    """A stored object does not change when written back: all defaults are set and consistent."""
+    tree = created(kind)
     again = write(tree, tree)
     assert (again.errors, again.tree) == ((), tree)
     assert write(tree, tree, "status").tree == tree
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_least_is_enough_for_an_update(kind: str) -> None:
-    """Who applies the same file again changes nothing, whatever was filled in meanwhile."""
+def test_applying_the_same_manifest_again_changes_nothing(kind: str) -> None:
+    """An update with the original manifest keeps everything that was defaulted."""
     if kind == "Job":  # the labels that were generated are part of its template
         return
-    tree = made(kind)
+    tree = created(kind)
     again = write(minimal(kind), tree)
     assert again.errors == ()
     assert {**again.tree, "metadata": 0} == {**tree, "metadata": 0}
@@ -56,7 +56,7 @@ def test_the_least_is_enough_for_an_update(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_writing_changes_nothing_that_was_given(kind: str) -> None:
-    tree, old = minimal(kind), made(kind)
+    tree, old = minimal(kind), created(kind)
     before = copy.deepcopy((tree, old))
     write(tree)
     write(tree, old)
@@ -66,41 +66,41 @@ def test_writing_changes_nothing_that_was_given(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unknown_fields_stay(kind: str) -> None:
-    tree = made(kind, {"spec.newField": {"a": [1, None]}, "newField": 1})
+    tree = created(kind, {"spec.newField": {"a": [1, None]}, "newField": 1})
     assert (tree["spec"]["newField"], tree["newField"]) == ({"a": [1, None]}, 1)
 
 
 def _places(tree: Any, path: str = "") -> list[str]:
-    """Every place in a tree that can be edited."""
-    found = []
+    """Yield every editable path of a tree."""
+    paths = []
     items = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
     for key, value in items:
         place = f"{path}.{key}" if path else str(key)
         if "." not in str(key) and "/" not in str(key):
-            found += [place, *_places(value, place)]
-    return found
+            paths += [place, *_places(value, place)]
+    return paths
 
 
 @settings(max_examples=300)
 @given(st.sampled_from(KINDS), st.randoms(use_true_random=False), st.lists(JUNK, min_size=1, max_size=3))
-def test_garbage_is_refused_politely(kind: str, choice: random.Random, junk: list[Any]) -> None:
-    """Problems or a DecodeError, nothing else, for new objects, changed ones and their status."""
-    whole = made(kind)
+def test_garbage_is_rejected(kind: str, choice: random.Random, junk: list[Any]) -> None:
+    """Errors or a DecodeError, nothing else, for new objects, updates and status writes."""
+    whole = created(kind)
     tree = copy.deepcopy(whole)
     for value in junk:
         places = [place for place in _places(tree) if place not in ("kind", "metadata")]
         tree = edit(tree, {choice.choice(places): value})
     for old, subresource in ((None, ""), (whole, ""), (whole, "status")):
         try:
-            found(tree, old, subresource)
+            field_errors(tree, old, subresource)
         except DecodeError:
             continue
 
 
 @settings(max_examples=150)
 @given(st.sampled_from(KINDS), st.randoms(use_true_random=False), JUNK)
-def test_whatever_is_accepted_is_settled(kind: str, choice: random.Random, junk: Any) -> None:
-    whole = made(kind)
+def test_accepted_objects_are_stable(kind: str, choice: random.Random, junk: Any) -> None:
+    whole = created(kind)
     places = [
         place for place in _places(whole) if place.partition(".")[0] not in ("kind", "metadata", "status")
     ]

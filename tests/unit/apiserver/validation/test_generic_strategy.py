@@ -1,4 +1,4 @@
-"""Kinds without rules of their own."""
+"""Kinds without a strategy of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _write(kind: str, tree: Tree, old: Tree | None = None, subresource: str = ""
     return prepare_generic(write, namespaced=True, has_status=kind != "ControllerRevision")
 
 
-def test_kinds_without_rules_keep_what_they_say() -> None:
+def test_kinds_without_rules_are_stored_unchanged() -> None:
     given = _object("ControllerRevision", data={"k": "v", "n": 1}, odd=[None, {"x": 1.5}])
     prepared = _write("ControllerRevision", given)
     assert prepared.errors == ()
@@ -48,7 +48,7 @@ def test_the_generation_counts_changes_outside_of_status() -> None:
     [("ReplicaSet", {"a": "b"}), ("Job", {"a": "b"}), ("Deployment", None), ("Widget", None)],
 )
 def test_some_kinds_take_metadata_with_the_status(kind: str, labels: Tree | None) -> None:
-    """Of a deployment everything but the labels."""
+    """Status writes update the metadata of some kinds; of a Deployment everything but labels."""
     first = _write(kind, _object(kind, spec={})).tree
     first["metadata"].pop("labels", None)
     changed = edit(first, {"metadata.labels": {"a": "b"}, "metadata.annotations": {"c": "d"}})

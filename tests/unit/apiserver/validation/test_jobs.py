@@ -1,4 +1,4 @@
-"""Jobs and cron jobs: defaults, the generated selector, schedules, and what stays as it is."""
+"""Jobs and cron jobs: defaults, the generated selector, schedules and immutable fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from plimsoll.apiserver.validation.generic_kinds.cron_schedule import cron_schedule
-from tests.unit.apiserver.validation.generic_objects import LABELS, UID, edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import (
+    LABELS,
+    UID,
+    created,
+    edit,
+    field_errors,
+    minimal,
+    write,
+)
 
 GENERATED = {
     "controller-uid": UID,
@@ -22,7 +30,7 @@ SELECTOR = {"matchLabels": {"batch.kubernetes.io/controller-uid": UID}}
 
 
 def test_a_job_gets_its_defaults_and_a_selector() -> None:
-    tree = made("Job")
+    tree = created("Job")
     template = tree["spec"].pop("template")
     assert tree["spec"] == {
         "parallelism": 1,
@@ -51,31 +59,31 @@ def test_a_job_gets_its_defaults_and_a_selector() -> None:
     ],
 )
 def test_defaults_depend_on_each_other(given: Any, expected: Any) -> None:
-    spec = made("Job", {f"spec.{name}": value for name, value in given.items()})["spec"]
+    spec = created("Job", {f"spec.{name}": value for name, value in given.items()})["spec"]
     assert {name: spec.get(name) for name in expected} == expected
 
 
 def test_conditions_of_failing_pods_are_true() -> None:
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
     for kind, path in (("Job", ("spec",)), ("CronJob", ("spec", "jobTemplate", "spec"))):
-        tree: Any = made(kind, {".".join((*path, "podFailurePolicy")): policy})
+        tree: Any = created(kind, {".".join((*path, "podFailurePolicy")): policy})
         for name in path:
             tree = tree[name]
         assert tree["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["status"] == "True"
 
 
 def test_labels_of_a_job() -> None:
-    """A job without labels has those of its pods, one with labels its own."""
-    both = made("Job", {"spec.template.metadata": {"labels": LABELS}})
+    """A job without labels gets those of its pods; one with labels keeps its own."""
+    both = created("Job", {"spec.template.metadata": {"labels": LABELS}})
     assert both["metadata"]["labels"] == both["spec"]["template"]["metadata"]["labels"] == LABELS | GENERATED
-    own = made("Job", {"metadata.labels": LABELS, "spec.template.metadata": {"labels": LABELS}})
+    own = created("Job", {"metadata.labels": LABELS, "spec.template.metadata": {"labels": LABELS}})
     assert own["metadata"]["labels"] == LABELS
-    bare = made("Job", {"spec.manualSelector": True, "spec.selector": {"matchLabels": {}}})
+    bare = created("Job", {"spec.manualSelector": True, "spec.selector": {"matchLabels": {}}})
     assert "labels" not in bare["metadata"]
 
 
 def test_a_cron_job_gets_its_defaults_and_its_jobs_wait_for_theirs() -> None:
-    spec = made("CronJob")["spec"]
+    spec = created("CronJob")["spec"]
     inner = spec.pop("jobTemplate")
     assert spec == {
         "schedule": "* * * * *",
@@ -117,13 +125,13 @@ def test_a_cron_job_gets_its_defaults_and_its_jobs_wait_for_theirs() -> None:
 def test_selectors_of_jobs(changes: dict[str, Any], errors: list[str]) -> None:
     where = {"selector": "spec.", "labels": "spec.template.metadata."}
     wanted = [where[error.partition("[")[0].split()[0]] + error for error in errors]
-    assert found(minimal("Job", changes)) == wanted
+    assert field_errors(minimal("Job", changes)) == wanted
 
 
-def test_labels_taken_out_later_are_missed() -> None:
-    old = made("Job", {"spec.suspend": True})
+def test_removed_labels_are_reported() -> None:
+    old = created("Job", {"spec.suspend": True})
     bare = edit(old, {"spec.template.metadata": {}})
-    assert [one for one in found(bare, old) if "labels[" in one] == [
+    assert [one for one in field_errors(bare, old) if "labels[" in one] == [
         f"spec.template.metadata.labels[{name}] Required" for name in sorted(GENERATED)
     ]
 
@@ -172,16 +180,16 @@ def test_labels_taken_out_later_are_missed() -> None:
         ({"managedBy": "example.com/" + "x" * 60}, ["managedBy TooLong"]),
     ],
 )
-def test_specs_that_are_refused(changes: dict[str, Any], errors: list[str]) -> None:
+def test_invalid_job_specs(changes: dict[str, Any], errors: list[str]) -> None:
     for kind, path in (("Job", "spec"), ("CronJob", "spec.jobTemplate.spec")):
         tree = minimal(kind, {f"{path}.{name}": value for name, value in changes.items()})
-        assert found(tree) == [f"{path}.{error}" for error in errors]
+        assert field_errors(tree) == [f"{path}.{error}" for error in errors]
 
 
 def test_names_leave_room_for_the_index() -> None:
     indexed = {"spec.completionMode": "Indexed", "spec.completions": 100, "metadata.name": "x" * 61}
-    assert found(minimal("Job", indexed)) == ["metadata.name Invalid"]
-    assert found(minimal("Job", indexed | {"metadata.name": "x" * 60})) == []
+    assert field_errors(minimal("Job", indexed)) == ["metadata.name Invalid"]
+    assert field_errors(minimal("Job", indexed | {"metadata.name": "x" * 60})) == []
 
 
 @pytest.mark.parametrize(
@@ -195,20 +203,20 @@ def test_names_leave_room_for_the_index() -> None:
         ({"spec.podFailurePolicy": {"rules": []}, "spec.podReplacementPolicy": "Failed"}, None),
     ],
 )
-def test_a_job_stays_what_it_is(changes: dict[str, Any], errors: list[str] | None) -> None:
-    old = made("Job")
+def test_immutable_job_fields(changes: dict[str, Any], errors: list[str] | None) -> None:
+    old = created("Job")
     wanted = ["spec.podFailurePolicy Invalid"] if errors is None else errors
-    assert found(edit(old, changes), old) == wanted
+    assert field_errors(edit(old, changes), old) == wanted
 
 
 def test_the_completions_of_an_indexed_job_follow_its_parallelism() -> None:
-    old = made("Job", {"spec.completionMode": "Indexed", "spec.completions": 2, "spec.parallelism": 2})
-    assert found(edit(old, {"spec.completions": 3}), old) == ["spec.completions Invalid"]
-    assert found(edit(old, {"spec.completions": 3, "spec.parallelism": 3}), old) == []
+    old = created("Job", {"spec.completionMode": "Indexed", "spec.completions": 2, "spec.parallelism": 2})
+    assert field_errors(edit(old, {"spec.completions": 3}), old) == ["spec.completions Invalid"]
+    assert field_errors(edit(old, {"spec.completions": 3, "spec.parallelism": 3}), old) == []
 
 
 def test_a_suspended_job_can_still_be_placed() -> None:
-    old = made("Job", {"spec.suspend": True})
+    old = created("Job", {"spec.suspend": True})
     terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     placement = {
@@ -218,17 +226,17 @@ def test_a_suspended_job_can_still_be_placed() -> None:
         "spec.template.metadata.annotations": {"a": "b"},
     }
     resources = {"spec.template.spec.containers.0.resources": {"limits": {"cpu": "1"}}}
-    assert found(edit(old, placement | resources), old) == []
-    assert found(edit(old, {"spec.template.spec.containers.0.image": "new"}), old) == [
+    assert field_errors(edit(old, placement | resources), old) == []
+    assert field_errors(edit(old, {"spec.template.spec.containers.0.image": "new"}), old) == [
         "spec.template.spec Invalid"
     ]
     begun = edit(old, {"status": {"startTime": "2025-01-01T00:00:00Z"}})
-    assert found(edit(begun, resources), begun) == []
-    assert found(edit(begun, placement), begun) == ["spec.template.spec Invalid"]
+    assert field_errors(edit(begun, resources), begun) == []
+    assert field_errors(edit(begun, placement), begun) == ["spec.template.spec Invalid"]
 
 
 def test_a_selector_is_generated_once() -> None:
-    old = made("Job")
+    old = created("Job")
     assert write(old, old).tree == old
     later = edit(old, {"metadata.labels": {}})
     assert write(later, old).tree["metadata"]["labels"] == GENERATED
@@ -283,7 +291,7 @@ def test_schedules(text: str) -> None:
         "1" * 5000 + " * * * *",
     ],
 )
-def test_no_schedules(text: str) -> None:
+def test_invalid_schedules(text: str) -> None:
     assert cron_schedule(text)
 
 
@@ -305,13 +313,13 @@ def test_no_schedules(text: str) -> None:
         ({"jobTemplate.spec.manualSelector": True}, ["jobTemplate.spec.manualSelector NotSupported"]),
     ],
 )
-def test_cron_jobs_that_are_refused(changes: dict[str, Any], errors: list[str]) -> None:
+def test_invalid_cron_jobs(changes: dict[str, Any], errors: list[str]) -> None:
     tree = minimal("CronJob", {f"spec.{name}": value for name, value in changes.items()})
-    assert found(tree) == [f"spec.{error}" for error in errors]
+    assert field_errors(tree) == [f"spec.{error}" for error in errors]
 
 
 def test_a_time_zone_in_a_stored_schedule_may_stay() -> None:
-    old = edit(made("CronJob"), {"spec.schedule": "CRON_TZ=UTC 0 * * * *"})
-    assert found(edit(old, {"spec.schedule": "TZ=UTC 1 * * * *"}), old) == []
+    old = edit(created("CronJob"), {"spec.schedule": "CRON_TZ=UTC 0 * * * *"})
+    assert field_errors(edit(old, {"spec.schedule": "TZ=UTC 1 * * * *"}), old) == []
     both = {"spec.schedule": "TZ=UTC 1 * * * *", "spec.timeZone": "Etc/UTC"}
-    assert found(edit(old, both), old) == ["spec.schedule Invalid"]
+    assert field_errors(edit(old, both), old) == ["spec.schedule Invalid"]

@@ -17,7 +17,7 @@ from tests.unit.apiserver.validation.objects import (
     claim,
     class_,
     edit,
-    found,
+    field_errors,
     pod,
     run,
     slice_,
@@ -99,7 +99,7 @@ def test_new_object(changes: dict[str, Any], errors: list[str]) -> None:
     tree = slice_()
     for name, value in changes.items():
         tree = edit(tree, {f"metadata.{name}": value})
-    assert found(tree) == errors
+    assert field_errors(tree) == errors
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_new_object(changes: dict[str, Any], errors: list[str]) -> None:
 )
 def test_namespace_of_a_namespaced_kind(namespace: str, errors: list[str]) -> None:
     for tree in (claim(), template(), pod()):
-        assert found(edit(tree, {"metadata.namespace": namespace})) == errors
+        assert field_errors(edit(tree, {"metadata.namespace": namespace})) == errors
 
 
-def test_classes_look_only_at_the_generated_name() -> None:
-    assert found(edit(class_(), {"metadata.generateName": "X_"})) == []
-    missing = found(edit(class_(), {"metadata.generateName": "x-", "metadata.name": ""}))
+def test_classes_validate_only_the_generated_name() -> None:
+    assert field_errors(edit(class_(), {"metadata.generateName": "X_"})) == []
+    missing = field_errors(edit(class_(), {"metadata.generateName": "x-", "metadata.name": ""}))
     assert missing == ["metadata.name InternalError", "metadata.name Required"]
 
 
@@ -152,21 +152,21 @@ def test_update(changes: dict[str, Any], errors: list[str]) -> None:
     tree = old
     for name, value in changes.items():
         tree = edit(tree, {f"metadata.{name}": value})
-    assert found(tree, old) == errors
+    assert field_errors(tree, old) == errors
 
 
 def test_no_new_finalizers_while_deleting() -> None:
     old = stored(slice_(), deletionTimestamp="2025-01-01T00:00:00Z", finalizers=["a.io/x"])
-    assert found(edit(old, {"metadata.finalizers": []}), old) == []
-    assert found(edit(old, {"metadata.finalizers": ["a.io/x", "a.io/y"]}), old) == [
+    assert field_errors(edit(old, {"metadata.finalizers": []}), old) == []
+    assert field_errors(edit(old, {"metadata.finalizers": ["a.io/x", "a.io/y"]}), old) == [
         "metadata.finalizers Forbidden"
     ]
 
 
-def test_times_are_compared_as_moments() -> None:
+def test_timestamps_are_compared_by_value() -> None:
     old = stored(slice_(), creationTimestamp="2025-01-01T00:00:00Z")
     unchanged = edit(old, {"metadata.creationTimestamp": "2025-01-01T02:00:00.25+02:00"})
-    assert found(unchanged, old) == []
+    assert field_errors(unchanged, old) == []
     assert run(unchanged, old).tree["metadata"]["creationTimestamp"] == "2025-01-01T00:00:00Z"
 
 
@@ -184,7 +184,7 @@ def test_times_are_compared_as_moments() -> None:
         "0001-01-01T00:00:00+01:00",
     ],
 )
-def test_a_text_that_is_no_time_is_a_decode_error(text: str) -> None:
+def test_invalid_timestamps_are_decode_errors(text: str) -> None:
     with pytest.raises(DecodeError, match="creationTimestamp"):
         run(edit(slice_(), {"metadata.creationTimestamp": text}))
     with pytest.raises(DecodeError, match="time"):
@@ -194,7 +194,9 @@ def test_a_text_that_is_no_time_is_a_decode_error(text: str) -> None:
 def test_updates_of_templates_and_classes_are_checked_like_new_objects_too() -> None:
     for tree in (template(), class_()):
         old = stored(tree)
-        assert found(edit(old, {"metadata.labels": {"a b": ""}}), old) == ["metadata.labels Invalid"] * 2
+        assert (
+            field_errors(edit(old, {"metadata.labels": {"a b": ""}}), old) == ["metadata.labels Invalid"] * 2
+        )
 
 
 @given(
@@ -206,10 +208,10 @@ def test_updates_of_templates_and_classes_are_checked_like_new_objects_too() -> 
         subresource=st.text(max_size=4).map(lambda text: text * 65) | st.text(),
     )
 )
-def test_entries_that_are_fine_at_a_glance_are_fine(entry: ManagedFieldsEntry) -> None:
+def test_entries_accepted_by_the_fast_path_are_valid(entry: ManagedFieldsEntry) -> None:
     errors = list(_validate_managed_fields(entry, FieldPath("x")))
     assert not (_is_usual(entry) and errors)
 
 
-def test_the_usual_entries_are_fine_at_a_glance() -> None:
+def test_usual_entries_take_the_fast_path() -> None:
     assert _is_usual(ManagedFieldsEntry(operation="Update", manager="kubelet", subresource="status"))

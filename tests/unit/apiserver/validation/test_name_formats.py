@@ -1,4 +1,4 @@
-"""Formats of names (section 4 of the API semantics)."""
+"""Formats of names (docs/spec/api.md, "Names and formats")."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_pool_name(name: str, errors: list[str]) -> None:
     assert sorted(error.type.value.removeprefix("FieldValue") for error in found) == errors
 
 
-def test_a_hostile_pool_name_is_not_taken_apart_for_ever() -> None:
+def test_work_for_a_hostile_pool_name_is_bounded() -> None:
     assert len(list(name_formats.validate_pool("/" * 1_000_000, FieldPath("x")))) < 1000
 
 
@@ -196,7 +196,7 @@ def test_resource_names(name: str, node: bool, extended: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 200_000 + "!", "-" * 200_000, "a." * 100_000, "1.2.3-" + "0" * 200_000]
 )
-def test_formats_take_long_texts_in_their_stride(text: str) -> None:
+def test_formats_are_linear_in_length(text: str) -> None:
     for format in (formats.dns_label, formats.dns_subdomain, formats.label_key, formats.label_value):
         assert format(text)
     assert name_formats.semantic_version(text)
@@ -211,7 +211,7 @@ TEXTS = st.text(alphabet="aA0-_./é", max_size=12) | st.sampled_from(["", "a" * 
 
 
 @given(TEXTS)
-def test_names_are_remembered_as_they_are(text: str) -> None:
+def test_cached_formats_agree_with_uncached_ones(text: str) -> None:
     path = FieldPath("x")
     for check, format in (
         (name_formats.validate_label, formats.dns_label),
@@ -234,7 +234,7 @@ def test_names_are_remembered_as_they_are(text: str) -> None:
         string_values=st.none() | st.just(()) | st.just(("a",)),
     )
 )
-def test_plain_attributes_have_no_problems(attribute: DeviceAttribute) -> None:
+def test_plain_attributes_have_no_errors(attribute: DeviceAttribute) -> None:
     errors = list(validate_attribute(attribute, FieldPath("x")))
     if is_plain(attribute):
         assert errors == []

@@ -1,4 +1,4 @@
-"""What a pod is given where its author said nothing."""
+"""Defaulting of pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.pod.images import is_latest
 from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.objects import NOW_TEXT, Tree, edit, found, run
+from tests.unit.apiserver.validation.objects import NOW_TEXT, Tree, edit, field_errors, run
 
 
 def _pod(**changes: Any) -> Tree:
@@ -49,7 +49,7 @@ def test_a_bare_pod() -> None:
     assert prepared.tree["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
-def test_a_settled_pod_stays_as_it_is() -> None:
+def test_pod_defaulting_is_idempotent() -> None:
     tree = run(_pod(spec__volumes=[{"name": "v"}, {"name": "s", "secret": {"secretName": "x"}}])).tree
     again = run(edit(tree, {"metadata.resourceVersion": "1"}), edit(tree, {"metadata.resourceVersion": "1"}))
     assert again.tree["spec"] == tree["spec"]
@@ -96,7 +96,7 @@ def test_limits_are_requested() -> None:
     assert tree["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
 
 
-def test_a_pod_as_a_whole_requests_what_its_containers_do() -> None:
+def test_pod_level_requests_default_to_container_requests() -> None:
     container = {"name": "a", "image": "x", "resources": {"requests": {"cpu": "1"}}}
     limits = {"cpu": "4", "memory": "4Gi"}
     tree = run(_pod(spec__containers=[container], spec__resources={"limits": limits})).tree
@@ -117,7 +117,7 @@ def test_amounts_are_stored_in_thousandths() -> None:
 
 
 @given(st.sampled_from(["n", "u", "m", "", "k", "Ki", "Gi"]), st.integers(-(10**12), 10**12))
-def test_rounding_goes_up_to_the_next_thousandth(suffix: str, number: int) -> None:
+def test_rounding_up_to_thousandths(suffix: str, number: int) -> None:
     before = Quantity.parse(f"{number}{suffix}")
     amounts = {"cpu": str(before)}
     round_resource_list(amounts)
@@ -172,7 +172,7 @@ def test_volumes() -> None:
     assert volumes[5]["image"]["pullPolicy"] == "Always"
 
 
-def test_old_ways_of_saying_things() -> None:
+def test_legacy_fields_are_normalized() -> None:
     tree = run(
         _pod(
             spec__terminationGracePeriodSeconds=-5,
@@ -193,7 +193,7 @@ def test_addresses_of_a_pod() -> None:
     assert tree["status"]["podIP"] == "10.0.0.2"
 
 
-def test_a_new_pod_at_a_gate_says_so() -> None:
+def test_a_gated_pod_has_a_condition() -> None:
     tree = run(_pod(spec__schedulingGates=[{"name": "g"}])).tree
     (condition,) = tree["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
@@ -238,4 +238,4 @@ def test_alpha_fields_are_dropped() -> None:
 
 def test_privileged_containers_are_allowed() -> None:
     containers = [{"name": "a", "image": "x", "securityContext": {"privileged": True}}]
-    assert found(_pod(spec__containers=containers)) == []
+    assert field_errors(_pod(spec__containers=containers)) == []

@@ -1,17 +1,17 @@
-"""Rules of pods as a whole beside claims, of annotations and of the status."""
+"""Validation of pods except claims, of annotations and of the status."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.unit.apiserver.validation.full_objects import PREFERRED, REQUIRED, SELECTOR, live_pod, make_pod
-from tests.unit.apiserver.validation.objects import Tree, edit, found, run, stored
+from tests.unit.apiserver.validation.objects import Tree, edit, field_errors, run, stored
 
 MAIN = "spec.containers[0]"
 
 
 def _check(pod: Tree, *errors: str) -> None:
-    assert found(pod) == sorted(errors)
+    assert field_errors(pod) == sorted(errors)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,9 @@ def test_profiles_in_annotations_and_fields() -> None:
     other = edit(pod, {"spec.containers.0.securityContext": {"appArmorProfile": {"type": "Unconfined"}}})
     _check(other, f"{MAIN}.securityContext.appArmorProfile.type Forbidden")
     old = stored(run(pod).tree)
-    assert found(edit(old, {"metadata.annotations": {}}), old) == [f"metadata.annotations[{key}] Forbidden"]
+    assert field_errors(edit(old, {"metadata.annotations": {}}), old) == [
+        f"metadata.annotations[{key}] Forbidden"
+    ]
 
 
 # -- what a stored pod has is let be
@@ -307,11 +309,11 @@ def test_profiles_in_annotations_and_fields() -> None:
         },
     ],
 )
-def test_stored_pods_are_let_be(spec: Tree) -> None:
+def test_stored_pods_keep_their_exceptions(spec: Tree) -> None:
     pod = make_pod(**spec)
-    assert found(pod) != []
+    assert field_errors(pod) != []
     old = stored(pod)
-    assert found(edit(old, {"metadata.labels.new": "x"}), old) == []
+    assert field_errors(edit(old, {"metadata.labels.new": "x"}), old) == []
 
 
 # -- ephemeral containers and the status
@@ -329,9 +331,9 @@ def test_ephemeral_containers_are_only_added() -> None:
     assert added.tree["metadata"]["generation"] == 2
     for changed in ([], [{"name": "look", "image": "other"}]):
         tree = edit(old, {"spec.ephemeralContainers": changed})
-        assert found(tree, old, "ephemeralcontainers") == ["spec.ephemeralContainers Forbidden"]
+        assert field_errors(tree, old, "ephemeralcontainers") == ["spec.ephemeralContainers Forbidden"]
     mirror = edit(old, {"metadata.annotations": {"kubernetes.io/config.mirror": "x"}})
-    assert found(mirror, mirror, "ephemeralcontainers") == ["[] Forbidden"]
+    assert field_errors(mirror, mirror, "ephemeralcontainers") == ["[] Forbidden"]
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_ephemeral_containers_are_only_added() -> None:
 def test_statuses(changes: Tree, errors: list[str]) -> None:
     old = stored(live_pod())
     tree = edit(old, {f"status.{name}": value for name, value in changes.items()})
-    assert found(tree, old, "status") == [f"status.{error}" for error in errors]
+    assert field_errors(tree, old, "status") == [f"status.{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -404,7 +406,7 @@ def test_statuses(changes: Tree, errors: list[str]) -> None:
         ),
     ],
 )
-def test_containers_that_ended(policy: str, code: int, container: Tree, fine: bool) -> None:
+def test_terminated_containers(policy: str, code: int, container: Tree, fine: bool) -> None:
     pod = make_pod(restartPolicy=policy, containers=[{"name": "main", "image": "x", **container}])
     old = stored(
         edit(
@@ -412,7 +414,9 @@ def test_containers_that_ended(policy: str, code: int, container: Tree, fine: bo
         )
     )
     running = edit(old, {"status.containerStatuses.0.state": {"running": {}}})
-    assert found(running, old, "status") == ([] if fine else ["status.containerStatuses[0].state Forbidden"])
+    assert field_errors(running, old, "status") == (
+        [] if fine else ["status.containerStatuses[0].state Forbidden"]
+    )
 
 
 def test_generations_of_a_status_are_kept() -> None:

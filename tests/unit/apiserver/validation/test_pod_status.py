@@ -1,4 +1,4 @@
-"""Claims in the status of pods, and resizing."""
+"""Claims in the status of pods, and in-place resize."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import GONE, edit, found, pod, run, running_pod, stored
+from tests.unit.apiserver.validation.objects import GONE, edit, field_errors, pod, run, running_pod, stored
 
 MADE = "train-cpus-x7k2p"
 ENTRY = {"resourceClaimName": "two-gpus", "containers": ["main"], "resources": {"cpu": "4"}}
@@ -16,7 +16,7 @@ NATIVE = "status.nativeResourceClaimStatus"
 
 def _status(changes: dict[str, Any], old: Any | None = None, **options: Any) -> list[str]:
     old = running_pod() if old is None else old
-    return found(edit(old, changes), old, "status", **options)
+    return field_errors(edit(old, changes), old, "status", **options)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_draft_form_of_charges(changes: dict[str, Any], errors: list[str]) -> No
     assert _status({NATIVE: [{**DRAFT, **changes}]}) == [f"{NATIVE}[0]{error}" for error in errors]
 
 
-def test_charges_speak_one_form() -> None:
+def test_charges_use_one_form() -> None:
     assert _status({NATIVE: [DRAFT, DRAFT]}) == [f"{NATIVE}[1].claimInfo.name Duplicate"]
     assert _status({NATIVE: [DRAFT], CHARGES: [ENTRY]}) == [f"{NATIVE} Invalid"]
     mixed = {**ENTRY, "mapping": [{"name": "cpu", "quantity": "1"}], "drawn": {"cpu": "1"}}
@@ -207,7 +207,7 @@ def test_a_status_write_cannot_touch_the_spec() -> None:
 
 
 def _plain_pod() -> dict[str, Any]:
-    """A running pod without claims, which can be resized."""
+    """Return a running pod without claims, which can be resized."""
     tree = edit(
         running_pod(),
         {"spec.resourceClaims": [], "spec.initContainers": [], "status.resourceClaimStatuses": []},
@@ -239,7 +239,7 @@ def _plain_pod() -> dict[str, Any]:
 def test_resize(changes: dict[str, Any], errors: list[str]) -> None:
     old = _plain_pod()
     new = edit(old, {f"spec.containers.0.resources.{name}": value for name, value in changes.items()})
-    assert found(new, old, "resize") == errors
+    assert field_errors(new, old, "resize") == errors
 
 
 def test_resize_takes_nothing_but_resources() -> None:
@@ -263,9 +263,9 @@ def test_resize_takes_nothing_but_resources() -> None:
 def test_resize_keeps_the_containers() -> None:
     old = _plain_pod()
     renamed = edit(old, {"spec.containers.0.name": "other"})
-    assert found(renamed, old, "resize") == ["spec.containers[0].name Forbidden"]
+    assert field_errors(renamed, old, "resize") == ["spec.containers[0].name Forbidden"]
     more = edit(old, {"spec.containers": [*old["spec"]["containers"], {"name": "b", "image": "img"}]})
-    assert found(more, old, "resize") == ["spec.containers Forbidden"]
+    assert field_errors(more, old, "resize") == ["spec.containers Forbidden"]
 
 
 def test_charged_pods_cannot_be_resized() -> None:
@@ -274,9 +274,9 @@ def test_charged_pods_cannot_be_resized() -> None:
         ("nativeResourceClaimStatus", DRAFT),
     ):
         old = edit(_plain_pod(), {f"status.{field}": [entry]})
-        assert found(old, old, "resize") == ["spec Forbidden"]
+        assert field_errors(old, old, "resize") == ["spec Forbidden"]
         off = {"DRANodeAllocatableResources": False}
-        assert found(old, old, "resize", gates=off) == ["spec Forbidden"]
+        assert field_errors(old, old, "resize", gates=off) == ["spec Forbidden"]
 
 
 def test_containers_with_claims_cannot_be_resized() -> None:
@@ -285,17 +285,17 @@ def test_containers_with_claims_cannot_be_resized() -> None:
         "spec.containers.0.resources.claims": [{"name": "gpus"}],
     }
     old = edit(_plain_pod(), claims)
-    assert found(old, old, "resize") == ["spec Forbidden"]
+    assert field_errors(old, old, "resize") == ["spec Forbidden"]
     # Claims that only the request has are not compared, as in Kubernetes 1.36.4.
     without = edit(old, {"spec.containers.0.resources.claims": GONE})
-    assert found(old, without, "resize") == []
+    assert field_errors(old, without, "resize") == []
 
 
 NEW_ENTRY = {"resourceClaimName": "x", "containers": ["main"], "mapping": [{"name": "cpu", "quantity": "4"}]}
 
 
 def _charged_pod(**changes: Any) -> dict[str, Any]:
-    """A pod whose claim charges it in the form of 1.37."""
+    """Return a pod whose claim charges it in the 1.37 form."""
     claimed = edit(
         _plain_pod(),
         {
@@ -310,33 +310,33 @@ def _charged_pod(**changes: Any) -> dict[str, Any]:
 def test_pods_with_charges_of_137_are_resized_with_their_claims() -> None:
     old = _charged_pod()
     more = {"spec.containers.0.resources.requests.cpu": "2"}
-    assert found(edit(old, more), old, "resize") == []
+    assert field_errors(edit(old, more), old, "resize") == []
     # What is no resource stays as it was, claims included.
     other = edit(old, {**more, "spec.containers.0.resources.claims": [{"name": "cpus", "request": "r"}]})
-    assert found(other, old, "resize") == ["spec Forbidden"]
+    assert field_errors(other, old, "resize") == ["spec Forbidden"]
     # An entry of the older form beside it stops a resize as before.
     mixed = edit(old, {CHARGES: [NEW_ENTRY, {**ENTRY, "resourceClaimName": "y"}]})
-    assert set(found(edit(mixed, more), mixed, "resize")) == {"spec Forbidden"}
+    assert set(field_errors(edit(mixed, more), mixed, "resize")) == {"spec Forbidden"}
 
 
 def test_a_resize_must_leave_room_for_claims_in_the_budget() -> None:
     old = _charged_pod(spec__resources={"requests": {"cpu": "5", "memory": "1Gi"}})
     wider = {"spec.resources.requests.cpu": "6", "spec.containers.0.resources.requests.cpu": "2"}
-    assert found(edit(old, wider), old, "resize") == []
+    assert field_errors(edit(old, wider), old, "resize") == []
     # 2 of the container and 4 of its claim are more than 5.
     tight = edit(old, {"spec.containers.0.resources.requests.cpu": "2"})
     prepared = run(tight, old, "resize")
     assert [str(error.field) for error in prepared.errors] == ["spec.resources"]
     assert "pod level request for cpu is insufficient" in prepared.errors[0].detail
     off = {"DRANodeAllocatableResources": False}
-    assert found(tight, old, "resize", gates=off) == []
+    assert field_errors(tight, old, "resize", gates=off) == []
 
 
 def test_resize_of_init_containers() -> None:
     init = {"name": "init", "image": "img", "resources": {"requests": {"cpu": "1"}}}
     old = edit(_plain_pod(), {"spec.initContainers": [init]})
     more = {"spec.initContainers.0.resources.requests.cpu": "2"}
-    assert found(edit(old, more), old, "resize") == []
+    assert field_errors(edit(old, more), old, "resize") == []
     stubborn = edit(
         old,
         {
@@ -345,13 +345,13 @@ def test_resize_of_init_containers() -> None:
             ]
         },
     )
-    assert found(edit(stubborn, more), stubborn, "resize") == ["spec.initContainers[0] Forbidden"]
+    assert field_errors(edit(stubborn, more), stubborn, "resize") == ["spec.initContainers[0] Forbidden"]
     sidecar = edit(old, {"spec.initContainers.0.restartPolicy": "Always"})
-    assert found(edit(sidecar, more), sidecar, "resize") == []
+    assert field_errors(edit(sidecar, more), sidecar, "resize") == []
     storage = {"spec.initContainers.0.resources.requests.ephemeral-storage": "2"}
-    assert found(edit(sidecar, storage), sidecar, "resize") == ["spec.initContainers[0] Forbidden"]
+    assert field_errors(edit(sidecar, storage), sidecar, "resize") == ["spec.initContainers[0] Forbidden"]
     none: dict[str, Any] = {"spec.initContainers.0.resources.requests": {}}
-    assert found(edit(sidecar, none), sidecar, "resize") == [
+    assert field_errors(edit(sidecar, none), sidecar, "resize") == [
         "spec.initContainers[0].resources.requests Forbidden"
     ]
 
@@ -359,30 +359,30 @@ def test_resize_of_init_containers() -> None:
 def test_resize_of_pod_level_resources() -> None:
     old = edit(_plain_pod(), {"spec.resources": {"requests": {"cpu": "2"}}})
     more = edit(old, {"spec.resources.requests.cpu": "3"})
-    assert found(more, old, "resize") == []
+    assert field_errors(more, old, "resize") == []
     assert run(more, old, "resize").tree["spec"]["resources"] == {"requests": {"cpu": "3"}}
     off = {"InPlacePodLevelResourcesVerticalScaling": False}
-    assert found(more, old, "resize", gates=off) == ["[] Forbidden"]
+    assert field_errors(more, old, "resize", gates=off) == ["[] Forbidden"]
     pages = {"cpu": "2", "hugepages-2Mi": "2Mi"}
     huge = edit(old, {"spec.resources": {"requests": pages, "limits": pages}})
-    assert found(huge, old, "resize") == ["spec Forbidden"]
+    assert field_errors(huge, old, "resize") == ["spec Forbidden"]
     gone = edit(old, {"spec.resources": GONE})
-    assert found(gone, old, "resize") == ["spec.resources Forbidden"]
+    assert field_errors(gone, old, "resize") == ["spec.resources Forbidden"]
     less = edit(old, {"spec.resources": {"requests": {"memory": "2Gi"}}})
-    assert found(less, old, "resize") == ["spec.resources.requests Forbidden"]
+    assert field_errors(less, old, "resize") == ["spec.resources.requests Forbidden"]
     bare = _plain_pod()
-    assert found(old, bare, "resize") == []
-    assert found(huge, bare, "resize") == ["spec Forbidden"]
+    assert field_errors(old, bare, "resize") == []
+    assert field_errors(huge, bare, "resize") == ["spec Forbidden"]
 
 
 def test_pods_that_are_never_resized() -> None:
     mirror = edit(_plain_pod(), {"metadata.annotations": {"kubernetes.io/config.mirror": "x"}})
-    assert found(mirror, mirror, "resize") == ["[] Forbidden"]
+    assert field_errors(mirror, mirror, "resize") == ["[] Forbidden"]
     windows = edit(_plain_pod(), {"spec.os": {"name": "windows"}})
-    assert found(windows, windows, "resize") == ["[] Forbidden"]
+    assert field_errors(windows, windows, "resize") == ["[] Forbidden"]
     state = {"name": "main", "state": {"running": {}}}
     blind = edit(_plain_pod(), {"status.containerStatuses": [state]})
-    assert found(blind, blind, "resize") == ["spec Forbidden"]
+    assert field_errors(blind, blind, "resize") == ["spec Forbidden"]
     seeing = edit(_plain_pod(), {"status.containerStatuses": [{**state, "resources": {}}]})
-    assert found(seeing, seeing, "resize") == []
-    assert found(stored(pod()), stored(pod()), "resize") != []
+    assert field_errors(seeing, seeing, "resize") == []
+    assert field_errors(stored(pod()), stored(pod()), "resize") != []

@@ -1,4 +1,4 @@
-"""Claims in the spec of pods, and what an update may change."""
+"""Claims in the spec of pods, and validation of updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import GONE, edit, found, pod, run, running_pod, stored
+from tests.unit.apiserver.validation.objects import GONE, edit, field_errors, pod, run, running_pod, stored
 
 CLAIM = "spec.resourceClaims[0]"
 REFERENCE = "spec.containers[0].resources.claims"
@@ -31,7 +31,7 @@ NO_REFERENCES: dict[str, Any] = {"spec.containers.0.resources.claims": [], "spec
     ],
 )
 def test_claims_of_a_pod(claims: list[Any], errors: list[str]) -> None:
-    assert found(edit(pod(), {**NO_REFERENCES, "spec.resourceClaims": claims})) == errors
+    assert field_errors(edit(pod(), {**NO_REFERENCES, "spec.resourceClaims": claims})) == errors
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_claims_of_a_pod(claims: list[Any], errors: list[str]) -> None:
 )
 def test_claims_of_a_container(claims: list[Any], errors: list[str]) -> None:
     tree = edit(pod(), {"spec.containers.0.resources.claims": claims})
-    assert found(tree) == [f"{REFERENCE}{error}" for error in errors]
+    assert field_errors(tree) == [f"{REFERENCE}{error}" for error in errors]
     init = edit(pod(), {"spec.initContainers.0.resources.claims": claims})
-    assert found(init) == [f"spec.initContainers[0].resources.claims{error}" for error in errors]
+    assert field_errors(init) == [f"spec.initContainers[0].resources.claims{error}" for error in errors]
 
 
 def test_messages_name_only_some_claims() -> None:
@@ -69,8 +69,8 @@ def test_messages_name_only_some_claims() -> None:
 
 def test_mirror_pods_have_no_claims() -> None:
     mirror = {"metadata.annotations": {"kubernetes.io/config.mirror": "x"}}
-    assert found(edit(pod(), {**mirror, "spec.nodeName": "n"})) == ["[] Forbidden"] * 2
-    assert found(edit(pod(), mirror)) == [
+    assert field_errors(edit(pod(), {**mirror, "spec.nodeName": "n"})) == ["[] Forbidden"] * 2
+    assert field_errors(edit(pod(), mirror)) == [
         "[] Forbidden",
         "[] Forbidden",
         "metadata.annotations[kubernetes.io/config.mirror] Invalid",
@@ -80,20 +80,20 @@ def test_mirror_pods_have_no_claims() -> None:
 def test_ephemeral_containers_have_no_resources_and_come_later() -> None:
     container = {"name": "debug", "image": "img"}
     at = "spec.ephemeralContainers"
-    assert found(edit(pod(), {at: [container]})) == [f"{at} Forbidden"]
+    assert field_errors(edit(pod(), {at: [container]})) == [f"{at} Forbidden"]
     claims = {**container, "resources": {"claims": [{"name": "none"}]}}
-    assert found(edit(pod(), {at: [claims]})) == [
+    assert field_errors(edit(pod(), {at: [claims]})) == [
         f"{at} Forbidden",
         f"{at}[0].resources Forbidden",
         f"{at}[0].resources.claims[0] NotFound",
     ]
     empty = {**container, "resources": {"claims": []}}
-    assert found(edit(pod(), {at: [empty]})) == [f"{at} Forbidden", f"{at}[0].resources Forbidden"]
+    assert field_errors(edit(pod(), {at: [empty]})) == [f"{at} Forbidden", f"{at}[0].resources Forbidden"]
 
 
 def test_pod_level_resources_have_no_claims() -> None:
     tree = edit(pod(), {"spec.resources": {"claims": [{"name": "gpus"}]}})
-    assert found(tree) == ["spec.resources.claims Forbidden"]
+    assert field_errors(tree) == ["spec.resources.claims Forbidden"]
 
 
 def test_create_ignores_status() -> None:
@@ -176,14 +176,16 @@ def test_a_new_pod_gets_its_class_from_its_spec(resources: Any, pod_level: Any, 
 )
 def test_update(changes: dict[str, Any], errors: list[str]) -> None:
     old = running_pod()
-    assert found(edit(old, changes), old) == errors
+    assert field_errors(edit(old, changes), old) == errors
 
 
-def test_deadlines_only_come_forward() -> None:
+def test_deadlines_are_only_shortened() -> None:
     old = edit(running_pod(), {"spec.activeDeadlineSeconds": 10})
-    assert found(edit(old, {"spec.activeDeadlineSeconds": 9}), old) == []
-    assert found(edit(old, {"spec.activeDeadlineSeconds": 11}), old) == ["spec.activeDeadlineSeconds Invalid"]
-    assert found(edit(old, {"spec.activeDeadlineSeconds": GONE}), old) == [
+    assert field_errors(edit(old, {"spec.activeDeadlineSeconds": 9}), old) == []
+    assert field_errors(edit(old, {"spec.activeDeadlineSeconds": 11}), old) == [
+        "spec.activeDeadlineSeconds Invalid"
+    ]
+    assert field_errors(edit(old, {"spec.activeDeadlineSeconds": GONE}), old) == [
         "spec.activeDeadlineSeconds Invalid"
     ]
 
@@ -191,14 +193,14 @@ def test_deadlines_only_come_forward() -> None:
 def test_tolerations_are_only_added() -> None:
     tolerated = {"key": "k", "operator": "Exists", "effect": "NoExecute"}
     old = edit(running_pod(), {"spec.tolerations": [tolerated]})
-    assert found(edit(old, {"spec.tolerations": []}), old) == ["spec.tolerations Forbidden"]
-    assert found(edit(old, {"spec.tolerations.0.tolerationSeconds": 5}), old) == []
+    assert field_errors(edit(old, {"spec.tolerations": []}), old) == ["spec.tolerations Forbidden"]
+    assert field_errors(edit(old, {"spec.tolerations.0.tolerationSeconds": 5}), old) == []
 
 
 def test_a_negative_grace_period_may_become_one() -> None:
     old = edit(running_pod(), {"spec.terminationGracePeriodSeconds": -1})
-    assert found(edit(old, {"spec.terminationGracePeriodSeconds": 1}), old) == []
-    assert found(edit(old, {"spec.terminationGracePeriodSeconds": 2}), old) == ["spec Forbidden"]
+    assert field_errors(edit(old, {"spec.terminationGracePeriodSeconds": 1}), old) == []
+    assert field_errors(edit(old, {"spec.terminationGracePeriodSeconds": 2}), old) == ["spec Forbidden"]
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -209,22 +211,22 @@ def _affinity(*expressions: Any) -> dict[str, Any]:
     return {"nodeAffinity": {REQUIRED: terms}}
 
 
-def test_gated_pods_may_be_told_more_about_nodes() -> None:
+def test_gated_pods_may_restrict_nodes_further() -> None:
     one = {"key": "a", "operator": "Exists"}
     two = {"key": "b", "operator": "Exists"}
     gated = edit(running_pod(), {"spec.schedulingGates": [{"name": "g"}], "spec.nodeSelector": {"a": "b"}})
     at = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
-    assert found(edit(gated, {"spec.schedulingGates": []}), gated) == []
-    assert found(edit(gated, {"spec.nodeSelector.c": "d"}), gated) == []
-    assert found(edit(gated, {"spec.nodeSelector": {}}), gated) == ["spec.nodeSelector Invalid"]
-    assert found(edit(gated, {"spec.affinity": _affinity(one)}), gated) == []
-    assert found(edit(gated, {"spec.affinity": {"podAffinity": {}}}), gated) == ["spec Forbidden"]
+    assert field_errors(edit(gated, {"spec.schedulingGates": []}), gated) == []
+    assert field_errors(edit(gated, {"spec.nodeSelector.c": "d"}), gated) == []
+    assert field_errors(edit(gated, {"spec.nodeSelector": {}}), gated) == ["spec.nodeSelector Invalid"]
+    assert field_errors(edit(gated, {"spec.affinity": _affinity(one)}), gated) == []
+    assert field_errors(edit(gated, {"spec.affinity": {"podAffinity": {}}}), gated) == ["spec Forbidden"]
     narrow = edit(gated, {"spec.affinity": _affinity(one)})
-    assert found(edit(narrow, {"spec.affinity": _affinity(one, two)}), narrow) == []
-    assert found(edit(narrow, {"spec.affinity": _affinity(two)}), narrow) == [f"{at}[0] Invalid"]
-    assert found(edit(narrow, {"spec.affinity": GONE}), narrow) == [f"{at} Invalid"]
+    assert field_errors(edit(narrow, {"spec.affinity": _affinity(one, two)}), narrow) == []
+    assert field_errors(edit(narrow, {"spec.affinity": _affinity(two)}), narrow) == [f"{at}[0] Invalid"]
+    assert field_errors(edit(narrow, {"spec.affinity": GONE}), narrow) == [f"{at} Invalid"]
     free = running_pod()
-    assert found(edit(free, {"spec.nodeSelector": {"a": "b"}}), free) == ["spec Forbidden"]
+    assert field_errors(edit(free, {"spec.nodeSelector": {"a": "b"}}), free) == ["spec Forbidden"]
 
 
 def test_generation_of_a_pod_counts_changes_of_its_spec() -> None:

@@ -1,4 +1,4 @@
-"""Policies about pods, the kinds behind access, and those that register admission."""
+"""Pod policies, RBAC and certificate kinds, webhooks and admission policies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.generic_objects import LABELS, edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import (
+    LABELS,
+    created,
+    edit,
+    field_errors,
+    minimal,
+    write,
+)
 from tests.unit.apiserver.validation.objects import NOW_TEXT
 
 RBAC = "rbac.authorization.k8s.io"
@@ -29,11 +36,11 @@ LONG_AGO = "2020-01-01T00:00:00Z"
     ],
 )
 def test_budgets(spec: Any, errors: list[str]) -> None:
-    assert found(minimal("PodDisruptionBudget", {"spec": spec})) == errors
+    assert field_errors(minimal("PodDisruptionBudget", {"spec": spec})) == errors
 
 
 def test_a_budget_starts_without_any() -> None:
-    tree = made("PodDisruptionBudget", {"status": {"disruptionsAllowed": 5}})
+    tree = created("PodDisruptionBudget", {"status": {"disruptionsAllowed": 5}})
     assert tree["status"] == {
         "disruptionsAllowed": 0,
         "currentHealthy": 0,
@@ -45,7 +52,7 @@ def test_a_budget_starts_without_any() -> None:
 
 
 def test_autoscalers() -> None:
-    spec = made("HorizontalPodAutoscaler")["spec"]
+    spec = created("HorizontalPodAutoscaler")["spec"]
     assert spec["minReplicas"] == 1
     assert spec["metrics"] == [
         {
@@ -62,20 +69,20 @@ def test_autoscalers() -> None:
     own = {"selectPolicy": "Min", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}
     metric = {"type": "Resource", "resource": {"name": "memory", "target": {"averageValue": "1024Mi"}}}
     changes = {"spec.behavior": {"scaleDown": own}, "spec.metrics": [metric], "spec.minReplicas": 0}
-    spec = made("HorizontalPodAutoscaler", changes)["spec"]
+    spec = created("HorizontalPodAutoscaler", changes)["spec"]
     assert (spec["behavior"]["scaleDown"], spec["minReplicas"]) == (own, 0)
     assert spec["metrics"][0]["resource"]["target"]["averageValue"] == "1Gi"
-    assert "behavior" not in made("HorizontalPodAutoscaler", {"spec": {"maxReplicas": 1}})["spec"]
+    assert "behavior" not in created("HorizontalPodAutoscaler", {"spec": {"maxReplicas": 1}})["spec"]
 
 
 def test_defaults_are_not_shared() -> None:
-    first = made("HorizontalPodAutoscaler")["spec"]
+    first = created("HorizontalPodAutoscaler")["spec"]
     first["behavior"]["scaleUp"]["policies"].clear()
     first["metrics"][0]["resource"]["name"] = "changed"
-    again = made("HorizontalPodAutoscaler")["spec"]
+    again = created("HorizontalPodAutoscaler")["spec"]
     assert len(again["behavior"]["scaleUp"]["policies"]) == 2
     assert again["metrics"][0]["resource"]["name"] == "cpu"
-    assert made("PodDisruptionBudget")["status"] is not made("PodDisruptionBudget")["status"]
+    assert created("PodDisruptionBudget")["status"] is not created("PodDisruptionBudget")["status"]
 
 
 @pytest.mark.parametrize(
@@ -96,15 +103,15 @@ def test_defaults_are_not_shared() -> None:
     ],
 )
 def test_limit_ranges(item: Any, expected: Any) -> None:
-    (limits,) = made("LimitRange", {"spec.limits": [item]})["spec"]["limits"]
+    (limits,) = created("LimitRange", {"spec.limits": [item]})["spec"]["limits"]
     assert {name: limits.get(name) for name in expected} == expected
 
 
 def test_runtime_classes() -> None:
-    old = made("RuntimeClass", {"overhead.podFixed": {"memory": "1024Ki"}})
+    old = created("RuntimeClass", {"overhead.podFixed": {"memory": "1024Ki"}})
     assert old["overhead"]["podFixed"] == {"memory": "1Mi"}
-    assert found(edit(old, {"handler": "other"}), old) == ["handler Invalid"]
-    assert found(minimal("RuntimeClass", {"handler": ""})) == ["handler Required"]
+    assert field_errors(edit(old, {"handler": "other"}), old) == ["handler Invalid"]
+    assert field_errors(minimal("RuntimeClass", {"handler": ""})) == ["handler Required"]
 
 
 # -- access
@@ -112,7 +119,7 @@ def test_runtime_classes() -> None:
 
 def test_bindings_get_their_groups() -> None:
     subjects = [{"kind": kind, "name": "n"} for kind in ("User", "Group", "ServiceAccount")]
-    tree = made("RoleBinding", {"subjects": subjects})
+    tree = created("RoleBinding", {"subjects": subjects})
     assert tree["roleRef"] == {"kind": "Role", "name": "r", "apiGroup": RBAC}
     assert [subject.get("apiGroup") for subject in tree["subjects"]] == [RBAC, RBAC, None]
 
@@ -130,7 +137,7 @@ def test_bindings_get_their_groups() -> None:
 )
 def test_roles_that_cannot_be_bound(kind: str, changes: Any, errors: list[str]) -> None:
     wanted = [f"roleRef.{error}".replace("NS", "NotSupported") for error in errors]
-    assert found(minimal(kind, changes)) == wanted
+    assert field_errors(minimal(kind, changes)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -149,21 +156,21 @@ def test_roles_that_cannot_be_bound(kind: str, changes: Any, errors: list[str]) 
 )
 def test_subjects_that_cannot_be_bound(subject: Any, errors: list[str]) -> None:
     tree = minimal("ClusterRoleBinding", {"subjects": [subject]})
-    assert found(tree) == [f"subjects[0].{error}" for error in errors]
+    assert field_errors(tree) == [f"subjects[0].{error}" for error in errors]
 
 
 def test_a_binding_keeps_its_role() -> None:
-    old = made("RoleBinding")
-    assert found(edit(old, {"roleRef.name": "other"}), old) == ["roleRef Invalid"]
-    assert found(edit(old, {"subjects": []}), old) == []
+    old = created("RoleBinding")
+    assert field_errors(edit(old, {"roleRef.name": "other"}), old) == ["roleRef Invalid"]
+    assert field_errors(edit(old, {"subjects": []}), old) == []
 
 
 def test_secrets_of_an_account_are_names() -> None:
-    assert made("ServiceAccount", {"secrets": [{"name": "s", "uid": "u"}]})["secrets"] == [{"name": "s"}]
+    assert created("ServiceAccount", {"secrets": [{"name": "s", "uid": "u"}]})["secrets"] == [{"name": "s"}]
 
 
-def test_a_request_for_a_certificate_is_decided_in_one_place_and_answered_in_another() -> None:
-    old = made("CertificateSigningRequest", {"status": {"conditions": [{"type": "Approved"}]}})
+def test_certificate_requests_are_approved_and_issued_separately() -> None:
+    old = created("CertificateSigningRequest", {"status": {"conditions": [{"type": "Approved"}]}})
     assert old["status"] == {}
     assert write(edit(old, {"spec.signerName": "other"}), old).tree["spec"] == old["spec"]
     approval = {"conditions": [{"type": "Approved", "status": "True"}], "certificate": "eA=="}
@@ -181,7 +188,7 @@ def test_a_request_for_a_certificate_is_decided_in_one_place_and_answered_in_ano
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    old = made("CertificateSigningRequest")
+    old = created("CertificateSigningRequest")
     old["status"] = {
         "conditions": [
             {
@@ -201,7 +208,7 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
 
 
 def test_webhooks() -> None:
-    (webhook,) = made("ValidatingWebhookConfiguration")["webhooks"]
+    (webhook,) = created("ValidatingWebhookConfiguration")["webhooks"]
     assert webhook["clientConfig"]["service"]["port"] == 443
     assert webhook["rules"][0]["scope"] == "*"
     defaults = {
@@ -213,18 +220,18 @@ def test_webhooks() -> None:
     }
     assert defaults.items() <= webhook.items()
     assert "reinvocationPolicy" not in webhook
-    (webhook,) = made("MutatingWebhookConfiguration")["webhooks"]
+    (webhook,) = created("MutatingWebhookConfiguration")["webhooks"]
     assert webhook["reinvocationPolicy"] == "Never"
     own = {"failurePolicy": "Ignore", "namespaceSelector": {"matchLabels": LABELS}, "timeoutSeconds": 1}
     changes = {f"webhooks.0.{name}": value for name, value in own.items()}
-    assert own.items() <= made("MutatingWebhookConfiguration", changes)["webhooks"][0].items()
+    assert own.items() <= created("MutatingWebhookConfiguration", changes)["webhooks"][0].items()
 
 
 @pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"])
 def test_policies_of_admission(kind: str) -> None:
-    spec = made(kind)["spec"]
+    spec = created(kind)["spec"]
     assert spec["failurePolicy"] == "Fail"
     assert spec["matchConstraints"]["matchPolicy"] == "Equivalent"
     assert spec["matchConstraints"]["resourceRules"][0]["scope"] == "*"
-    binding = made(f"{kind}Binding")["spec"]["matchResources"]
+    binding = created(f"{kind}Binding")["spec"]["matchResources"]
     assert (binding["namespaceSelector"], binding["objectSelector"]) == ({}, {})

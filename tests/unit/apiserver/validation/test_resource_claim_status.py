@@ -1,4 +1,4 @@
-"""The status of claims: reservations, allocations, what drivers report, and who may write it."""
+"""Status of claims: reservations, allocations, device status and authorization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.apiserver.validation.objects import (
     allocated,
     claim,
     edit,
-    found,
+    field_errors,
     result,
     run,
     stored,
@@ -27,7 +27,7 @@ IDENTITY = {"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
 
 
 def _status(tree: Any, old: Any | None = None, **options: Any) -> list[str]:
-    return found(tree, stored(claim()) if old is None else old, "status", **options)
+    return field_errors(tree, stored(claim()) if old is None else old, "status", **options)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_node_selector_of_an_allocation() -> None:
     assert _status(tree) == [f"{at}[0].matchFields[0].key Invalid"]
 
 
-def test_an_allocation_is_set_and_cleared_as_a_whole() -> None:
+def test_an_allocation_is_set_and_cleared_atomically() -> None:
     old = allocated(result(driver="BAD NAME"))
     assert _status(old, old) == []  # not held to the rules again
     assert _status(edit(old, {"status.allocation.devices.results.0.device": "gpu-1"}), old) == [
@@ -229,7 +229,7 @@ def test_one_report_for_each_device_and_share() -> None:
     assert _status(allocated(devices=[{**IDENTITY, "device": "gpu-7"}])) == ["status.devices[0] Invalid"]
 
 
-def test_reports_about_released_devices_go_away() -> None:
+def test_status_of_deallocated_devices_is_dropped() -> None:
     devices = [IDENTITY, {**IDENTITY, "device": "gpu-1"}]
     old = allocated(result(), result("gpu-1"), devices=devices)
     released = run(edit(old, {"status.allocation": GONE}), old, "status")

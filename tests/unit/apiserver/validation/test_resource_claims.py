@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import ADMIN, GONE, claim, edit, found, run, stored, template
+from tests.unit.apiserver.validation.objects import (
+    ADMIN,
+    GONE,
+    claim,
+    edit,
+    field_errors,
+    run,
+    stored,
+    template,
+)
 
 DEVICES = "spec.devices"
 FIRST = f"{DEVICES}.requests[0]"
@@ -82,7 +91,7 @@ def _request(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_requests(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(edit(claim(), changes)) == errors
+    assert field_errors(edit(claim(), changes)) == errors
 
 
 @pytest.mark.parametrize(
@@ -101,11 +110,11 @@ def test_requests(changes: dict[str, Any], errors: list[str]) -> None:
 )
 def test_tolerations(toleration: dict[str, Any], errors: list[str]) -> None:
     tree = edit(claim(), _request(tolerations=[toleration]))
-    assert found(tree) == [f"{FIRST}.exactly.tolerations[0]{error}" for error in errors]
+    assert field_errors(tree) == [f"{FIRST}.exactly.tolerations[0]{error}" for error in errors]
 
 
 def test_the_number_of_tolerations_is_free() -> None:
-    assert found(edit(claim(), _request(tolerations=[{"operator": "Exists"}] * 17))) == []
+    assert field_errors(edit(claim(), _request(tolerations=[{"operator": "Exists"}] * 17))) == []
 
 
 @pytest.mark.parametrize(
@@ -127,17 +136,19 @@ def test_the_number_of_tolerations_is_free() -> None:
 def test_references_to_requests(reference: str, errors: int) -> None:
     for field in ("constraints", "config"):
         tree = edit(claim(), {f"spec.devices.{field}.0.requests": [reference]})
-        assert found(tree) == [f"{DEVICES}.{field}[0].requests[0] Invalid"] * errors
+        assert field_errors(tree) == [f"{DEVICES}.{field}[0].requests[0] Invalid"] * errors
 
 
 def test_lists_of_references() -> None:
     for field in ("constraints", "config"):
         at = f"{DEVICES}.{field}[0].requests"
-        assert found(edit(claim(), {f"spec.devices.{field}.0.requests": ["gpus", "gpus"]})) == [
+        assert field_errors(edit(claim(), {f"spec.devices.{field}.0.requests": ["gpus", "gpus"]})) == [
             f"{at}[1] Duplicate"
         ]
-        assert found(edit(claim(), {f"spec.devices.{field}.0.requests": ["x"] * 33})) == [f"{at} TooMany"]
-        assert found(edit(claim(), {f"spec.devices.{field}.0.requests": GONE})) == []
+        assert field_errors(edit(claim(), {f"spec.devices.{field}.0.requests": ["x"] * 33})) == [
+            f"{at} TooMany"
+        ]
+        assert field_errors(edit(claim(), {f"spec.devices.{field}.0.requests": GONE})) == []
 
 
 @pytest.mark.parametrize(
@@ -155,18 +166,20 @@ def test_lists_of_references() -> None:
 )
 def test_constraints(constraint: dict[str, Any], errors: list[str]) -> None:
     tree = edit(claim(), {"spec.devices.constraints": [constraint]})
-    assert found(tree) == [f"{DEVICES}.constraints[0]{error}" for error in errors]
+    assert field_errors(tree) == [f"{DEVICES}.constraints[0]{error}" for error in errors]
 
 
 def test_constraints_without_consumable_capacity_need_match_attribute() -> None:
     tree = edit(claim(), {"spec.devices.constraints": [{"distinctAttribute": "a.io/x"}]})
     off = {"DRAConsumableCapacity": False}
-    assert found(tree, gates=off) == [f"{DEVICES}.constraints[0].matchAttribute Required"]
+    assert field_errors(tree, gates=off) == [f"{DEVICES}.constraints[0].matchAttribute Required"]
 
 
 def test_numbers_of_constraints_and_configurations() -> None:
     for field in ("constraints", "config"):
-        assert found(edit(claim(), {f"spec.devices.{field}": [{}] * 33})) == [f"{DEVICES}.{field} TooMany"]
+        assert field_errors(edit(claim(), {f"spec.devices.{field}": [{}] * 33})) == [
+            f"{DEVICES}.{field} TooMany"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -188,47 +201,49 @@ def test_numbers_of_constraints_and_configurations() -> None:
 )
 def test_configuration(opaque: Any, errors: list[str]) -> None:
     tree = edit(claim(), {"spec.devices.config.0.opaque": opaque})
-    assert found(tree) == [f"{DEVICES}.config[0].opaque{error}" for error in errors]
+    assert field_errors(tree) == [f"{DEVICES}.config[0].opaque{error}" for error in errors]
 
 
 def test_admin_access_needs_a_namespace_that_allows_it() -> None:
     tree = edit(claim(), _request(adminAccess=True))
     inner = edit(template(), {"spec.spec": tree["spec"]})
     for write in (tree, inner):  # the same path for both
-        assert found(write) == [f"{FIRST}.adminAccess Forbidden"]
-        assert found(write, namespace_labels={"resource.kubernetes.io/admin-access": "True"}) == [
+        assert field_errors(write) == [f"{FIRST}.adminAccess Forbidden"]
+        assert field_errors(write, namespace_labels={"resource.kubernetes.io/admin-access": "True"}) == [
             f"{FIRST}.adminAccess Forbidden"
         ]
-        assert found(write, namespace_labels=ADMIN) == []
-        assert found(write, namespace_labels=None) == [f"{FIRST}.adminAccess InternalError"]
-    assert found(edit(claim(), _request(adminAccess=False))) == []
+        assert field_errors(write, namespace_labels=ADMIN) == []
+        assert field_errors(write, namespace_labels=None) == [f"{FIRST}.adminAccess InternalError"]
+    assert field_errors(edit(claim(), _request(adminAccess=False))) == []
     # Only the first request that asks is reported, and nothing on update.
     second = edit(
         tree,
         {"spec.devices.requests.1": {"name": "x", "exactly": {"deviceClassName": "c", "adminAccess": True}}},
     )
-    assert found(second) == [f"{FIRST}.adminAccess Forbidden"]
+    assert field_errors(second) == [f"{FIRST}.adminAccess Forbidden"]
     for write in (tree, inner):
-        assert found(stored(write), stored(write)) == []
+        assert field_errors(stored(write), stored(write)) == []
 
 
-def test_a_claim_spec_is_immutable_and_not_looked_at_again() -> None:
+def test_a_claim_spec_is_immutable_and_not_validated_again() -> None:
     old = stored(edit(claim(), {"spec.devices.requests.0.name": "BAD NAME"}))
-    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
-    assert found(edit(old, {"spec.devices.requests.0.name": "WORSE"}), old) == ["spec Invalid"]
-    assert found(edit(old, {"spec.devices.constraints": GONE}), old) == ["spec Invalid"]
+    assert field_errors(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert field_errors(edit(old, {"spec.devices.requests.0.name": "WORSE"}), old) == ["spec Invalid"]
+    assert field_errors(edit(old, {"spec.devices.constraints": GONE}), old) == ["spec Invalid"]
 
 
-def test_equal_specs_may_be_spelled_differently() -> None:
+def test_semantically_equal_specs() -> None:
     old = stored(edit(claim(), _request(capacity={"requests": {"a": "1024Mi"}})))
     new = edit(old, _request(capacity={"requests": {"a": "1Gi"}}, selectors=[], tolerations=None))
     new = edit(new, {"spec.devices.config.0.opaque.parameters": {"a": 1}})
-    assert found(new, old) == []
-    assert found(edit(old, _request(adminAccess=False)), old) == ["spec Invalid"]  # given is not absent
+    assert field_errors(new, old) == []
+    assert field_errors(edit(old, _request(adminAccess=False)), old) == [
+        "spec Invalid"
+    ]  # given is not absent
     reordered = {"x": 1, "a": 1}
     first = edit(old, {"spec.devices.config.0.opaque.parameters": reordered})
     second = edit(old, {"spec.devices.config.0.opaque.parameters": {"a": 1, "x": 1}})
-    assert found(second, first) == ["spec Invalid"]  # free JSON is compared as it is written
+    assert field_errors(second, first) == ["spec Invalid"]  # free JSON is compared as it is written
 
 
 def test_status_in_the_body_is_ignored() -> None:
@@ -260,24 +275,24 @@ def test_status_in_the_body_is_ignored() -> None:
     ],
 )
 def test_metadata_inside_a_template(metadata: dict[str, Any], errors: list[str]) -> None:
-    assert found(edit(template(), {"spec.metadata": metadata})) == errors
+    assert field_errors(edit(template(), {"spec.metadata": metadata})) == errors
 
 
 def test_a_template_holds_a_claim_spec() -> None:
     tree = edit(template(), {"spec.spec.devices.requests.0.exactly.deviceClassName": "A"})
-    assert found(tree) == ["spec.spec.devices.requests[0].exactly.deviceClassName Invalid"]
+    assert field_errors(tree) == ["spec.spec.devices.requests[0].exactly.deviceClassName Invalid"]
 
 
 def test_a_template_is_immutable_and_checked_again() -> None:
     old = stored(template())
-    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
-    assert found(edit(old, {"spec.metadata.labels.team": "audio"}), old) == ["spec Invalid"]
-    assert found(edit(old, {"spec.metadata.managedFields": [{}]}), old) == [
+    assert field_errors(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert field_errors(edit(old, {"spec.metadata.labels.team": "audio"}), old) == ["spec Invalid"]
+    assert field_errors(edit(old, {"spec.metadata.managedFields": [{}]}), old) == [
         "spec Invalid",
         "spec.metadata.managedFields Forbidden",
     ]
     changed = edit(old, {"spec.spec.devices.requests.0.exactly.deviceClassName": "A"})
-    assert found(changed, old) == [
+    assert field_errors(changed, old) == [
         "spec Invalid",
         "spec.spec.devices.requests[0].exactly.deviceClassName Invalid",
     ]

@@ -1,4 +1,4 @@
-"""ResourceSlice: where its devices are, its pool, its counters, and what may change."""
+"""ResourceSlice: nodes, pool, counters and immutable fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.objects import GONE, edit, found, run, slice_, stored
+from tests.unit.apiserver.validation.objects import GONE, edit, field_errors, run, slice_, stored
 
 SELECTOR = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 COUNTERS = [{"name": "gpu-0-counters", "counters": {"memory": {"value": "80Gi"}}}]
@@ -113,11 +113,11 @@ def _field(**requirement: Any) -> dict[str, Any]:
     ],
 )
 def test_new_slice(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(edit(slice_(), changes)) == errors
+    assert field_errors(edit(slice_(), changes)) == errors
 
 
 def test_device_names_are_unique() -> None:
-    assert found(edit(slice_(), {"spec.devices.1.name": "gpu-0"})) == ["spec.devices[1] Duplicate"]
+    assert field_errors(edit(slice_(), {"spec.devices.1.name": "gpu-0"})) == ["spec.devices[1] Duplicate"]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_device_names_are_unique() -> None:
 def test_number_of_devices(extra: dict[str, Any], limit: int) -> None:
     devices = [{"name": f"d{i}"} for i in range(limit)]
     devices[0].update(extra)
-    assert found(edit(slice_(), {"spec.devices": devices})) == []
-    assert found(edit(slice_(), {"spec.devices": [*devices, {}]})) == ["spec.devices TooMany"]
+    assert field_errors(edit(slice_(), {"spec.devices": devices})) == []
+    assert field_errors(edit(slice_(), {"spec.devices": [*devices, {}]})) == ["spec.devices TooMany"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_number_of_devices(extra: dict[str, Any], limit: int) -> None:
 )
 def test_update(changes: dict[str, Any], errors: list[str]) -> None:
     old = stored(slice_())
-    assert found(edit(old, changes), old) == errors
+    assert field_errors(edit(old, changes), old) == errors
 
 
 def test_generation_counts_changes_of_the_spec() -> None:

@@ -1,4 +1,4 @@
-"""Services and the kinds around them: what they get, what they keep, what they must not be."""
+"""Services and related kinds: defaults, kept values and validation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.generic_objects import LABELS, edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import (
+    LABELS,
+    created,
+    edit,
+    field_errors,
+    minimal,
+    write,
+)
 from tests.unit.apiserver.validation.objects import GONE
 
 _PORT = {"port": 80}
 
 
 def test_a_service_gets_its_defaults() -> None:
-    assert made("Service")["spec"] == {
+    assert created("Service")["spec"] == {
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         "selector": LABELS,
         "sessionAffinity": "None",
@@ -23,12 +30,12 @@ def test_a_service_gets_its_defaults() -> None:
         "ipFamilies": ["IPv4"],
         "ipFamilyPolicy": "SingleStack",
     }
-    assert made("Service")["status"] == {"loadBalancer": {}}
+    assert created("Service")["status"] == {"loadBalancer": {}}
 
 
 @pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
 def test_services_get_no_addresses(kind: str) -> None:
-    spec = made("Service", {"spec.type": kind})["spec"]
+    spec = created("Service", {"spec.type": kind})["spec"]
     assert not spec.keys() & {"clusterIP", "clusterIPs", "healthCheckNodePort"}
     assert "nodePort" not in spec["ports"][0]
 
@@ -49,7 +56,7 @@ def test_families_follow_the_addresses(changes: dict[str, Any], policy: str, fam
     changes = {k: v for k, v in changes.items() if v is not GONE} | (
         {"spec.selector": {}} if GONE in changes.values() else {}
     )
-    spec = made("Service", changes)["spec"]
+    spec = created("Service", changes)["spec"]
     assert (spec["ipFamilyPolicy"], spec["ipFamilies"]) == (policy, families)
     assert spec.get("clusterIPs") == ([spec["clusterIP"]] if "clusterIP" in spec else None)
 
@@ -69,13 +76,13 @@ def test_families_follow_the_addresses(changes: dict[str, Any], policy: str, fam
     ],
 )
 def test_session_affinity(changes: dict[str, Any], expected: Any) -> None:
-    assert made("Service", changes)["spec"].get("sessionAffinityConfig") == expected
+    assert created("Service", changes)["spec"].get("sessionAffinityConfig") == expected
 
 
 def test_external_traffic() -> None:
-    assert made("Service", {"spec.type": "NodePort"})["spec"]["externalTrafficPolicy"] == "Cluster"
-    assert made("Service", {"spec.externalIPs": ["1.2.3.4"]})["spec"]["externalTrafficPolicy"] == "Cluster"
-    balanced = made("Service", {"spec.type": "LoadBalancer"})
+    assert created("Service", {"spec.type": "NodePort"})["spec"]["externalTrafficPolicy"] == "Cluster"
+    assert created("Service", {"spec.externalIPs": ["1.2.3.4"]})["spec"]["externalTrafficPolicy"] == "Cluster"
+    balanced = created("Service", {"spec.type": "LoadBalancer"})
     assert balanced["spec"]["allocateLoadBalancerNodePorts"] is True
     ingress = edit(balanced, {"status.loadBalancer.ingress": [{"ip": "1.2.3.4"}, {"hostname": "h"}]})
     assert write(ingress, balanced, "status").tree["status"]["loadBalancer"]["ingress"] == [
@@ -84,8 +91,8 @@ def test_external_traffic() -> None:
     ]
 
 
-def test_a_name_outside_has_no_addresses() -> None:
-    spec = made("Service", {"spec": {"type": "ExternalName", "externalName": "a.b."}})["spec"]
+def test_external_name_services_have_no_addresses() -> None:
+    spec = created("Service", {"spec": {"type": "ExternalName", "externalName": "a.b."}})["spec"]
     assert not spec.keys() & {"ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"}
 
 
@@ -137,8 +144,8 @@ def test_a_name_outside_has_no_addresses() -> None:
         ({"spec.allocateLoadBalancerNodePorts": True}, ["spec.allocateLoadBalancerNodePorts Forbidden"]),
     ],
 )
-def test_services_that_are_refused(changes: dict[str, Any], errors: list[str]) -> None:
-    assert found(minimal("Service", changes)) == errors
+def test_invalid_services(changes: dict[str, Any], errors: list[str]) -> None:
+    assert field_errors(minimal("Service", changes)) == errors
 
 
 def test_a_target_is_a_number_or_a_name() -> None:
@@ -150,21 +157,23 @@ def test_a_target_is_a_number_or_a_name() -> None:
 
 
 def test_an_address_stays() -> None:
-    old = made("Service", {"spec.clusterIP": "10.0.0.1"})
+    old = created("Service", {"spec.clusterIP": "10.0.0.1"})
     bare = minimal("Service")
     assert write(bare, old).tree["spec"] == old["spec"]
-    assert found(edit(old, {"spec.clusterIP": "10.0.0.2"}), old) == ["spec.clusterIPs[0] Invalid"]
-    headless = made("Service", {"spec.clusterIP": "None"})
-    assert found(edit(headless, {"spec.clusterIP": "10.0.0.2"}), headless) == ["spec.clusterIPs[0] Invalid"]
+    assert field_errors(edit(old, {"spec.clusterIP": "10.0.0.2"}), old) == ["spec.clusterIPs[0] Invalid"]
+    headless = created("Service", {"spec.clusterIP": "None"})
+    assert field_errors(edit(headless, {"spec.clusterIP": "10.0.0.2"}), headless) == [
+        "spec.clusterIPs[0] Invalid"
+    ]
 
 
 def test_a_first_address_can_be_given_later() -> None:
-    after = write(minimal("Service", {"spec.clusterIP": "10.0.0.1"}), made("Service"))
+    after = write(minimal("Service", {"spec.clusterIP": "10.0.0.1"}), created("Service"))
     assert (after.errors, after.tree["spec"]["clusterIPs"]) == ((), ["10.0.0.1"])
 
 
-def test_what_a_type_has_no_use_for_goes_with_the_old_type() -> None:
-    old = made(
+def test_type_dependent_fields_are_dropped_with_the_old_type() -> None:
+    old = created(
         "Service",
         {
             "spec.type": "LoadBalancer",
@@ -187,26 +196,26 @@ def test_what_a_type_has_no_use_for_goes_with_the_old_type() -> None:
     gone = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
     assert not outside.tree["spec"].keys() & gone
     changed = edit(old, {"spec.type": "ClusterIP", "spec.externalTrafficPolicy": "Cluster"})
-    assert found(changed, old) == ["spec.externalTrafficPolicy Invalid"]
+    assert field_errors(changed, old) == ["spec.externalTrafficPolicy Invalid"]
 
 
 # -- the kinds around them
 
 
 def test_ports_of_endpoints() -> None:
-    assert made("Endpoints")["subsets"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
-    made_slice = made("EndpointSlice")
+    assert created("Endpoints")["subsets"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
+    made_slice = created("EndpointSlice")
     assert made_slice["ports"] == [{"port": 80, "name": "", "protocol": "TCP"}]
     assert made_slice["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
 
 
 def test_old_topology_becomes_the_name_of_the_node() -> None:
     topology = {"kubernetes.io/hostname": "n1"}
-    old = edit(made("EndpointSlice"), {"endpoints.0.deprecatedTopology": topology})
+    old = edit(created("EndpointSlice"), {"endpoints.0.deprecatedTopology": topology})
     assert write(old, old).tree["endpoints"] == old["endpoints"]
     after = write(edit(old, {"endpoints.0.addresses": ["10.0.0.2"]}), old).tree["endpoints"][0]
     assert (after["nodeName"], "deprecatedTopology" in after) == ("n1", False)
-    fresh = made("EndpointSlice", {"endpoints.0.deprecatedTopology": topology})["endpoints"][0]
+    fresh = created("EndpointSlice", {"endpoints.0.deprecatedTopology": topology})["endpoints"][0]
     assert not fresh.keys() & {"nodeName", "deprecatedTopology"}
 
 
@@ -219,9 +228,9 @@ def test_old_topology_becomes_the_name_of_the_node() -> None:
     ],
 )
 def test_policies_of_the_network(spec: Any, types: list[str]) -> None:
-    assert made("NetworkPolicy", {"spec": spec})["spec"]["policyTypes"] == types
-    assert made("NetworkPolicy")["spec"]["ingress"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
+    assert created("NetworkPolicy", {"spec": spec})["spec"]["policyTypes"] == types
+    assert created("NetworkPolicy")["spec"]["ingress"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
 
 
 def test_classes_of_ingresses() -> None:
-    assert made("IngressClass")["spec"]["parameters"]["scope"] == "Cluster"
+    assert created("IngressClass")["spec"]["parameters"]["scope"] == "Cluster"

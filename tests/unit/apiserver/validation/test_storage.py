@@ -1,4 +1,4 @@
-"""Volumes, claims for them, and the classes and drivers behind both."""
+"""PersistentVolumes, their claims, and storage classes and drivers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.validation.generic_objects import edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import created, edit, field_errors, minimal, write
 from tests.unit.apiserver.validation.objects import NOW_TEXT
 
 _SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"}
@@ -16,11 +16,11 @@ _OTHER = {"apiGroup": "example.com", "kind": "Thing", "name": "a"}
 
 @pytest.mark.parametrize("kind", ["PersistentVolume", "PersistentVolumeClaim"])
 def test_storage_gets_no_finalizers(kind: str) -> None:
-    assert "finalizers" not in made(kind)["metadata"]
+    assert "finalizers" not in created(kind)["metadata"]
 
 
 def test_a_claim_gets_its_defaults() -> None:
-    claim = made("PersistentVolumeClaim", {"spec.resources.requests.storage": "1024Mi"})
+    claim = created("PersistentVolumeClaim", {"spec.resources.requests.storage": "1024Mi"})
     assert claim["spec"]["volumeMode"] == "Filesystem"
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
     assert claim["status"] == {"phase": "Pending"}
@@ -37,48 +37,48 @@ def test_a_claim_gets_its_defaults() -> None:
         ({"dataSource": _OTHER, "dataSourceRef": _OTHER}, _OTHER, _OTHER),
     ],
 )
-def test_where_a_volume_starts_from_is_said_twice(given: Any, source: Any, reference: Any) -> None:
-    spec = made("PersistentVolumeClaim", {f"spec.{name}": value for name, value in given.items()})["spec"]
+def test_data_source_and_data_source_ref_are_copied(given: Any, source: Any, reference: Any) -> None:
+    spec = created("PersistentVolumeClaim", {f"spec.{name}": value for name, value in given.items()})["spec"]
     assert (spec.get("dataSource"), spec.get("dataSourceRef")) == (source, reference)
 
 
-def test_a_claim_stays_what_it_is() -> None:
-    old = made("PersistentVolumeClaim")
+def test_immutable_volume_claim_fields() -> None:
+    old = created("PersistentVolumeClaim")
     for changes in (
         {"spec.volumeName": "v"},
         {"spec.storageClassName": "s"},
         {"metadata.labels": {"a": "b"}},
     ):
-        assert found(edit(old, changes), old) == []
+        assert field_errors(edit(old, changes), old) == []
     bound = edit(
         old, {"spec.volumeName": "v", "status.phase": "Bound", "status.capacity": {"storage": "1Gi"}}
     )
-    assert found(edit(bound, {"spec.volumeName": "w"}), bound) == ["spec Forbidden"]
-    assert found(edit(old, {"spec.accessModes": ["ReadWriteMany"]}), old) == ["spec Forbidden"]
+    assert field_errors(edit(bound, {"spec.volumeName": "w"}), bound) == ["spec Forbidden"]
+    assert field_errors(edit(old, {"spec.accessModes": ["ReadWriteMany"]}), old) == ["spec Forbidden"]
 
 
 def test_a_bound_claim_can_grow_and_shrink_to_what_it_has() -> None:
-    old = made("PersistentVolumeClaim", {"spec.resources.requests.storage": "5Gi"})
+    old = created("PersistentVolumeClaim", {"spec.resources.requests.storage": "5Gi"})
     bound = edit(old, {"status.phase": "Bound", "status.capacity": {"storage": "3Gi"}})
-    assert found(edit(old, {"spec.resources.requests.storage": "6Gi"}), old) == ["spec Forbidden"]
+    assert field_errors(edit(old, {"spec.resources.requests.storage": "6Gi"}), old) == ["spec Forbidden"]
     for size, errors in (
         ("6Gi", []),
         ("4Gi", []),
         ("3Gi", ["spec.resources.requests.storage Forbidden"]),
         ("1Gi", ["spec.resources.requests.storage Forbidden"]),
     ):
-        assert found(edit(bound, {"spec.resources.requests.storage": size}), bound) == errors
+        assert field_errors(edit(bound, {"spec.resources.requests.storage": size}), bound) == errors
 
 
 def test_a_claim_must_ask_for_something() -> None:
-    assert found(minimal("PersistentVolumeClaim", {"spec": {}})) == [
+    assert field_errors(minimal("PersistentVolumeClaim", {"spec": {}})) == [
         "spec.accessModes Required",
         "spec.resources[storage] Required",
     ]
 
 
 def test_a_volume_gets_its_defaults() -> None:
-    volume = made("PersistentVolume", {"status": {"phase": "Bound"}})
+    volume = created("PersistentVolume", {"status": {"phase": "Bound"}})
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volume["spec"]["volumeMode"] == "Filesystem"
     assert volume["spec"]["hostPath"] == {"path": "/x", "type": ""}
@@ -96,18 +96,20 @@ def test_a_volume_gets_its_defaults() -> None:
     ],
 )
 def test_changes_of_phase_are_noted(phase: str, time: str | None, expected: str) -> None:
-    old = edit(made("PersistentVolume"), {"status.lastPhaseTransitionTime": "2020-01-01T00:00:00Z"})
+    old = edit(created("PersistentVolume"), {"status.lastPhaseTransitionTime": "2020-01-01T00:00:00Z"})
     status = {"phase": phase} | ({"lastPhaseTransitionTime": time} if time else {})
     after = write(edit(old, {"status": status}), old, "status").tree["status"]
     assert after == {"phase": phase, "lastPhaseTransitionTime": expected}
 
 
-def test_a_volume_stays_where_it_is() -> None:
-    old = made("PersistentVolume")
-    assert found(edit(old, {"spec.claimRef": {"name": "a"}}), old) == []
-    assert found(edit(old, {"spec.hostPath.path": "/y"}), old) == ["spec.persistentvolumesource Forbidden"]
-    assert found(edit(old, {"spec.volumeMode": "Block"}), old) == ["volumeMode Invalid"]
-    assert found(minimal("PersistentVolume", {"spec": {}})) == [
+def test_immutable_volume_fields() -> None:
+    old = created("PersistentVolume")
+    assert field_errors(edit(old, {"spec.claimRef": {"name": "a"}}), old) == []
+    assert field_errors(edit(old, {"spec.hostPath.path": "/y"}), old) == [
+        "spec.persistentvolumesource Forbidden"
+    ]
+    assert field_errors(edit(old, {"spec.volumeMode": "Block"}), old) == ["volumeMode Invalid"]
+    assert field_errors(minimal("PersistentVolume", {"spec": {}})) == [
         "spec Required",
         "spec.accessModes Required",
         "spec.capacity Required",
@@ -115,14 +117,14 @@ def test_a_volume_stays_where_it_is() -> None:
 
 
 def test_classes_and_drivers() -> None:
-    made_class = made("StorageClass")
+    made_class = created("StorageClass")
     assert (made_class["reclaimPolicy"], made_class["volumeBindingMode"]) == ("Delete", "Immediate")
-    assert found(edit(made_class, {"provisioner": "q", "parameters": {"a": "b"}}), made_class) == [
+    assert field_errors(edit(made_class, {"provisioner": "q", "parameters": {"a": "b"}}), made_class) == [
         "parameters Invalid",
         "provisioner Invalid",
     ]
-    assert found(minimal("StorageClass", {"provisioner": ""})) == ["provisioner Required"]
-    assert made("CSIDriver")["spec"] == {
+    assert field_errors(minimal("StorageClass", {"provisioner": ""})) == ["provisioner Required"]
+    assert created("CSIDriver")["spec"] == {
         "attachRequired": True,
         "podInfoOnMount": False,
         "storageCapacity": False,
@@ -131,10 +133,10 @@ def test_classes_and_drivers() -> None:
         "seLinuxMount": False,
         "volumeLifecycleModes": ["Persistent"],
     }
-    assert made("CSIStorageCapacity", {"capacity": "1024Mi"})["capacity"] == "1Gi"
+    assert created("CSIStorageCapacity", {"capacity": "1024Mi"})["capacity"] == "1Gi"
 
 
-def test_an_attachment_stays_what_it_is() -> None:
-    old = made("VolumeAttachment")
+def test_immutable_attachment_fields() -> None:
+    old = created("VolumeAttachment")
     assert old["status"] == {"attached": False}
-    assert found(edit(old, {"spec.nodeName": "m"}), old) == ["spec Invalid"]
+    assert field_errors(edit(old, {"spec.nodeName": "m"}), old) == ["spec Invalid"]

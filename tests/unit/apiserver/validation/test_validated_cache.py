@@ -1,4 +1,4 @@
-"""What is not looked at twice: specs that were fine before, and parts that are the stored ones."""
+"""The cache of validated specs, and reset fields that are not decoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.apiserver.validation.objects import (
     NOW,
     allocated,
     claim,
-    found,
+    field_errors,
     pod,
     run,
     running_pod,
@@ -37,7 +37,7 @@ def key(text: bytes = b"a", gates: Gates | None = None) -> Key:
 
 
 class Counted:
-    """A check that counts how often it is begun."""
+    """Errors that count how often they are iterated."""
 
     def __init__(self, *errors: FieldError) -> None:
         self.begun = 0
@@ -48,7 +48,7 @@ class Counted:
         return iter(self._problems)
 
 
-def test_what_was_fine_is_not_checked_again() -> None:
+def test_valid_input_is_not_validated_again() -> None:
     verdicts, check = ValidatedCache(), Counted()
     for _ in range(3):
         assert list(verdicts.validate(key(), check)) == []
@@ -58,7 +58,7 @@ def test_what_was_fine_is_not_checked_again() -> None:
     assert check.begun == 3
 
 
-def test_what_has_problems_is_checked_each_time() -> None:
+def test_input_with_errors_is_validated_each_time() -> None:
     verdicts, check = ValidatedCache(), Counted(BAD, BAD)
     assert list(verdicts.validate(key(), check)) == [BAD, BAD]
     assert next(verdicts.validate(key(), check)) == BAD  # not read to the end
@@ -66,7 +66,7 @@ def test_what_has_problems_is_checked_each_time() -> None:
     assert (check.begun, len(verdicts)) == (3, 0)
 
 
-def test_the_memory_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     verdicts, check = ValidatedCache(most=3, longest=10), Counted()
     for number in range(20):
         assert list(verdicts.validate(key(b"%d" % number), check)) == []
@@ -78,7 +78,7 @@ def test_the_memory_is_bounded() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
-def test_new_pods_are_judged_as_if_nothing_were_remembered(seed: int) -> None:
+def test_the_cache_does_not_change_results(seed: int) -> None:
     chance = random.Random(seed)
     tree = make_pod()
     tree["spec"].pop("ephemeralContainers", None)
@@ -101,15 +101,15 @@ def test_names_of_pods_count_where_volumes_are_named_after_them() -> None:
     claims["volumeClaimTemplate"]["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
     tree = pod()
     tree["spec"]["volumes"] = [{"name": "v", "ephemeral": claims}]
-    assert found(tree) == []
+    assert field_errors(tree) == []
     tree["metadata"]["name"] = "a" * 253
-    assert found(tree) != []
+    assert field_errors(tree) != []
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
-def test_what_is_stored_already_is_as_good_as_its_copy(seed: int) -> None:
-    """A part that is the stored one itself is not read again where it is restored anyway."""
+def test_identical_stored_parts_equal_their_copies(seed: int) -> None:
+    """A part that is the stored one itself is not decoded if it is reset anyway."""
     chance = random.Random(seed)
     make, subresource = chance.choice(
         [(live_pod, "status"), (running_pod, "status"), (live_pod, ""), (allocated, "status"), (claim, "")]

@@ -1,4 +1,4 @@
-"""Workloads that keep pods running: their defaults, their selectors, and what stays as it is."""
+"""Workloads: defaults, selectors and immutable fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import DecodeError
-from tests.unit.apiserver.validation.generic_objects import LABELS, edit, found, made, minimal, write
+from tests.unit.apiserver.validation.generic_objects import (
+    LABELS,
+    created,
+    edit,
+    field_errors,
+    minimal,
+    write,
+)
 
 APPS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 FILLED_POD = {
@@ -39,7 +46,7 @@ def _template(kind: str) -> str:
 
 
 def test_a_deployment_gets_its_defaults() -> None:
-    tree = made("Deployment", {"spec.template.metadata.creationTimestamp": None})
+    tree = created("Deployment", {"spec.template.metadata.creationTimestamp": None})
     assert tree["spec"] == {
         "selector": SELECTOR,
         "template": TEMPLATE,
@@ -52,22 +59,22 @@ def test_a_deployment_gets_its_defaults() -> None:
         },
     }
     assert (tree["status"], tree["metadata"]["generation"]) == ({}, 1)
-    assert made("Deployment", {"spec.strategy": {"type": "Recreate"}})["spec"]["strategy"] == {
+    assert created("Deployment", {"spec.strategy": {"type": "Recreate"}})["spec"]["strategy"] == {
         "type": "Recreate"
     }
     kept = {"replicas": 0, "revisionHistoryLimit": 0, "progressDeadlineSeconds": 7}
-    spec = made("Deployment", {f"spec.{name}": value for name, value in kept.items()})["spec"]
+    spec = created("Deployment", {f"spec.{name}": value for name, value in kept.items()})["spec"]
     assert kept.items() <= spec.items()
 
 
 def test_a_replica_set_gets_its_defaults() -> None:
-    tree = made("ReplicaSet")
+    tree = created("ReplicaSet")
     assert tree["spec"] == {"selector": SELECTOR, "template": TEMPLATE, "replicas": 1}
     assert tree["status"] == {"replicas": 0}
 
 
 def test_a_daemon_set_gets_its_defaults() -> None:
-    tree = made("DaemonSet")
+    tree = created("DaemonSet")
     assert tree["spec"] == {
         "selector": SELECTOR,
         "template": TEMPLATE,
@@ -78,16 +85,16 @@ def test_a_daemon_set_gets_its_defaults() -> None:
         },
     }
     assert tree["status"]["desiredNumberScheduled"] == 0
-    leisurely = made("DaemonSet", {"spec.updateStrategy": {"type": "OnDelete", "rollingUpdate": {}}})
+    leisurely = created("DaemonSet", {"spec.updateStrategy": {"type": "OnDelete", "rollingUpdate": {}}})
     assert leisurely["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 0}
 
 
 def test_the_template_of_a_daemon_set_is_counted() -> None:
     key = "deprecated.daemonset.template.generation"
-    first = made("DaemonSet")
+    first = created("DaemonSet")
     assert first["metadata"]["annotations"] == {key: "1"}
-    assert made("DaemonSet", {"metadata.annotations": {key: "7"}})["metadata"]["annotations"][key] == "7"
-    assert made("DaemonSet", {"metadata.annotations": {key: "x"}})["metadata"]["annotations"][key] == "1"
+    assert created("DaemonSet", {"metadata.annotations": {key: "7"}})["metadata"]["annotations"][key] == "7"
+    assert created("DaemonSet", {"metadata.annotations": {key: "x"}})["metadata"]["annotations"][key] == "1"
     changed = edit(first, {"spec.minReadySeconds": 3, "metadata.annotations": {key: "9"}})
     assert write(changed, first).tree["metadata"]["annotations"] == {key: "1"}
     renewed = write(edit(first, {"spec.template.spec.containers.0.image": "new"}), first).tree["metadata"]
@@ -99,7 +106,7 @@ def test_a_stateful_set_gets_its_defaults() -> None:
         "metadata": {"name": "v"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
     }
-    tree = made("StatefulSet", {"spec.volumeClaimTemplates": [claim]})
+    tree = created("StatefulSet", {"spec.volumeClaimTemplates": [claim]})
     filled = tree["spec"].pop("volumeClaimTemplates")[0]
     assert tree["spec"] == {
         "selector": SELECTOR,
@@ -114,20 +121,20 @@ def test_a_stateful_set_gets_its_defaults() -> None:
     assert (filled["kind"], filled["apiVersion"]) == ("PersistentVolumeClaim", "v1")
     assert (filled["spec"]["volumeMode"], filled["status"]) == ("Filesystem", {"phase": "Pending"})
     assert filled["spec"]["resources"]["requests"]["storage"] == "1Gi"
-    plain = made("StatefulSet", {"spec.updateStrategy": {"type": "RollingUpdate"}})
+    plain = created("StatefulSet", {"spec.updateStrategy": {"type": "RollingUpdate"}})
     assert plain["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
 
 
 def test_a_replication_controller_takes_the_labels_of_its_pods() -> None:
-    tree = made("ReplicationController")
+    tree = created("ReplicationController")
     assert (tree["spec"]["selector"], tree["metadata"]["labels"]) == (LABELS, LABELS)
     assert (tree["spec"]["replicas"], tree["spec"]["template"]) == (1, TEMPLATE)
-    own = made("ReplicationController", {"metadata.labels": {"a": "b"}})
+    own = created("ReplicationController", {"metadata.labels": {"a": "b"}})
     assert own["metadata"]["labels"] == {"a": "b"}
 
 
-def test_a_template_leaves_to_the_pods_what_is_up_to_them() -> None:
-    """Requests that follow limits, ports of the host and a negative grace period are not settled yet."""
+def test_templates_leave_pod_defaults_open() -> None:
+    """Requests that default to limits, host ports and a negative grace period are not set in templates."""
     container = {
         "name": "c",
         "image": "img:1",
@@ -136,7 +143,7 @@ def test_a_template_leaves_to_the_pods_what_is_up_to_them() -> None:
     }
     spec = {"hostNetwork": True, "terminationGracePeriodSeconds": -5, "containers": [container]}
     for kind in (*APPS, "ReplicationController", "PodTemplate"):
-        tree = made(kind, {f"{_template(kind)}.spec": spec})
+        tree = created(kind, {f"{_template(kind)}.spec": spec})
         pod = (tree["template"] if kind == "PodTemplate" else tree["spec"]["template"])["spec"]
         assert pod["terminationGracePeriodSeconds"] == -5
         assert "enableServiceLinks" not in pod
@@ -171,18 +178,18 @@ def test_a_template_leaves_to_the_pods_what_is_up_to_them() -> None:
 def test_selectors_pick_the_pods_of_the_template(kind: str, selector: Any, errors: list[str]) -> None:
     if kind == "DaemonSet" and selector is None:
         errors = errors[1:]
-    assert found(minimal(kind, {"spec.selector": selector})) == errors
+    assert field_errors(minimal(kind, {"spec.selector": selector})) == errors
 
 
 @pytest.mark.parametrize("kind", APPS)
 def test_selectors_stay(kind: str) -> None:
-    old = made(kind)
+    old = created(kind)
     both = {"spec.selector": {"matchLabels": {"a": "b"}}, "spec.template.metadata.labels": {"a": "b"}}
-    errors = found(edit(old, both), old)
+    errors = field_errors(edit(old, both), old)
     assert errors == (["spec Forbidden"] if kind == "StatefulSet" else ["spec.selector Invalid"])
     more = edit(old, {"spec.template.metadata.labels": {**LABELS, "b": "c"}})
-    assert found(more, old) == []
-    assert found(edit(old, {"spec.template.metadata.labels": {"b": "c"}}), old) == [
+    assert field_errors(more, old) == []
+    assert field_errors(edit(old, {"spec.template.metadata.labels": {"b": "c"}}), old) == [
         "spec.template.metadata.labels Invalid"
     ]
 
@@ -193,14 +200,14 @@ def test_selectors_that_cannot_be_read() -> None:
         errors = ["spec.selector.matchExpressions[0].operator Invalid"]
         if kind != "DaemonSet":
             errors = ["spec.selector Invalid", *errors]
-        assert found(minimal(kind, {"spec.selector": bad})) == errors
+        assert field_errors(minimal(kind, {"spec.selector": bad})) == errors
 
 
 def test_a_replication_controller_selects_its_own_pods() -> None:
-    assert found(minimal("ReplicationController", {"spec.selector": {"a": "b"}})) == [
+    assert field_errors(minimal("ReplicationController", {"spec.selector": {"a": "b"}})) == [
         "spec.template.metadata.labels Invalid"
     ]
-    assert found(minimal("ReplicationController", {"spec": {}})) == [
+    assert field_errors(minimal("ReplicationController", {"spec": {}})) == [
         "spec.selector Required",
         "spec.template Required",
     ]
@@ -231,32 +238,30 @@ def test_a_replication_controller_selects_its_own_pods() -> None:
         ),
     ],
 )
-def test_a_template_that_no_pod_could_be_made_from(
-    kind: str, changes: dict[str, Any], errors: list[str]
-) -> None:
+def test_invalid_pod_templates(kind: str, changes: dict[str, Any], errors: list[str]) -> None:
     path = _template(kind)
     tree = minimal(kind, {f"{path}.{name}": value for name, value in changes.items()})
-    assert [error for error in found(tree) if error.startswith(path)] == [
+    assert [error for error in field_errors(tree) if error.startswith(path)] == [
         f"{path}.{error}" for error in errors
     ]
 
 
 @pytest.mark.parametrize("kind", [*APPS, "ReplicationController"])
-def test_pods_that_are_kept_running_do_not_end(kind: str) -> None:
+def test_workload_pods_restart_always(kind: str) -> None:
     changes = {"spec.template.spec.restartPolicy": "Never", "spec.template.spec.activeDeadlineSeconds": 5}
-    assert found(minimal(kind, changes)) == [
+    assert field_errors(minimal(kind, changes)) == [
         "spec.template.spec.activeDeadlineSeconds Forbidden",
         "spec.template.spec.restartPolicy NotSupported",
     ]
 
 
-def test_a_stored_template_may_keep_what_a_new_one_may_not_have() -> None:
+def test_stored_templates_keep_their_exceptions() -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     twice = {**spread, "labelSelector": {"matchLabels": {"a": "%"}}}
     tree = minimal("Deployment", {"spec.template.spec.topologySpreadConstraints": [twice]})
-    assert found(tree) != []
+    assert field_errors(tree) != []
     old = write(tree).tree
-    assert found(edit(old, {"spec.replicas": 3}), old) == []
+    assert field_errors(edit(old, {"spec.replicas": 3}), old) == []
 
 
 # -- how they change
@@ -280,7 +285,7 @@ def test_a_stored_template_may_keep_what_a_new_one_may_not_have() -> None:
 )
 def test_strategies_of_deployments(strategy: Any, errors: list[str]) -> None:
     tree = minimal("Deployment", {"spec.strategy": strategy})
-    assert found(tree) == [f"spec.strategy{error}" for error in errors]
+    assert field_errors(tree) == [f"spec.strategy{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +301,7 @@ def test_strategies_of_deployments(strategy: Any, errors: list[str]) -> None:
 )
 def test_strategies_of_daemon_sets(strategy: Any, errors: list[str]) -> None:
     tree = minimal("DaemonSet", {"spec.updateStrategy": strategy})
-    assert found(tree) == [f"spec.updateStrategy{error}" for error in errors]
+    assert field_errors(tree) == [f"spec.updateStrategy{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +318,7 @@ def test_strategies_of_daemon_sets(strategy: Any, errors: list[str]) -> None:
 )
 def test_strategies_of_stateful_sets(strategy: Any, errors: list[str]) -> None:
     tree = minimal("StatefulSet", {"spec.updateStrategy": strategy})
-    assert found(tree) == [f"spec.updateStrategy{error}" for error in errors]
+    assert field_errors(tree) == [f"spec.updateStrategy{error}" for error in errors]
 
 
 def test_numbers_are_not_negative() -> None:
@@ -321,10 +326,10 @@ def test_numbers_are_not_negative() -> None:
     for kind in (*APPS, "ReplicationController"):
         errors = ["spec.minReadySeconds Invalid", "spec.replicas Invalid"]
         wanted = errors[:1] if kind == "DaemonSet" else errors
-        assert found(minimal(kind, numbers)) == wanted
-    assert found(minimal("Deployment", {"spec.progressDeadlineSeconds": 5, "spec.minReadySeconds": 5})) == [
-        "spec.progressDeadlineSeconds Invalid"
-    ]
+        assert field_errors(minimal(kind, numbers)) == wanted
+    assert field_errors(
+        minimal("Deployment", {"spec.progressDeadlineSeconds": 5, "spec.minReadySeconds": 5})
+    ) == ["spec.progressDeadlineSeconds Invalid"]
 
 
 @pytest.mark.parametrize(
@@ -360,9 +365,9 @@ def test_wrong_types_are_no_workloads(changes: dict[str, Any]) -> None:
         ({"spec.volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {}}]}, ["spec Forbidden"]),
     ],
 )
-def test_a_stateful_set_stays_what_it_is(changes: dict[str, Any], errors: list[str]) -> None:
-    old = made("StatefulSet", {"spec.serviceName": "s"})
-    assert found(edit(old, changes), old) == errors
+def test_immutable_stateful_set_fields(changes: dict[str, Any], errors: list[str]) -> None:
+    old = created("StatefulSet", {"spec.serviceName": "s"})
+    assert field_errors(edit(old, changes), old) == errors
 
 
 def test_pods_of_a_stateful_set_have_volumes_and_names_of_their_own() -> None:
@@ -372,9 +377,9 @@ def test_pods_of_a_stateful_set_have_volumes_and_names_of_their_own() -> None:
         "spec.template.spec.hostname": "NOT A NAME",
         "spec.template.spec.containers.0.volumeMounts": [{"name": "v", "mountPath": "/v"}],
     }
-    assert found(minimal("StatefulSet", changes)) == []
+    assert field_errors(minimal("StatefulSet", changes)) == []
     without = {**changes, "spec.volumeClaimTemplates": []}
-    assert found(minimal("StatefulSet", without)) == [
+    assert field_errors(minimal("StatefulSet", without)) == [
         "spec.template.spec.containers[0].volumeMounts[0].name NotFound"
     ]
 
@@ -387,7 +392,7 @@ def test_odd_stateful_sets() -> None:
         "spec.persistentVolumeClaimRetentionPolicy": {"whenScaled": "Lend"},
         "spec.volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {}}],
     }
-    assert found(minimal("StatefulSet", changes)) == [
+    assert field_errors(minimal("StatefulSet", changes)) == [
         "spec.ordinals.start Invalid",
         "spec.persistentVolumeClaimRetentionPolicy.whenScaled NotSupported",
         "spec.podManagementPolicy Invalid",
@@ -399,4 +404,4 @@ def test_odd_stateful_sets() -> None:
 
 def test_nothing_at_all_is_refused() -> None:
     for kind in APPS:
-        assert "spec.template.spec.containers Required" in found(minimal(kind, {"spec": {}}))
+        assert "spec.template.spec.containers Required" in field_errors(minimal(kind, {"spec": {}}))

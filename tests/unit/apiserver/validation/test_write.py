@@ -1,4 +1,4 @@
-"""The pipeline: decoding, defaults, stored spelling, and that nothing else changes."""
+"""The pipeline: decoding, defaults, stored form, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_stored_objects_get_defaults_too() -> None:
         (" 1 ", "1"),
     ],
 )
-def test_amounts_have_their_stored_spelling(given: Any, kept: str) -> None:
+def test_quantities_have_their_stored_form(given: Any, kept: str) -> None:
     tree = edit(slice_(), {"spec.devices.0.capacity.memory": {}})
     if given is not GONE:
         tree = edit(tree, {"spec.devices.0.capacity.memory.value": given})
@@ -133,7 +133,7 @@ def test_null_is_absent() -> None:
 # -- what does not change
 
 
-def test_the_given_trees_stay_as_they_are() -> None:
+def test_given_trees_are_not_modified() -> None:
     old = stored(edit(taint_rule(), {"spec.taint.timeAdded": "2025-01-01T00:00:00Z"}))
     pairs: list[tuple[Any, Any, str]] = [
         (slice_(), None, ""),
@@ -212,7 +212,7 @@ def test_wrong_types_are_decode_errors(changes: dict[str, Any], field: str) -> N
 
 
 @pytest.mark.parametrize("tree", [None, [], "x", 5, True])
-def test_only_objects_are_objects(tree: Any) -> None:
+def test_only_objects_are_accepted(tree: Any) -> None:
     with pytest.raises(DecodeError):
         prepare(Write("ResourceSlice", "create", tree, NOW))
 
@@ -248,7 +248,7 @@ def test_depth_is_limited() -> None:
         ("ResourceSlice", "create", "", {}),
     ],
 )
-def test_there_are_no_other_writes(kind: str, operation: Any, subresource: str, old: Any) -> None:
+def test_unsupported_writes(kind: str, operation: Any, subresource: str, old: Any) -> None:
     with pytest.raises(InputError):
         prepare(Write(kind, operation, {}, NOW, old=old, subresource=subresource))
 

@@ -3,7 +3,7 @@
 The status can only be written through the `status` subresource. What individual kinds add is in
 `kind_table.py`: upstream's defaults, and the rules that controllers rely on.
 
-DIFF: the rest of such an object is stored without validation (test_kinds_without_rules_keep_what_they_say).
+DIFF: the rest of such an object is stored without validation (test_kinds_without_rules_are_stored_unchanged).
 """
 
 from __future__ import annotations

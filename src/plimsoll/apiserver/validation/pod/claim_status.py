@@ -6,7 +6,7 @@ forms; the rest of the status is in `status.py`.
 - DIFF: the 1.37 and draft forms and the accounting policies are validated; Kubernetes 1.36 has none
   of these fields (test_newer_form_of_charges, test_draft_form_of_charges,
   test_accounting_policies_of_charges).
-- DIFF: a pod uses only one form (test_charges_speak_one_form).
+- DIFF: a pod uses only one form (test_charges_use_one_form).
 """
 
 from __future__ import annotations

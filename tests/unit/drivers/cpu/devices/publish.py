@@ -12,7 +12,7 @@ from plimsoll.drivers.cpu.devices import arrange, make_devices, per_slice
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
 from tests.unit.allocator.build import attempt, claim, exactly
-from tests.unit.apiserver.validation.objects import found
+from tests.unit.apiserver.validation.objects import field_errors
 
 Tree = dict[str, Any]
 NODE = "node-a"
@@ -47,7 +47,7 @@ def publish(topology: Topology, form: Form | None = None, **options: Any) -> lis
 
 def assert_valid(devices: list[Tree], settings: CpuSettings) -> None:
     for tree in slices_of(devices, settings):
-        assert found(tree) == []
+        assert field_errors(tree) == []
 
 
 def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: Any) -> AllocationOutcome:

@@ -19,7 +19,7 @@ from plimsoll.drivers.cpu.devices import arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode, RequestPolicy
 from plimsoll.drivers.cpu.topology import Skipped
 from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice, results
-from tests.unit.apiserver.validation.objects import found
+from tests.unit.apiserver.validation.objects import field_errors
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import make_machine
 
@@ -117,7 +117,7 @@ def test_issue_5_more_than_128_cpus_are_more_than_one_slice() -> None:
     assert [len(tree["spec"]["devices"]) for tree in trees] == [128, 128, 44]
     assert {tree["spec"]["pool"]["resourceSliceCount"] for tree in trees} == {3}
     trees[0]["spec"]["devices"] += trees[1]["spec"]["devices"][:1]
-    assert found(trees[0]) == ["spec.devices TooMany"]
+    assert field_errors(trees[0]) == ["spec.devices TooMany"]
 
 
 def test_issue_103_exclusive_and_shared_cpus_together() -> None:

@@ -1,6 +1,6 @@
-"""What the CPU driver sends to a runtime, byte by byte, in two fixed conversations.
+"""Recording of the bytes that the CPU driver sends to a container runtime, in two fixed NRI conversations.
 
-`python -m tests.golden.nri_talk` writes the recording anew; look at the difference before you keep it.
+`python -m tests.golden.nri_conversation` rewrites the recording; review the diff before committing it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from plimsoll.protocols.nri.names import NRI_VERSION
 from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, folder, sandbox
 
-RECORDING = Path(__file__).with_name("nri_talk.json")
+RECORDING = Path(__file__).with_name("nri_conversation.json")
 
 OLD = {"name": "containerd", "release": "v2.0.0", "version": ""}
 NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
 
 
-class Listening(Scripted):
-    """A runtime that keeps every byte it is sent."""
+class RecordingRuntime(Scripted):
+    """A runtime that records every byte it receives."""
 
-    def __init__(self, path: Path, **told: str) -> None:
-        super().__init__(path, **told)
-        self.heard = bytearray()
+    def __init__(self, path: Path, **runtime_info: str) -> None:
+        super().__init__(path, **runtime_info)
+        self.received = bytearray()
         self._pump: asyncio.Task[None] | None = None
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,22 +38,22 @@ class Listening(Scripted):
 
     async def _copy(self, reader: asyncio.StreamReader, copy: asyncio.StreamReader) -> None:
         while data := await reader.read(65536):
-            self.heard += data
+            self.received += data
             copy.feed_data(data)
         copy.feed_eof()
 
     def take(self) -> str:
-        """What was heard since the last time."""
-        heard, self.heard = bytes(self.heard), bytearray()
-        return heard.hex()
+        """Return the bytes received since the last call."""
+        received, self.received = bytes(self.received), bytearray()
+        return received.hex()
 
 
-async def talk(told: dict[str, str]) -> list[tuple[str, str]]:
-    """A conversation: what was said to the plugin, and the bytes that came back."""
-    said: list[tuple[str, str]] = []
+async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]]:
+    """Run a conversation; returns each message to the plugin with the bytes it sent in response."""
+    messages: list[tuple[str, str]] = []
     a, b = hold("0a", "0-1"), hold("0b", "x=2;y=3", mix=True)
     async with folder() as path:
-        runtime = Listening(path / "s", **told)
+        runtime = RecordingRuntime(path / "s", **runtime_info)
         book = Book(machine(8), a)
         enforcer = NriEnforcer(
             book, lambda: book.topology, settings(path, mems=True, lift_quota=True), socket=runtime.path
@@ -63,16 +63,16 @@ async def talk(told: dict[str, str]) -> list[tuple[str, str]]:
         try:
             async with asyncio.timeout(20):
                 await runtime.configure()
-                said.append(("RegisterPlugin, Configure", runtime.take()))
+                messages.append(("RegisterPlugin, Configure", runtime.take()))
                 shared = container("c-shared", pod="s", cpus="0-7")
                 own = container("c-own", env(a), pod="p", cpus="0-1")
                 own.linux.resources.cpu.quota.value = 150_000
 
                 async def step(method: str, request: Any) -> None:
                     await runtime.call(method, request)
-                    # What the driver says by itself comes after its answer.
+                    # Unsolicited updates of the driver follow its response.
                     await enforcer.apply()
-                    said.append((method, runtime.take()))
+                    messages.append((method, runtime.take()))
 
                 await step(
                     "Synchronize",
@@ -91,7 +91,7 @@ async def talk(told: dict[str, str]) -> list[tuple[str, str]]:
                 )
                 book.hold(b)
                 await enforcer.apply()
-                said.append(("a claim is prepared", runtime.take()))
+                messages.append(("a claim is prepared", runtime.take()))
                 await step(
                     "CreateContainer",
                     nri.CreateContainerRequest(pod=sandbox("r"), container=container("c-3", env(b), pod="r")),
@@ -109,7 +109,7 @@ async def talk(told: dict[str, str]) -> list[tuple[str, str]]:
                 )
                 book.release("0b")
                 await enforcer.apply()
-                said.append(("a claim is released", runtime.take()))
+                messages.append(("a claim is released", runtime.take()))
                 await step(
                     "RemoveContainer",
                     nri.RemoveContainerRequest(pod=sandbox("r"), container=container("c-3", pod="r")),
@@ -117,14 +117,14 @@ async def talk(told: dict[str, str]) -> list[tuple[str, str]]:
         finally:
             await enforcer.stop()
             await runtime.stop()
-    return said
+    return messages
 
 
 def record() -> dict[str, Any]:
     return {
         "nri": NRI_VERSION,
-        "old": asyncio.run(talk(OLD)),
-        "new": asyncio.run(talk(NEW)),
+        "old": asyncio.run(run_conversation(OLD)),
+        "new": asyncio.run(run_conversation(NEW)),
     }
 
 
