@@ -22,11 +22,11 @@ from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.topology.affinity_index import Holders
-from plimsoll.scheduler.topology.affinity_terms import Term, Terms, read_terms
+from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
+from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, AffinityTerms, read_terms
 from plimsoll.scheduler.topology.counts import NOWHERE, PlaceCounts
-from plimsoll.scheduler.topology.domains import Domains
-from plimsoll.scheduler.topology.match_counts import Census, Kind, Tallies
+from plimsoll.scheduler.topology.domains import TopologyDomains
+from plimsoll.scheduler.topology.match_counts import LabelGroup, MatchCounts, PodMatcher
 
 
 class InterPodAffinityMessage(ReasonMessage):
@@ -67,13 +67,13 @@ class InterPodAffinityFilter(Filter):
         self,
         pod_info: PodInfo,
         snapshot: Snapshot,
-        terms: Terms,
-        existing: Sequence[tuple[Term, PlaceCounts]],
+        terms: AffinityTerms,
+        existing: Sequence[tuple[AffinityTerm, PlaceCounts]],
     ) -> None:
         super().__init__(pod_info, snapshot)
         self._terms = terms
         self._existing = existing
-        self._domains = snapshot.index(Domains)
+        self._domains = snapshot.index(TopologyDomains)
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> InterPodAffinityFilter | NodeReason | None:
@@ -81,7 +81,7 @@ class InterPodAffinityFilter(Filter):
         if terms.problem:
             facts = {"text": terms.problem}
             return NodeReason(cls.rule, SharedMessage.INVALID_POD, VerdictCode.UNRESOLVABLE, facts)
-        holders = snapshot.index(Holders)
+        holders = snapshot.index(AffinityTermIndex)
         existing = list(holders.anti_affinity.about(pod_info.pod, holders.namespaces))
         if not (terms.affinity or terms.anti_affinity or existing):
             return None
@@ -115,7 +115,7 @@ class InterPodAffinityFilter(Filter):
             no_label = no_label | ~column.known
         return no_label if alone and self._wants_itself else lonely
 
-    def _crowded(self, terms: Sequence[tuple[Term, PlaceCounts]]) -> Mask:
+    def _crowded(self, terms: Sequence[tuple[AffinityTerm, PlaceCounts]]) -> Mask:
         refused = np.zeros(self.snapshot.size, dtype=np.bool_)
         for term, counts in terms:
             column = self._domains.column(term.topology_key)
@@ -125,22 +125,26 @@ class InterPodAffinityFilter(Filter):
     @cached_property
     def _friends(self) -> PlaceCounts:
         """Counts of the pods that match all affinity terms."""
-        return self.snapshot.index(Tallies).count(self._friendly)
+        return self.snapshot.index(MatchCounts).count(self._friendly)
 
     @cached_property
-    def _friendly(self) -> Census:
-        return Census(tuple(term.crowd for term in self._terms.affinity))
+    def _friendly(self) -> PodMatcher:
+        return PodMatcher(tuple(term.selector for term in self._terms.affinity))
 
     @cached_property
     def _wants_itself(self) -> bool:
-        return self._friendly.counts(Kind(self.pod_info.pod), self.snapshot.index(Tallies).namespaces)
+        return self._friendly.counts(
+            LabelGroup(self.pod_info.pod), self.snapshot.index(MatchCounts).namespaces
+        )
 
     @cached_property
-    def _shunned(self) -> Sequence[tuple[Term, PlaceCounts]]:
+    def _shunned(self) -> Sequence[tuple[AffinityTerm, PlaceCounts]]:
         """Counts of the pods that match each anti-affinity term."""
         terms = self._terms.anti_affinity
-        tallies = self.snapshot.index(Tallies) if terms else None
-        return [] if tallies is None else [(each, tallies.count(Census((each.crowd,)))) for each in terms]
+        tallies = self.snapshot.index(MatchCounts) if terms else None
+        return (
+            [] if tallies is None else [(each, tallies.count(PodMatcher((each.selector,)))) for each in terms]
+        )
 
     # -- one node
 
@@ -215,8 +219,8 @@ def _may_unblock(waiting_pod: WaitingPod, gone: Pod) -> bool:
     )
 
 
-def _may_match(term: Term, pod: Pod) -> bool:
+def _may_match(term: AffinityTerm, pod: Pod) -> bool:
     """Return whether a term may match a pod; a namespace selector is taken to match."""
-    crowd = term.crowd
-    in_namespace = pod.metadata.namespace in crowd.namespaces or crowd.namespace_selector is not None
-    return in_namespace and crowd.selector.matches(pod.metadata.labels)
+    selector = term.selector
+    in_namespace = pod.metadata.namespace in selector.namespaces or selector.namespace_selector is not None
+    return in_namespace and selector.selector.matches(pod.metadata.labels)

@@ -25,7 +25,12 @@ from plimsoll.scheduler.filters.spread_counts import SpreadState
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
+from plimsoll.scheduler.topology.constraints import (
+    DO_NOT_SCHEDULE,
+    INT32_MAX,
+    SpreadConstraint,
+    read_constraints,
+)
 from plimsoll.scheduler.topology.counts import NOWHERE
 
 
@@ -62,7 +67,9 @@ class PodTopologySpreadFilter(Filter):
         {"labels", "tolerations", "node_selector", "affinity", "topology_spread_constraints"}
     )
 
-    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
+    def __init__(
+        self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[SpreadConstraint, ...]
+    ) -> None:
         super().__init__(pod_info, snapshot)
         self._spread = SpreadState(pod_info, snapshot, constraints)
 
@@ -96,7 +103,7 @@ class PodTopologySpreadFilter(Filter):
             skewed |= (sums[column.ids] > most) & ~no_label
         return no_label, skewed
 
-    def _limit(self, number: int, constraint: Constraint) -> tuple[Column, int]:
+    def _limit(self, number: int, constraint: SpreadConstraint) -> tuple[Column, int]:
         """Return the matching pods in each domain, and the maximum for a domain that gets one more."""
         sums, present = self._spread.sums(number), self._spread.present(number)
         enough = int(np.count_nonzero(present)) >= constraint.min_domains

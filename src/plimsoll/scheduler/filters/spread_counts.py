@@ -9,20 +9,22 @@ from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter
 from plimsoll.scheduler.filters.taint_toleration import TaintTolerationFilter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.topology.constraints import Constraint
+from plimsoll.scheduler.topology.constraints import SpreadConstraint
 from plimsoll.scheduler.topology.counts import PlaceCounts
-from plimsoll.scheduler.topology.domains import Domains
-from plimsoll.scheduler.topology.match_counts import Tallies
+from plimsoll.scheduler.topology.domains import TopologyDomains
+from plimsoll.scheduler.topology.match_counts import MatchCounts
 
 
 class SpreadState:
     """Spread constraints of a pod on a snapshot."""
 
-    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> None:
+    def __init__(
+        self, pod_info: PodInfo, snapshot: Snapshot, constraints: tuple[SpreadConstraint, ...]
+    ) -> None:
         self.constraints = constraints
         self._task = pod_info
         self._snapshot = snapshot
-        self._group = snapshot.index(Domains).group(tuple(each.topology_key for each in constraints))
+        self._group = snapshot.index(TopologyDomains).group(tuple(each.topology_key for each in constraints))
         self.columns = self._group.columns
 
     @property
@@ -30,13 +32,13 @@ class SpreadState:
         """Nodes that have all topology labels; others belong to no domain."""
         return self._group.labelled
 
-    def counts(self, constraint: Constraint) -> PlaceCounts:
+    def counts(self, constraint: SpreadConstraint) -> PlaceCounts:
         """Return the number of pods on each node that a constraint counts."""
         if constraint.counts_nobody:
             return PlaceCounts()
-        return self._snapshot.index(Tallies).count(constraint.census)
+        return self._snapshot.index(MatchCounts).count(constraint.matcher)
 
-    def eligible(self, constraint: Constraint) -> Mask | None:
+    def eligible(self, constraint: SpreadConstraint) -> Mask | None:
         """Return the nodes whose pods count, or None for all that have the labels."""
         masks = [self._wanted] if constraint.honor_affinity and self._wanted is not None else []
         if constraint.honor_taints and self._tolerated is not None:

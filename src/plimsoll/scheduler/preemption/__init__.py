@@ -1,7 +1,7 @@
-"""Who must go so that a pod of higher priority finds a place. Start at `plan.py`.
+"""Preemption: selects lower-priority pods to evict so that a pod fits. START HERE: `plan.py`.
 
-Both books count: what victims request and what their claims hold is free in the dry run. Upstream's rules
-decide who goes: the fewest and the least important, disruption budgets kept where that is possible.
+The dry run frees what victims request and what their claims hold. Victims are chosen by kube-scheduler's
+rules: as few and as unimportant as possible, without violating disruption budgets where possible.
 """
 
 from plimsoll.scheduler.preemption.candidates import CandidateLimits

@@ -1,8 +1,8 @@
-"""Which pods may not go because a PodDisruptionBudget says so.
+"""PodDisruptionBudgets that protect victims.
 
-Owns `Budgets`. A budget covers the pods of its namespace that its selector matches; one that selects
-everything, or cannot be read, covers nothing, and a pod without labels is covered by none. Pods that are
-listed as on their way out have been paid for already.
+A budget covers the pods of its namespace that its selector matches; an empty or invalid selector covers
+nothing, and a pod without labels is covered by none. Pods in `status.disruptedPods` are already accounted
+for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from plimsoll.api.label_selection import CompiledLabelSelector, compile_label_se
 from plimsoll.api.policy import PodDisruptionBudget
 
 
-class Budgets:
-    """The budgets of a cluster, read once."""
+class DisruptionBudgets:
+    """Budgets of a cluster, parsed once."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._covers: dict[str, list[tuple[int, PodDisruptionBudget, CompiledLabelSelector]]] = {}
@@ -30,7 +30,7 @@ class Budgets:
                 covers.append((number, budget, selector))
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-        """Those whose going would break a budget, if they went in this order, and the others."""
+        """Split pods, evicted in this order, into those that would violate a budget and the others."""
         if not self._covers:
             return [], list(pods)
         left: dict[int, int] = {}

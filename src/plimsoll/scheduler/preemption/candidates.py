@@ -1,8 +1,8 @@
-"""On which nodes pods could go to make room, and who.
+"""Candidate nodes for preemption, and their victims.
 
-Owns the walk over the nodes that a pod would fit on if other pods were gone: where it begins, when enough has
-been seen (upstream's limits), and the quick answers that spare most nodes a dry run. `Priorities` knows the
-lowest priority on every node.
+Walks over the nodes on which a pod would fit if other pods were gone: the starting node, the limits of
+kube-scheduler, and quick checks that avoid most dry runs. `LowestPriorities` has the lowest priority on every
+node.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.scheduler.devices import SearchCache, SearchResults
 from plimsoll.scheduler.filters.node_resources import delegated_resources, shortage_reason
-from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.importance import priority_of
-from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
@@ -33,7 +33,7 @@ from plimsoll.scheduler.unschedulable_cache import pod_signature
 
 @dataclass(frozen=True, slots=True)
 class CandidateLimits:
-    """How many nodes with victims are enough to choose from: a share of all, but at least so many."""
+    """Number of candidates that is enough: a share of all nodes, with a minimum."""
 
     percentage: int = 10
     absolute: int = 100
@@ -42,11 +42,11 @@ class CandidateLimits:
         return min(rows, max(rows * self.percentage // 100, self.absolute))
 
 
-class Refusals(SearchCache):
-    """Where dry runs failed, by pod and place, until something is given back there.
+class DryRunFailures(SearchCache):
+    """Cache of failed dry runs by pod and node, until resources are released there.
 
-    That a pod does not fit although all pods below it are gone stays true whoever comes, with one exception:
-    one that comes with a claim that has devices already can take them along when it goes.
+    A pod that does not fit even without all lower-priority pods will not fit after more pods arrive, with one
+    exception: a pod that arrives with an allocated claim can free its devices when it is evicted.
     """
 
     def __init__(self) -> None:
@@ -64,21 +64,21 @@ class Refusals(SearchCache):
         return super().results_for(key)
 
     def settle(self) -> None:
-        """Those who came since it was last asked were there only for the sake of argument."""
+        """Discard pods that were added since the last call: they were part of a simulation."""
         self._joined.clear()
 
     def object_set(self, new: Any, old: Any) -> None:
         super().object_set(new, old)
         if isinstance(new, ResourceClaim) and isinstance(old, ResourceClaim):
-            # One consumer less of a shared claim: lifting the others may free its devices now.
+            # One consumer less of a shared claim: removing the others may free its devices now.
             before = {consumer.uid for consumer in old.status.reserved_for}
             after = {consumer.uid for consumer in new.status.reserved_for}
             if after and before - after:
                 self.clear()
 
 
-class Priorities(SnapshotIndex):
-    """The lowest priority of a pod, place by place; where there are no pods, it is above all others."""
+class LowestPriorities(SnapshotIndex):
+    """Lowest priority of a pod on each node; above all others where there are no pods."""
 
     def __init__(self) -> None:
         self.lowest: Column = np.zeros(0, dtype=np.int64)
@@ -110,35 +110,35 @@ class Priorities(SnapshotIndex):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The nodes that were found, in the order they were looked at, and why others are none."""
+    """Candidates found, in search order, and the reasons of the other nodes."""
 
     found: tuple[Victims, ...]
     reasons: tuple[tuple[NodeReason, int], ...]
-    seen: int  #: how many nodes have such a reason
+    seen: int  #: number of nodes with such a reason
 
 
 def find_candidates(
-    examination: Examination,
+    node_filter: NodeFilter,
     rows: Mask,
-    budgets: Budgets,
+    budgets: DisruptionBudgets,
     nominations: Nominations | None = None,
     offset: int = 0,
     limits: CandidateLimits | None = None,
 ) -> Candidates:
-    """Look for victims on these places, from the one at `offset` on and around."""
-    pod_info, snapshot = examination.pod_info, examination.snapshot
+    """Look for victims on these nodes, starting at `offset` and wrapping around."""
+    pod_info, snapshot = node_filter.pod_info, node_filter.snapshot
     potential = np.flatnonzero(rows & snapshot.alive)
     enough = (limits or CandidateLimits()).count(len(potential))
-    inhabited = snapshot.index(Priorities).lowest[potential] < pod_info.priority
+    inhabited = snapshot.index(LowestPriorities).lowest[potential] < pod_info.priority
     tally = _Tally()
     deserted = potential[~inhabited]
-    if examination.devices is not None:
-        # Where devices are short and nobody could hand any over, no dry run is due: preemption is no help.
-        deserted = deserted[~examination.devices.short_of_devices()[deserted]]
+    if node_filter.devices is not None:
+        # If devices are short and no pod could free any, preemption does not help: skip the dry run.
+        deserted = deserted[~node_filter.devices.short_of_devices()[deserted]]
     if len(deserted):
         tally.add((NO_VICTIMS,), len(deserted))
     turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
-    known = _known_refusals(examination)
+    known = _cached_failures(node_filter)
     if known is not None:
         refused = turned[known.refused_at[turned] >= snapshot.node_generations[turned]]
         for number, count in Counter(known.kinds[refused].tolist()).items():
@@ -146,14 +146,16 @@ def find_candidates(
         turned = turned[known.refused_at[turned] < snapshot.node_generations[turned]]
     found: list[Victims] = []
     harmless = 0
-    books_first = not examination.concerns(Rule.PORTS)  # no rule about other pods comes before the books
+    resources_first = not node_filter.applies(
+        Rule.PORTS
+    )  # no rule about other pods precedes the resource fit
     for row in turned.tolist():
         promised: Sequence[Pod] = ()
         if nominations is not None:
             promised = nominations.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
-        answer: Victims | tuple[NodeReason, ...] = find_shortages(examination, row) if books_first else ()
+        answer: Victims | tuple[NodeReason, ...] = find_shortages(node_filter, row) if resources_first else ()
         if not answer:
-            answer = select_victims_quickly(examination, row, budgets, promised)
+            answer = select_victims_quickly(node_filter, row, budgets, promised)
         if not isinstance(answer, Victims):
             tally.add(answer)
             if known is not None and not promised:
@@ -164,26 +166,26 @@ def find_candidates(
             if harmless and len(found) >= enough:
                 break
     if known is not None:
-        snapshot.index(Refusals).settle()
-    # Nodes where budgets are kept come first.
+        snapshot.index(DryRunFailures).settle()
+    # Nodes without violated budgets come first.
     found.sort(key=lambda victims: victims.broken > 0)
     return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
 
 
-def _known_refusals(examination: Examination) -> SearchResults | None:
-    """What is remembered of pods like this one; None if pods elsewhere have a say in where it fits."""
-    if examination.concerns(Rule.SPREAD, Rule.INTER_POD):
+def _cached_failures(node_filter: NodeFilter) -> SearchResults | None:
+    """Return the cached failures of equal pods; None if pods on other nodes influence where it fits."""
+    if node_filter.applies(Rule.SPREAD, Rule.INTER_POD):
         return None
-    return examination.snapshot.index(Refusals).results_for(pod_signature(examination.pod_info))
+    return node_filter.snapshot.index(DryRunFailures).results_for(pod_signature(node_filter.pod_info))
 
 
-def find_shortages(examination: Examination, row: int) -> tuple[NodeReason, ...]:
-    """What a node lacks by its books even without all pods below the one to come.
+def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
+    """Return what a node lacks by its ledger even without all lower-priority pods.
 
-    Empty does not mean that the pod fits: pools and all rules but the books are left to a dry run.
+    Empty does not mean that the pod fits: pools and all other rules are left to a dry run.
     """
-    pod_info, ledger = examination.pod_info, examination.snapshot.ledger(row)
-    if not examination.stands(row):
+    pod_info, ledger = node_filter.pod_info, node_filter.snapshot.ledger(row)
+    if not node_filter.passes_static(row):
         return ()
     left = {name: ledger.requested.get(name, 0) for name in pod_info.requests}
     pods = len(ledger)
@@ -194,14 +196,14 @@ def find_shortages(examination: Examination, row: int) -> tuple[NodeReason, ...]
             pods -= 1
             for name in left:
                 left[name] -= entry.units.get(name, 0)
-    skip = delegated_resources(pod_info, examination.snapshot)
+    skip = delegated_resources(pod_info, node_filter.snapshot)
     return tuple(
         map(shortage_reason, find_request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
     )
 
 
 class _Tally:
-    """Reasons, alike ones counted together, and the nodes they are about."""
+    """Reasons with the number of nodes they are about."""
 
     def __init__(self) -> None:
         self.counts: dict[str, tuple[NodeReason, int]] = {}

@@ -1,7 +1,5 @@
-"""Which pods matter more.
-
-Owns the order in which pods are spared: by priority, then by how long they have been running. Pods that have
-not started yet are the youngest.
+"""Order of importance of pods: by priority, then by start time; pods that have not started are the
+youngest.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from collections.abc import Iterable
 
 from plimsoll.api.core import Pod
 
-#: Later than every time that can be written.
+#: Later than every timestamp.
 _NOT_YET = "~"
 
 
@@ -19,10 +17,10 @@ def priority_of(pod: Pod) -> int:
 
 
 def started_at(pod: Pod) -> str:
-    """When a pod was started, as a text that sorts by time (the API server writes whole seconds, in UTC)."""
+    """Return the start time as a text that sorts by time (the API server writes seconds, in UTC)."""
     return pod.status.start_time or _NOT_YET
 
 
 def most_important_first(pods: Iterable[Pod]) -> list[Pod]:
-    """Highest priority first, and among equals the one that has been running longest."""
+    """Sort key: highest priority first, then the earliest start."""
     return sorted(pods, key=lambda pod: (-priority_of(pod), started_at(pod)))

@@ -1,9 +1,9 @@
-"""Which pods were promised which node.
+"""Nominated pods and their nodes.
 
-Owns `Nominations`. A pod whose victims are on their way out is nominated to their node; until it gets there,
-pods of the same or of lower priority must leave it room (`filter_node`). Promises come from a pod's
-`status.nominatedNodeName` and from our own preemptions, which count at once: what the API says is believed
-again when it has heard of them. A pod that is bound, assumed or gone has no use for a promise: `drop` it.
+A pod whose victims are terminating is nominated to their node; until it is scheduled, pods of the same or of
+lower priority must leave it room (`filter_node`). Nominations come from `status.nominatedNodeName` and from
+our own preemptions, which count at once: the API's value applies again once it reflects them. A pod that is
+bound, assumed or gone needs no nomination: `drop` it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
-from plimsoll.scheduler.preemption.node_filter import Examination
-from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.preemption.node_filter import NodeFilter
+from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
@@ -25,37 +25,37 @@ from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A pod and the node it was promised."""
+    """Pod and its nominated node."""
 
     pod: Pod
     node: str
-    written: bool  #: whether the pod's status said so when it was last heard of
-    victims: frozenset[str] = frozenset()  #: keys of pods that have been asked to go, or will be at once
+    written: bool  #: whether the pod's status contains it
+    victims: frozenset[str] = frozenset()  #: keys of pods that are being evicted
 
 
 class Nominations:
-    """The promises of a cluster."""
+    """Nominated pods of a cluster."""
 
     def __init__(self) -> None:
         self._by_pod: dict[str, Nomination] = {}
         self._by_node: dict[str, dict[str, Nomination]] = {}
-        #: Grows whenever a promise is made or withdrawn.
+        #: Incremented whenever a nomination is added or removed.
         self.version = 0
 
     def __len__(self) -> int:
         return len(self._by_pod)
 
-    # -- hearing of promises
+    # -- changes
 
-    def hear(self, pod: Pod) -> None:
-        """A pod is new or has changed."""
+    def update(self, pod: Pod) -> None:
+        """Apply a new or changed pod."""
         key, name = pod_key(pod), pod.status.nominated_node_name
         if pod.spec.node_name or pod.status.phase in TERMINAL_PHASES:
             self.drop(key)
             return
         known = self._by_pod.get(key)
         if known is not None and not known.written and name != known.node:
-            self._put(replace(known, pod=pod))  # the API does not know yet what we decided
+            self._put(replace(known, pod=pod))  # not written to the API yet
         elif name:
             victims = known.victims if known is not None and known.node == name else frozenset()
             self._put(Nomination(pod, name, True, victims))
@@ -63,12 +63,12 @@ class Nominations:
             self.drop(key)
 
     def nominate(self, pod: Pod, node: str, victims: Iterable[Pod] = ()) -> None:
-        """Promise a node to a pod, as of now; as long as `victims` are there, it waits for them to go."""
+        """Nominate a pod to a node; while `victims` exist, it waits for them to terminate."""
         written = pod.status.nominated_node_name == node
         self._put(Nomination(pod, node, written, frozenset(map(pod_key, victims))))
 
     def drop(self, key: str) -> None:
-        """A promise is void; one that was never made does no harm."""
+        """Remove a nomination, if there is one."""
         known = self._by_pod.pop(key, None)
         if known is None:
             return
@@ -85,13 +85,13 @@ class Nominations:
         self._by_pod[key] = nomination
         self._by_node.setdefault(nomination.node, {})[key] = nomination
 
-    # -- asking
+    # -- queries
 
     def of(self, key: str) -> Nomination | None:
         return self._by_pod.get(key)
 
     def at(self, node: str, priority: int, but: str = "") -> list[Pod]:
-        """The pods a node was promised to that one of this priority must leave room for, except `but`."""
+        """Return the pods nominated to a node with at least this priority, except `but`."""
         here = self._by_node.get(node)
         if not here:
             return []
@@ -99,20 +99,20 @@ class Nominations:
         return most_important_first(pod for pod in found if priority_of(pod) >= priority)
 
     def lower_at(self, node: str, priority: int) -> list[Pod]:
-        """The pods of lower priority that a node was promised to."""
+        """Return the pods of lower priority nominated to a node."""
         here = self._by_node.get(node, {})
         return [each.pod for each in here.values() if priority_of(each.pod) < priority]
 
     def filter_node(
         self, pod_info: PodInfo, row: int, snapshot: Snapshot, settings: SchedulerProfile | None = None
     ) -> tuple[NodeReason, ...]:
-        """Why a pod that fits on a node must leave it to those it was promised to; empty if it need not."""
+        """Return why a pod must leave a node to its nominated pods; empty if it need not."""
         if not self._by_node:
             return ()
         others = self.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
         if not others:
             return ()
-        examination = Examination(pod_info, snapshot, settings or SchedulerProfile.default(), standing=False)
-        with Hypothesis(snapshot, row, examination.claims_beside(others)) as hypothesis:
-            answer = examination.ask_among(others, hypothesis)
+        node_filter = NodeFilter(pod_info, snapshot, settings or SchedulerProfile.default(), standing=False)
+        with NodeSimulation(snapshot, row, node_filter.nominated_claims(others)) as simulation:
+            answer = node_filter.run_among(others, simulation)
         return () if isinstance(answer, NodeFit) else answer

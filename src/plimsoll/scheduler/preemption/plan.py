@@ -1,9 +1,9 @@
-"""START HERE: `plan_preemption` finds pods that make room for one of higher priority.
+"""START HERE: `plan_preemption` selects victims for an unschedulable pod.
 
-A pure function: an `Unplaced`, a snapshot, settings, disruption budgets and promises in; a `Preemption` or a
-`NoPreemption` out. The story: may the pod preempt at all; on which nodes would it fit if all pods below it
-were gone, and who of them could stay (`candidates`, `victims`); which of these nodes loses least. The
-snapshot is changed on the way and is as it was in the end (`hypothesis`).
+A pure function of a `FitError`, a snapshot, a profile, disruption budgets and nominations; returns a
+`Preemption` or a `NoPreemption`. Steps: check whether the pod may preempt; find the nodes on which it would
+fit without lower-priority pods, and spare as many of them as possible (`candidates`, `victims`); choose the
+node with the least disruption. The snapshot is changed temporarily and restored (`simulated_node`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NewId
-from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.candidates import CandidateLimits, find_candidates
 from plimsoll.scheduler.preemption.importance import priority_of, started_at
-from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.result import NoPreemption, Preemption, PreemptionMessage
 from plimsoll.scheduler.preemption.victims import Victims
@@ -28,10 +28,10 @@ from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 NEVER = "Never"
-#: The condition of a pod that has to go, and its reason where a scheduler wants it to.
+#: Condition of a victim, and its reason.
 DISRUPTION_TARGET = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
-#: Added to priorities before they are summed up, so that more victims never sum up to less.
+#: Added to priorities before they are summed, so that more victims never sum up to less.
 _LIFT = 2**31
 
 _NOT_HELPFUL = NodeReason(Rule.PREEMPTION, PreemptionMessage.NOT_HELPFUL, VerdictCode.UNRESOLVABLE)
@@ -48,20 +48,20 @@ def plan_preemption(
     offset: int = 0,
     limits: CandidateLimits | None = None,
 ) -> Preemption | NoPreemption:
-    """Whom to remove, and from which node, for a pod without a place; or why that would not help.
+    """Return the node and the victims for an unschedulable pod, or why preemption does not help.
 
-    `offset` says at which node to begin; whoever calls lets it go round, so that all nodes take turns.
+    `offset` is the node to start at; callers advance it, so that all nodes take turns.
     """
     pod_info = fit_error.pod_info
-    barred = why_not_eligible(fit_error, snapshot, nominations)
+    barred = ineligibility_reason(fit_error, snapshot, nominations)
     if barred is not None:
         return NoPreemption(fit_error.nodes, ((barred, 0),), clears=False)
     if fit_error.resolvable is None or not fit_error.resolvable.any():
         return NoPreemption(fit_error.nodes, ((_NOT_HELPFUL, fit_error.nodes),))
 
-    examination = Examination(pod_info, snapshot, settings, new_id)
+    node_filter = NodeFilter(pod_info, snapshot, settings, new_id)
     candidates = find_candidates(
-        examination, fit_error.resolvable, Budgets(budgets), nominations, offset, limits
+        node_filter, fit_error.resolvable, DisruptionBudgets(budgets), nominations, offset, limits
     )
     if not candidates.found:
         reasons = candidates.reasons
@@ -71,14 +71,14 @@ def plan_preemption(
 
     chosen = choose_victims(candidates.found)
     node = snapshot.node(chosen.row).metadata.name
-    outbid = nominations.lower_at(node, pod_info.priority) if nominations is not None else ()
-    return Preemption(node, chosen.row, chosen.pods, chosen.broken, pod_info.pod, tuple(outbid))
+    lower_nominated = nominations.lower_at(node, pod_info.priority) if nominations is not None else ()
+    return Preemption(node, chosen.row, chosen.pods, chosen.broken, pod_info.pod, tuple(lower_nominated))
 
 
-def why_not_eligible(
+def ineligibility_reason(
     fit_error: FitError, snapshot: Snapshot, nominations: Nominations | None = None
 ) -> NodeReason | None:
-    """Why a pod may not preempt now: it never does, or pods are already leaving to make room for it."""
+    """Return why a pod may not preempt: its policy, or victims that are still terminating."""
     pod = fit_error.pod_info.pod
     if pod.spec.preemption_policy == NEVER:
         return NodeReason(Rule.PREEMPTION, PreemptionMessage.POLICY_NEVER, VerdictCode.UNSCHEDULABLE)
@@ -86,7 +86,7 @@ def why_not_eligible(
     node = promise.node if promise is not None else pod.status.nominated_node_name
     row = snapshot.row_of(node) if node else None
     if row is None or fit_error.resolvable is None or not fit_error.resolvable[row]:
-        return None  # no promise, or one that is of no use any more
+        return None  # no nomination, or one that no longer helps
     asked = promise.victims if promise is not None else frozenset()
     for other in snapshot.pods_at(row):
         below = priority_of(other) < fit_error.pod_info.priority
@@ -98,7 +98,7 @@ def why_not_eligible(
 
 
 def is_leaving(pod: Pod) -> bool:
-    """Whether a pod is on its way out to make room for another."""
+    """Return whether a pod is terminating because of preemption."""
     if pod.metadata.deletion_timestamp is None:
         return False
     for condition in pod.status.conditions:
@@ -108,19 +108,21 @@ def is_leaving(pod: Pod) -> bool:
 
 
 def choose_victims(candidates: Sequence[Victims]) -> Victims:
-    """The candidate that loses least; of several alike the first."""
-    best = _loss(candidates[0])
+    """Return the candidate with the lowest cost; the first of equal ones."""
+    best = _disruption_cost(candidates[0])
     chosen = candidates[0]
     for candidate in candidates[1:]:
-        loss = _loss(candidate)
-        # Youth counts last: the later the most important victims were started, the better.
+        loss = _disruption_cost(candidate)
+        # Last criterion: the latest start time of the most important victims.
         if loss[0] < best[0] or (loss[0] == best[0] and loss[1] > best[1]):
             best, chosen = loss, candidate
     return chosen
 
 
-def _loss(victims: Victims) -> tuple[tuple[int, int, int, int], str]:
-    """What a choice costs, the gravest first: budgets broken, the highest priority, all priorities, pods."""
+def _disruption_cost(victims: Victims) -> tuple[tuple[int, int, int, int], str]:
+    """Return the cost of a candidate: violated budgets, highest priority, sum of priorities, number of
+    pods.
+    """
     priorities = [priority_of(pod) for pod in victims.pods]
     highest = max(priorities)
     numbers = (victims.broken, highest, sum(each + _LIFT for each in priorities), len(priorities))

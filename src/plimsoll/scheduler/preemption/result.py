@@ -1,9 +1,8 @@
-"""What comes out of preemption: who has to go for a pod, or why nobody need.
+"""Results of preemption.
 
-Owns the two values. A `Preemption` is carried out by others, step by step and as often as it takes: the pod
-is nominated to the node; pods of lower priority that were promised the node (`outbid`) have their promise
-withdrawn; each victim is told why it goes (condition DisruptionTarget) and deleted; when they are gone, the
-pod is tried again.
+A `Preemption` is executed elsewhere, in steps that can be repeated: the pod is nominated to the node;
+nominations of lower-priority pods (`lower_nominated`) are cleared; each victim gets the condition
+DisruptionTarget and is deleted; when they are gone, the pod is scheduled again.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ _NODES = "0/{nodes} nodes are available: {reasons}."
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A pod fits on a node once these pods are gone, the most important of them first."""
+    """Node on which a pod fits once the victims are gone, the most important victim first."""
 
     node: str
     row: int
     victims: tuple[Pod, ...]
-    broken_budgets: int  #: how many victims go although a disruption budget says otherwise
-    pod: Pod  #: for whom
-    outbid: tuple[Pod, ...] = ()  #: pods of lower priority that were promised the node
+    broken_budgets: int  #: number of victims that violate a disruption budget
+    pod: Pod  #: preemptor
+    lower_nominated: tuple[Pod, ...] = ()  #: pods of lower priority nominated to the node
 
 
 @dataclass(frozen=True, slots=True)
 class NoPreemption:
-    """Nobody goes: for each reason, on how many nodes it holds (0: it is about the pod itself)."""
+    """Reasons why no pod is preempted, with the number of nodes (0: about the pod itself)."""
 
     nodes: int
     reasons: tuple[tuple[NodeReason, int], ...]
-    #: Whether a node the pod was promised is of no use to it any more.
+    #: Whether the pod's nomination is to be cleared.
     clears: bool = True
 
     @property
     def text(self) -> str:
-        """The part about preemption in the pod's condition; empty where there are no nodes."""
+        """Preemption part of the pod's condition; empty without nodes."""
         if not self.nodes:
             return ""
         for reason, count in self.reasons:

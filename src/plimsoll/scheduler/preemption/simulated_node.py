@@ -1,9 +1,9 @@
-"""What would be if some pods of a node were gone, and others there.
+"""Simulation of a node without some of its pods, and with others.
 
-Owns `Hypothesis`: pods are lifted out of one place of a snapshot, put back one by one, others added, and when
-it ends everything is as it was: the ledger is the very object it was before, indexes have been told of each
-change and of its opposite, claims hold the devices they held, and no trace says that room was ever made.
-A claim's devices are free once all its consumers are lifted; claims shared with pods that stay keep theirs.
+Pods are removed from one node of a snapshot, restored one by one, others added; at the end everything is
+restored: the ledger is the same object as before, indexes were notified of each change and of its inverse,
+and claims hold their devices. A claim's devices are free once all its consumers are removed; claims shared
+with remaining pods keep theirs.
 
 DIFF: upstream's dry runs free what victims request but leave their claims allocated, so that a shortage of
 devices cannot be preempted away; with `deviceOrder: devices-first` ours do the same, for predictions.
@@ -25,13 +25,11 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
-class Hypothesis:
-    """One place of a snapshot, changed for the time of a `with` block; one at a time in a snapshot.
+class NodeSimulation:
+    """Changes to one node of a snapshot for the duration of a `with` block; one at a time per snapshot.
 
-    It is the snapshot's closest friend and uses what others must not.
-
-    `kept` are the UIDs of claims that somebody else is about to use: they stay held whoever is lifted. All
-    claims do without `frees_devices`.
+    Uses internals of the snapshot. `kept` are the UIDs of claims that other pods are about to use: they stay
+    allocated. Without `frees_devices` all claims do.
     """
 
     def __init__(
@@ -44,10 +42,10 @@ class Hypothesis:
         self._original: NodeLedger = snapshot.ledger(row)
         self._lifted: dict[str, LedgerEntry] = {}
         self._added: dict[str, PodInfo] = {}
-        #: What claims held before, for those that hold something else now.
+        #: Previous devices of claims that hold other devices now.
         self._before: dict[str, AllocationResult | None] = {}
 
-    def __enter__(self) -> Hypothesis:
+    def __enter__(self) -> NodeSimulation:
         self._stamp, self._freed = self.snapshot.generation, self.snapshot.node_generations.copy()
         self.snapshot.ledgers[self.row] = self._original.clone()
         return self
@@ -57,10 +55,10 @@ class Hypothesis:
     ) -> None:
         snapshot, row = self.snapshot, self.row
         for pod_info in self._added.values():
-            self._tell_removed(pod_info.pod)
+            self._notify_removed(pod_info.pod)
         for entry in self._lifted.values():
-            self._tell_added(entry.pod)
-        # What was added is let go before what was lifted holds its devices again.
+            self._notify_added(entry.pod)
+        # Added pods are removed before removed pods get their devices back.
         for uid, before in sorted(self._before.items(), key=lambda item: item[1] is not None):
             self._hold(uid, before)
         snapshot.ledgers[row] = self._original
@@ -68,61 +66,61 @@ class Hypothesis:
         snapshot.generation = self._stamp
         snapshot.node_generations[:] = self._freed
 
-    # -- pods of the place
+    # -- pods of the node
 
     @property
-    def lifted(self) -> list[Pod]:
-        """The pods that are out now, in the order they were lifted."""
+    def removed_pods(self) -> list[Pod]:
+        """Pods removed so far, in order."""
         return [entry.pod for entry in self._lifted.values()]
 
     def entry(self, pod: Pod) -> LedgerEntry:
-        """What a pod that is out now was charged."""
+        """Return the ledger entry of a removed pod."""
         return self._lifted[pod_key(pod)]
 
-    def lift(self, pods: Iterable[Pod]) -> None:
-        """Take pods off the books; claims that nobody else uses let their devices go."""
+    def remove_pods(self, pods: Iterable[Pod]) -> None:
+        """Remove pods from the ledger; claims without other users release their devices."""
         book = self.snapshot.ledger(self.row)
         entries = [book.remove(pod) for pod in pods]
         for entry in entries:
             self._lifted[pod_key(entry.pod)] = entry
-            self._tell_removed(entry.pod)
+            self._notify_removed(entry.pod)
         for entry in entries:
             for claim in self._claims(entry.pod):
                 if self._is_abandoned(claim):
                     self._hold(claim.metadata.uid, None)
         self._refresh()
 
-    def put_back(self, pods: Iterable[Pod]) -> None:
-        """Book pods again as they were; their claims hold what they held."""
+    def restore_pods(self, pods: Iterable[Pod]) -> None:
+        """Restore pods as they were, with the devices of their claims."""
         book = self.snapshot.ledger(self.row)
         for pod in pods:
             entry = self._lifted.pop(pod_key(pod))
             book.restore(entry)
-            self._tell_added(entry.pod)
+            self._notify_added(entry.pod)
             for claim in self._claims(entry.pod):
                 uid = claim.metadata.uid
                 if uid in self._before:
                     self._hold(uid, self._before[uid])
         self._refresh()
 
-    # -- others
+    # -- other pods
 
     def add(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
-        """Book another pod, whether there is room for it or not; with `fit`, its claims and devices too."""
+        """Add a pod, whether it fits or not; with `fit`, its claims and devices too."""
         pod = pod_info.pod
         self.snapshot.ledger(self.row).assume(pod, fit.charged_claims if fit is not None else ())
         self._added[pod_info.key] = pod_info
-        self._tell_added(pod)
+        self._notify_added(pod)
         for claim in pod_info.unallocated_claims if fit is not None else ():
             assert fit is not None
             self._hold(claim.metadata.uid, fit.allocations[claim.metadata.name])
         self._refresh()
 
-    def take_out(self, pod_info: PodInfo) -> None:
-        """Take away a pod that was added."""
+    def remove_added(self, pod_info: PodInfo) -> None:
+        """Remove a pod that was added."""
         del self._added[pod_info.key]
         self.snapshot.ledger(self.row).remove(pod_info.pod)
-        self._tell_removed(pod_info.pod)
+        self._notify_removed(pod_info.pod)
         for claim in pod_info.unallocated_claims:
             uid = claim.metadata.uid
             if uid in self._before:
@@ -138,7 +136,7 @@ class Hypothesis:
                 yield claim
 
     def _is_abandoned(self, claim: ResourceClaim) -> bool:
-        """Whether none of those who use a claim is left."""
+        """Return whether no user of a claim is left."""
         meta = claim.metadata
         if not self._frees_devices or meta.uid in self._kept or self.snapshot.allocation_of(meta.uid) is None:
             return False
@@ -149,13 +147,13 @@ class Hypothesis:
         self._before.setdefault(uid, self.snapshot.allocation_of(uid))
         self.snapshot._set_allocation(uid, allocation)
 
-    def _tell_added(self, pod: Pod) -> None:
-        # Indexes that are made in the middle of a hypothesis are filled from what is booked.
+    def _notify_added(self, pod: Pod) -> None:
+        # Indexes created during a simulation are filled from the ledger.
         self.snapshot._pods[pod_key(pod)] = (self.row, pod)
         for index in self.snapshot._indexes.values():
             index.pod_added(self.row, pod)
 
-    def _tell_removed(self, pod: Pod) -> None:
+    def _notify_removed(self, pod: Pod) -> None:
         del self.snapshot._pods[pod_key(pod)]
         for index in self.snapshot._indexes.values():
             index.pod_removed(self.row, pod)

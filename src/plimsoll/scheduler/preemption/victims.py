@@ -1,9 +1,9 @@
-"""Who must go from a node so that a pod fits there.
+"""Selection of victims on one node.
 
-Owns `select_victims`: all pods of lower priority are lifted, and if the pod fits then, as many as possible
-are spared: first those whose going would break a disruption budget, then the others, most important first.
-What is left is a smallest choice in this sense: none of the victims could be spared beside those that were.
-`select_victims_quickly` comes to the same victims with far fewer questions; a test holds the two equal.
+`select_victims` removes all lower-priority pods and, if the pod then fits, restores as many as possible:
+first those whose eviction would violate a disruption budget, then the others, most important first. The
+result is minimal: no victim could be restored in addition. `select_victims_quickly` selects the same victims
+with far fewer filter runs; a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NodeFit
-from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
-from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.result import PreemptionMessage
-from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.reasons import NodeReason, Rule
 
 NO_VICTIMS = NodeReason(Rule.PREEMPTION, PreemptionMessage.NO_VICTIMS, VerdictCode.UNRESOLVABLE)
@@ -28,7 +28,7 @@ NO_VICTIMS = NodeReason(Rule.PREEMPTION, PreemptionMessage.NO_VICTIMS, VerdictCo
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods that would have to leave a node, the most important first; `broken` of them break a budget."""
+    """Pods to evict from a node, the most important first; `broken` of them violate a budget."""
 
     row: int
     pods: tuple[Pod, ...]
@@ -36,69 +36,69 @@ class Victims:
 
 
 def select_victims(
-    examination: Examination, row: int, budgets: Budgets, promised: Sequence[Pod] = ()
+    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, promised: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
-    """The victims on a node, or why the pod would not fit even without all the pods below it."""
-    below = lower_pods(examination, row)
+    """Return the victims on a node, or why the pod would not fit even without all lower-priority pods."""
+    below = lower_pods(node_filter, row)
     if not below:
         return (NO_VICTIMS,)
-    with examination.suppose(row, promised) as hypothesis:
-        hypothesis.lift(below)
-        answer = examination.ask_beside(promised, hypothesis)
+    with node_filter.simulate(row, promised) as simulation:
+        simulation.remove_pods(below)
+        answer = node_filter.run_with_nominated(promised, simulation)
         if not isinstance(answer, NodeFit):
             return answer
         breaking, harmless = budgets.split(below)
         _spare(
-            hypothesis,
+            simulation,
             [*breaking, *harmless],
-            lambda: isinstance(examination.ask_beside(promised, hypothesis), NodeFit),
+            lambda: isinstance(node_filter.run_with_nominated(promised, simulation), NodeFit),
         )
-        return _sum_up(hypothesis, below, breaking)
+        return _sum_up(simulation, below, breaking)
 
 
 def select_victims_quickly(
-    examination: Examination, row: int, budgets: Budgets, promised: Sequence[Pod] = ()
+    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, promised: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
-    """The same with few questions, where putting a pod back never makes room for another.
+    """Select the same victims with few filter runs, where restoring a pod never frees resources.
 
-    For pods without claims the books alone tell who would have to go, and one question confirms it. If there
-    is more to it, the least important pods are lifted, twice as many each time, until the pod fits; only they
-    are asked about one by one.
+    For pods without claims the ledger alone determines the victims, and one run confirms it. Otherwise the
+    least important pods are removed, twice as many each time, until the pod fits; only they are checked one
+    by one.
     """
-    below = lower_pods(examination, row)
+    below = lower_pods(node_filter, row)
     if not below:
         return (NO_VICTIMS,)
     if promised:
-        return select_victims(examination, row, budgets, promised)
+        return select_victims(node_filter, row, budgets, promised)
     breaking, harmless = budgets.split(below)
     order = [*breaking, *harmless]
-    with examination.suppose(row) as hypothesis:
-        guess = [] if examination.pod_info.claims else guess_victims(examination, row, order)
+    with node_filter.simulate(row) as simulation:
+        guess = [] if node_filter.pod_info.claims else guess_victims(node_filter, row, order)
         if guess:
-            hypothesis.lift(guess)
-            if isinstance(examination.ask(row), NodeFit):
-                return _sum_up(hypothesis, below, breaking)
+            simulation.remove_pods(guess)
+            if isinstance(node_filter.run(row), NodeFit):
+                return _sum_up(simulation, below, breaking)
         out = {pod_key(pod) for pod in guess}
-        hypothesis.lift(pod for pod in order if pod_key(pod) not in out)
-        answer = examination.ask(row)
+        simulation.remove_pods(pod for pod in order if pod_key(pod) not in out)
+        answer = node_filter.run(row)
         if not isinstance(answer, NodeFit):
             return answer
         last = 1
-        hypothesis.put_back(order[:-last])
-        while last < len(order) and not isinstance(examination.ask(row), NodeFit):
+        simulation.restore_pods(order[:-last])
+        while last < len(order) and not isinstance(node_filter.run(row), NodeFit):
             more = min(2 * last, len(order))
-            hypothesis.lift(order[-more:-last])
+            simulation.remove_pods(order[-more:-last])
             last = more
-        _spare(hypothesis, order[-last:], lambda: isinstance(examination.ask(row), NodeFit))
-        return _sum_up(hypothesis, below, breaking)
+        _spare(simulation, order[-last:], lambda: isinstance(node_filter.run(row), NodeFit))
+        return _sum_up(simulation, below, breaking)
 
 
-def guess_victims(examination: Examination, row: int, order: Sequence[Pod]) -> list[Pod]:
-    """Who would have to go by the books, spared in this order; for pods without claims.
+def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> list[Pod]:
+    """Return the victims by the ledger alone, spared in this order; for pods without claims.
 
-    Empty if that is nobody, everybody would not be enough, or the books are more than sums.
+    Empty if there are none, if removing all is not enough, or if the ledger is more than sums.
     """
-    ledger, demand = examination.snapshot.ledger(row), examination.pod_info.requests
+    ledger, demand = node_filter.snapshot.ledger(row), node_filter.pod_info.requests
     entries = [ledger.entries[pod_key(pod)] for pod in order]
     if any(entry.holds for entry in entries):
         return []
@@ -120,22 +120,22 @@ def guess_victims(examination: Examination, row: int, order: Sequence[Pod]) -> l
     return victims
 
 
-def lower_pods(examination: Examination, row: int) -> list[Pod]:
-    """The pods on a node that have a lower priority than the one that is to go there."""
-    priority = examination.pod_info.priority
-    pods = examination.snapshot.pods_at(row)
+def lower_pods(node_filter: NodeFilter, row: int) -> list[Pod]:
+    """Return the pods on a node with a lower priority than a pod."""
+    priority = node_filter.pod_info.priority
+    pods = node_filter.snapshot.pods_at(row)
     return most_important_first(pod for pod in pods if priority_of(pod) < priority)
 
 
-def _spare(hypothesis: Hypothesis, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:
-    """Put back, one by one and in this order, those of the lifted pods that can stay."""
+def _spare(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:
+    """Restore, one by one and in this order, the removed pods that can stay."""
     for pod in pods:
-        hypothesis.put_back([pod])
+        simulation.restore_pods([pod])
         if not fits():
-            hypothesis.lift([pod])
+            simulation.remove_pods([pod])
 
 
-def _sum_up(hypothesis: Hypothesis, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
-    out = {pod_key(pod) for pod in hypothesis.lifted}
+def _sum_up(simulation: NodeSimulation, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
+    out = {pod_key(pod) for pod in simulation.removed_pods}
     pods = tuple(pod for pod in below if pod_key(pod) in out)
-    return Victims(hypothesis.row, pods, sum(pod_key(pod) in out for pod in breaking))
+    return Victims(simulation.row, pods, sum(pod_key(pod) in out for pod in breaking))

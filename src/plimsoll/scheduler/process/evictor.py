@@ -90,7 +90,7 @@ async def evict_victims(
                 return error
         return None
 
-    cleared = await asyncio.gather(*map(clear_nomination, preemption.outbid))
+    cleared = await asyncio.gather(*map(clear_nomination, preemption.lower_nominated))
     results = await asyncio.gather(*map(evict, preemption.victims))
     return EvictionResult(
         tuple(result for result in results if isinstance(result, Pod)),

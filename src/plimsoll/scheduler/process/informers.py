@@ -216,7 +216,7 @@ class SchedulerInformers:
             self._nominations.drop(key)
             self._snapshot.remove(pod)
         else:
-            self._nominations.hear(new)
+            self._nominations.update(new)
             if new.spec.node_name:
                 self._dequeue(key)
                 self._snapshot.set(new)

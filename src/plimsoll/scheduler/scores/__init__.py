@@ -1,6 +1,6 @@
-"""Where a pod goes best: scorers, a small module each, and their weighted sum.
+"""Scoring: one module per scorer, and their weighted sum.
 
-`score_nodes` is what scheduling uses. `SCORERS` lists the scorers; `settings.WEIGHTS` has their weights.
+`score_nodes` is the entry point. `SCORERS` lists the scorers; `SchedulerProfile.weights` has their weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCORERS: tuple[type[Scorer], ...] = (
 
 
 def score_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, feasible: Mask) -> Column:
-    """The weighted sum of all scores; only what it says of feasible places matters."""
+    """Return the weighted sum of all scores; only valid for feasible nodes."""
     total: Column | None = None
     for kind in SCORERS:
         weight = settings.weights[kind.name]

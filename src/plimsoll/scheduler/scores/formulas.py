@@ -1,7 +1,7 @@
-"""How full a node would be with a pod on it, as a score: least and most allocated, and balanced allocation.
+"""Formulas of resource scores: least allocated, most allocated and balanced allocation.
 
-Owns the formulas. Each has two forms, for one node in Python's whole numbers and for many at once; a test
-holds them equal. Both read the unified ledger: what claims charge counts as requests do.
+Each has two forms, for one node in Python integers and vectorized for many; a test holds them equal. Both
+read the unified ledger: claims count as requests do.
 
 DIFF: balanced allocation counts shares in hundred-thousandths instead of doubles, so that equal nodes score
 alike on every machine, and rounds once, to the nearest; upstream rounds what is before and after down, and so
@@ -21,17 +21,17 @@ from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.scheduler.scores.scorer import BEST
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQuery, Rows
 
-#: The parts that the share of a node in use is counted in.
+#: Units in which a node's utilization is counted.
 PARTS = 100_000
-#: Larger amounts are worked out place by place, in numbers that do not overflow.
+#: Larger amounts are computed node by node, in Python integers that do not overflow.
 LARGE = (1 << 63) // (2 * PARTS)
-#: Balances are counted in thousandths of a point; half of the best score, and what rounds to the nearest.
+#: Balances are in thousandths of a point; half of the best score, and the rounding offset.
 FINE = 1_000
 HALF = BEST // 2 * FINE + FINE
 
 
-class Part(NamedTuple):
-    """A resource in a formula: what the pod takes of it, and what it weighs."""
+class WeightedResource(NamedTuple):
+    """Resource in a formula: the pod's demand and its weight."""
 
     name: str
     demand: int
@@ -40,9 +40,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Formula(NodeQuery):
-    """A score from 0 to 100 by the resources of a node; resources that a node does not have are left out."""
+    """Score from 0 to 100 by the resources of a node; resources that a node lacks are skipped."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[WeightedResource, ...]
 
     def evaluate(self, columns: NodeColumns, rows: Rows) -> Column:
         if any(p.demand > LARGE or columns.line(p.name).max(initial=0) > LARGE for p in self.parts):
@@ -56,7 +56,7 @@ class Formula(NodeQuery):
 
 @dataclass(frozen=True, slots=True)
 class Allocated(Formula):
-    """The more would be left, the better; or the less, if `most` is asked for."""
+    """Least allocated, or most allocated with `most`."""
 
     most: bool = False
 
@@ -82,14 +82,14 @@ class Allocated(Formula):
                 weights += part.weight
             else:
                 weights += there * np.int64(part.weight)
-            # Where there is no line there is nothing left either: the score is 0 whatever it is divided by.
+            # Without allocatable amount nothing is left: the score is 0 whatever the divisor.
             total += (line - left if self.most else left) * BEST // np.maximum(line, 1) * part.weight
         return np.asarray(total // (weights if isinstance(weights, int) else np.maximum(weights, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Balanced(Formula):
-    """The more the pod evens out how full the resources are, the better: 50 to 100, no change being 75."""
+    """Balanced allocation: 50 to 100, where 75 means that the pod does not change the balance."""
 
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
@@ -115,7 +115,7 @@ class Balanced(Formula):
 
 
 def _balance(shares: list[int]) -> int:
-    """In thousandths: 100 if all shares are equal, 50 if they are as far apart as can be."""
+    """Return the balance in thousandths: 100 if all shares are equal, 50 at the largest deviation."""
     count = len(shares)
     if count < 2:
         return BEST * FINE
@@ -125,7 +125,7 @@ def _balance(shares: list[int]) -> int:
 
 
 def _balances(shares: list[Column], there: list[Mask]) -> Column:
-    """The same for many nodes; where a resource is not there its share is 0, and does not count."""
+    """Vectorized form of `_balance`; a missing resource does not count."""
     if len(shares) == 2:
         apart: Column = np.abs(shares[0] - shares[1]) * (there[0] & there[1])
         return (2 * PARTS - apart) * BEST * FINE // (2 * PARTS)

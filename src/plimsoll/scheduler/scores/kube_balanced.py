@@ -1,7 +1,6 @@
-"""Balanced allocation as kube-scheduler 1.36 works it out, in doubles, to the last bit.
+"""Balanced allocation exactly as kube-scheduler 1.36 computes it, in float64.
 
-Owns `BalancedDoubles`, for predictions of what that scheduler does; nothing is booked by it. Our own formula
-is `formulas.Balanced`.
+Used to predict what that scheduler does. The formula of this scheduler is `formulas.Balanced`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from plimsoll.scheduler.snapshot.node_query_cache import Rows
 
 @dataclass(frozen=True, slots=True)
 class BalancedDoubles(Formula):
-    """The more the pod evens out how full the resources are, the better."""
+    """Balanced allocation in float64."""
 
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
@@ -29,7 +28,7 @@ class BalancedDoubles(Formula):
                 used = line - min(int(columns.free(part.name)[row]), line)
                 before.append(min(used / line, 1.0))
                 after.append(min((used + part.demand) / line, 1.0))
-        # Both are from 50 to 100, so that what is halved is never negative.
+        # Both are from 50 to 100, so that the halved value is never negative.
         return BEST // 2 + (BEST // 2 + _balance_in_doubles(after) - _balance_in_doubles(before)) // 2
 
     def _over(self, columns: NodeColumns, rows: Rows) -> Column:
@@ -42,7 +41,7 @@ def _balance_in_doubles(shares: list[float]) -> int:
     if len(shares) == 2:
         deviation = abs((shares[0] - shares[1]) / 2)
     elif len(shares) > 2:
-        # One after the other: Python's own sum of doubles is more exact than that.
+        # One after the other: Python's sum of floats is more exact.
         total = squares = 0.0
         for share in shares:
             total += share

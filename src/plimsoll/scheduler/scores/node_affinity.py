@@ -1,7 +1,6 @@
-"""The nodes a pod would rather have: preferred node affinity.
+"""Score of preferred node affinity.
 
-A node's raw score is the sum of the weights of the terms it matches; pods that prefer alike share what was
-found out.
+The raw score of a node is the sum of the weights of matching terms; pods with equal terms share the result.
 
 DIFF: a preferred term that cannot be read counts for nothing; upstream fails the attempt
 (test_a_preferred_term_that_cannot_be_read_counts_for_nothing).
@@ -21,7 +20,7 @@ from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.node_affinity import LabelIndex
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.scores.scorer import Scorer, normalise
+from plimsoll.scheduler.scores.scorer import Scorer, normalize
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 Terms: TypeAlias = "tuple[PreferredSchedulingTerm, ...]"
@@ -29,17 +28,17 @@ Terms: TypeAlias = "tuple[PreferredSchedulingTerm, ...]"
 
 @lru_cache(maxsize=1024)
 def _readable(terms: Terms) -> Terms:
-    """The terms that count at all."""
+    """Return the terms that can be parsed."""
     return tuple(term for term in terms if term.weight > 0 and filter_valid_terms((term.preference,)))
 
 
 def weigh(terms: Terms, node: Node) -> int:
-    """The sum of the weights of the terms that match a node."""
+    """Return the sum of the weights of the terms that match a node."""
     return sum(term.weight for term in terms if term_matches(term.preference, node))
 
 
 class PreferredNodes(LabelIndex[Terms, np.int64]):
-    """How much pods prefer the nodes."""
+    """Cached raw scores of preferred node affinity."""
 
     kept: ClassVar[int] = 256
     dtype = np.int64
@@ -53,7 +52,7 @@ class PreferredNodes(LabelIndex[Terms, np.int64]):
 
 
 class AffinityScorer(Scorer):
-    """Preferred terms of node affinity."""
+    """Scorer of preferred node affinity."""
 
     name = "NodeAffinity"
 
@@ -72,7 +71,7 @@ class AffinityScorer(Scorer):
         return cls(pod_info, snapshot, settings, terms) if terms else None
 
     def scores(self, feasible: Mask) -> Column:
-        return normalise(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
+        return normalize(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
 
     def score(self, row: int) -> int:
         return weigh(self.terms, self.snapshot.node(row))

@@ -1,7 +1,7 @@
-"""Scores by the room on a node: `NodeResourcesFit` (least or most allocated) and balanced allocation.
+"""Scores by free resources: NodeResourcesFit (least or most allocated) and NodeResourcesBalancedAllocation.
 
-Owns which formula holds for a pod: its resources, their weights and the pod's demand. The scores themselves
-are kept by `Answers` and brought up to date where books changed.
+Selects the formula for a pod: its resources, weights and demand. Scores are cached and updated where ledgers
+changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
 from plimsoll.ledger.units import CPU, MEMORY, STANDARD_RESOURCES, to_units
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
-from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, Part
+from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, WeightedResource
 from plimsoll.scheduler.scores.kube_balanced import BalancedDoubles
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
@@ -25,7 +25,7 @@ _NON_ZERO = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
 
 
 def non_zero_demand(pod_info: PodInfo, *, skip_pod_level: bool = False) -> Mapping[str, int]:
-    """What a pod requests if each container that requests no cpu or memory counts for a little."""
+    """Return the demand of a pod; containers without CPU or memory requests count with small defaults."""
     spec = pod_info.pod.spec
     if skip_pod_level and spec.resources is not None:
         options = replace(pod_info.options, count_claims=False, non_missing=_NON_ZERO, skip_pod_level=True)
@@ -39,7 +39,7 @@ def non_zero_demand(pod_info: PodInfo, *, skip_pod_level: bool = False) -> Mappi
 
 
 class _FormulaScorer(Scorer):
-    """A scorer by a formula; its scores are what they are, whatever other nodes have."""
+    """Scorer by a formula; its scores do not depend on other nodes."""
 
     def __init__(
         self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, formula: Formula
@@ -55,7 +55,7 @@ class _FormulaScorer(Scorer):
 
 
 class AllocatedScorer(_FormulaScorer):
-    """Least or most allocated, as the settings say; containers without requests count for a little."""
+    """Least or most allocated, with default requests for containers without any."""
 
     name = "NodeResourcesFit"
 
@@ -63,7 +63,7 @@ class AllocatedScorer(_FormulaScorer):
     def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
         demand = non_zero_demand(pod_info, skip_pod_level=settings.scoring is Scoring.STOCK)
         parts = tuple(
-            Part(name, demand.get(name, 0), weight)
+            WeightedResource(name, demand.get(name, 0), weight)
             for name, weight in settings.resources.items()
             if weight and (demand.get(name, 0) or name in STANDARD_RESOURCES)
         )
@@ -72,7 +72,7 @@ class AllocatedScorer(_FormulaScorer):
 
 
 class BalancedScorer(_FormulaScorer):
-    """How the pod changes the balance between resources; pods that request none of them do not."""
+    """Balanced allocation; pods that request none of the resources do not change it."""
 
     name = "NodeResourcesBalancedAllocation"
 
@@ -80,7 +80,7 @@ class BalancedScorer(_FormulaScorer):
     def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
         demand = pod_info.requests
         parts = tuple(
-            Part(name, demand.get(name, 0))
+            WeightedResource(name, demand.get(name, 0))
             for name in settings.balanced
             if demand.get(name, 0) or name in STANDARD_RESOURCES
         )

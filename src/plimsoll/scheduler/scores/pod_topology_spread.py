@@ -1,11 +1,10 @@
-"""Spreading pods over domains where that is a wish: the fewer like it are in a node's domains, the better.
+"""Score of topology spread constraints with ScheduleAnyway.
 
-Owns `SpreadScorer`, the score PodTopologySpread for constraints that say ScheduleAnyway. The pods in a domain
-count the logarithm of the number of domains each, so that zones do not outweigh hosts; the skew allowed is
-added, so that it waters differences down. Nodes without all the labels have 0.
+Pods in a domain count with the logarithm of the number of domains, so that zones do not outweigh hosts; the
+allowed skew is added, which reduces differences. Nodes without all the labels score 0.
 
-DIFF: pods without constraints are not spread by default. Upstream spreads those that a Service, ReplicaSet
-or StatefulSet selects; this scheduler does not watch these (test_no_constraints_no_spreading).
+DIFF: pods without constraints are not spread by default. Upstream spreads those that a Service, ReplicaSet or
+StatefulSet selects; this scheduler does not watch these (test_no_constraints_no_spreading).
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.scorer import BEST, Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.topology.constraints import SCHEDULE_ANYWAY, Constraint, read_constraints
+from plimsoll.scheduler.topology.constraints import SCHEDULE_ANYWAY, SpreadConstraint, read_constraints
 
 HOSTNAME = "kubernetes.io/hostname"
-#: Logarithms are whole numbers of 1/2**_BITS.
+#: Logarithms are integers in units of 1/2**_BITS.
 _BITS = 36
 
 
 class SpreadScorer(Scorer):
-    """The constraints that would better hold."""
+    """Scorer of ScheduleAnyway constraints."""
 
     name: ClassVar[str] = "PodTopologySpread"
 
@@ -39,7 +38,7 @@ class SpreadScorer(Scorer):
         pod_info: PodInfo,
         snapshot: Snapshot,
         settings: SchedulerProfile,
-        constraints: tuple[Constraint, ...],
+        constraints: tuple[SpreadConstraint, ...],
     ) -> None:
         super().__init__(pod_info, snapshot, settings)
         self._spread = SpreadState(pod_info, snapshot, constraints)
@@ -70,9 +69,9 @@ class SpreadScorer(Scorer):
             total += self._pods(number, constraint) * self._weight(number, scored)
         return _rounded(total) + self._tolerance
 
-    def _pods(self, number: int, constraint: Constraint) -> Column:
-        """How many pods count against each place."""
-        if constraint.topology_key == HOSTNAME:  # a host is itself, whatever the policies say
+    def _pods(self, number: int, constraint: SpreadConstraint) -> Column:
+        """Return the number of matching pods for each node."""
+        if constraint.topology_key == HOSTNAME:  # every node is its own domain, whatever the policies
             return self._spread.counts(constraint).spread_over(self.snapshot.size)
         return self._spread.sums(number)[self._spread.columns[number].ids]
 
@@ -86,7 +85,7 @@ class SpreadScorer(Scorer):
         return sum(each.max_skew - 1 for each in self._spread.constraints)
 
     def score(self, row: int) -> int:
-        """The raw score of a node among those that were last scored together (at first: all nodes)."""
+        """Return the raw score of a node among those that were last scored together (at first: all nodes)."""
         scored = self._among & self._spread.labelled
         if not scored[row]:
             return 0
@@ -101,16 +100,16 @@ class SpreadScorer(Scorer):
 
 
 def _rounded(parts: Column) -> Column:
-    """The nearest whole number of so many parts; halves go up."""
+    """Round to the nearest integer; halves are rounded up."""
     return (parts + (1 << (_BITS - 1))) >> _BITS
 
 
 @lru_cache(maxsize=1 << 14)
 def logarithm(number: int) -> int:
-    """The natural logarithm of a whole number from 1 up, in parts of 1/2**_BITS, to the nearest one.
+    """Return the natural logarithm of an integer >= 1, in units of 1/2**_BITS, rounded to nearest.
 
-    The number is a power of two times a fraction y from 1 to 2; the logarithm of each is twice the series
-    z + z**3/3 + z**5/5 + ..., where z = (y - 1) / (y + 1), with some bits to spare.
+    The number is a power of two times a fraction y from 1 to 2; the logarithm of each is twice the series z +
+    z**3/3 + z**5/5 + ..., where z = (y - 1) / (y + 1), with some bits to spare.
     """
     exponent = number.bit_length() - 1
     parts = exponent * _series(1, 3) + _series(number - (1 << exponent), number + (1 << exponent))

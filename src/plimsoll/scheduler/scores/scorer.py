@@ -1,8 +1,7 @@
-"""What all scorers have in common: a form for all nodes at once, and one for a single node.
+"""Interface of scorers: a form for all nodes at once, and one for a single node.
 
-Owns `Scorer` and the ways raw scores are brought to a scale of 0 to 100. A scorer is read from a task once
-per attempt; a test holds its two forms equal. Everything is whole numbers, so equal nodes score alike on
-every machine and a tie is a tie.
+A scorer is created once per attempt; a test holds its two forms equal. All scores are integers, so that equal
+nodes score alike on every machine.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ BEST = 100
 
 
 class Scorer:
-    """One preference, applied to one task on one snapshot."""
+    """Score plugin, applied to one pod on one snapshot."""
 
     name: ClassVar[str]
 
@@ -31,20 +30,20 @@ class Scorer:
 
     @classmethod
     def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
-        """The scorer for this task; None if it would score all nodes alike."""
+        """Return the scorer for a pod; None if it would score all nodes equally."""
         return cls(pod_info, snapshot, settings)
 
     def scores(self, feasible: Mask) -> Column:
-        """0 to 100 for each feasible place, not to be changed; other places may have any number."""
+        """Return 0 to 100 for each feasible node, read-only; other nodes may have any number."""
         raise NotImplementedError
 
     def score(self, row: int) -> int:
-        """The raw score of one node, before it is compared with that of others."""
+        """Return the raw score of one node, before normalization."""
         raise NotImplementedError
 
 
-def normalise(raw: Column, feasible: Mask, reverse: bool = False) -> Column:
-    """Raw scores as parts of the greatest among the feasible ones; reversed: the greatest is worst."""
+def normalize(raw: Column, feasible: Mask, reverse: bool = False) -> Column:
+    """Scale raw scores to the highest feasible one; reversed: the highest is worst."""
     most = int(raw.max(initial=0, where=feasible))
     if not most:
         return np.full_like(raw, BEST if reverse else 0)
@@ -52,7 +51,7 @@ def normalise(raw: Column, feasible: Mask, reverse: bool = False) -> Column:
     return BEST - parts if reverse else parts
 
 
-def normalise_one(raw: int, most: int, reverse: bool = False) -> int:
-    """What `normalise` makes of one raw score if `most` is the greatest."""
+def normalize_one(raw: int, most: int, reverse: bool = False) -> int:
+    """Scale one raw score, if `most` is the highest."""
     part = raw * BEST // most if most else 0
     return BEST - part if reverse else part

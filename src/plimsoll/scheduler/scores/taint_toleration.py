@@ -1,7 +1,7 @@
-"""Nodes that would rather not have a pod: taints with PreferNoSchedule that it does not tolerate.
+"""Score of PreferNoSchedule taints that a pod does not tolerate.
 
-A node's raw score is the number of such taints; the fewer, the better. Where no node has one all nodes would
-score alike, and the scorer does not concern the pod.
+The raw score of a node is the number of such taints; fewer are better. If no node has one, the scorer is
+skipped.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.taint_toleration import PREFER_NO_SCHEDULE, Tolerations
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.scores.scorer import Scorer, normalise
+from plimsoll.scheduler.scores.scorer import Scorer, normalize
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def count_untolerated(tolerations: Tolerations, node: Node) -> int:
-    """How many taints of a node ask that a pod with these tolerations rather go elsewhere."""
+    """Return the number of PreferNoSchedule taints that these tolerations do not match."""
     soft = (taint for taint in node.spec.taints if taint.effect == PREFER_NO_SCHEDULE)
     return sum(not is_tolerated(tolerations, taint) for taint in soft)
 
 
 class SoftTaints(SignatureIndex[Tolerations, np.int64]):
-    """How many soft taints pods with given tolerations meet; most nodes have none."""
+    """Cached numbers of untolerated PreferNoSchedule taints by tolerations."""
 
     kept: ClassVar[int] = 256
     dtype = np.int64
@@ -55,7 +55,7 @@ class SoftTaints(SignatureIndex[Tolerations, np.int64]):
 
 
 class TaintsScorer(Scorer):
-    """Soft taints that a pod does not tolerate."""
+    """Scorer of PreferNoSchedule taints."""
 
     name = "TaintToleration"
 
@@ -65,7 +65,7 @@ class TaintsScorer(Scorer):
 
     def scores(self, feasible: Mask) -> Column:
         raw = self.snapshot.index(SoftTaints).column(self.pod_info.pod.spec.tolerations)
-        return normalise(raw, feasible, reverse=True)
+        return normalize(raw, feasible, reverse=True)
 
     def score(self, row: int) -> int:
         return count_untolerated(self.pod_info.pod.spec.tolerations, self.snapshot.node(row))

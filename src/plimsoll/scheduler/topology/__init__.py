@@ -1,7 +1,6 @@
-"""Pods and the topology they live in: what rules about other pods have in common.
+"""Topology: what the rules about other pods (inter-pod affinity and topology spread) have in common.
 
-`terms` reads the rules out of a pod, `domains` knows the topology values of nodes, `counts` counts pods place
-by place, `tallies` counts those that a rule of a new pod asks for, `holders` finds the rules of pods that
-are there already. Everything is kept up to date as pods come and go; nothing is looked at for a pod that no
-rule concerns.
+`affinity_terms` and `constraints` parse the rules of a pod, `domains` has the topology values of nodes,
+`counts` counts pods by node, `match_counts` the pods that match a rule, `affinity_index` the terms of
+existing pods, `namespaces` the labels of namespaces.
 """

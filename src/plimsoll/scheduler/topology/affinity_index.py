@@ -1,8 +1,8 @@
-"""Who among the pods that are there already has a rule about others, and where.
+"""Index of the affinity terms of existing pods.
 
-Owns `Holders`. Equal terms of pods are kept once, with the places of those who hold them; a new pod is held
-against the terms that want one of its labels only. So a cluster of pods without such rules costs nothing,
-and one of many replicas with the same rule costs as one.
+Equal terms are stored once, with the nodes of their pods; a new pod is compared only with terms that select
+one of its labels. A cluster without such terms costs nothing, and many replicas with the same term cost as
+much as one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.topology.affinity_terms import NamespaceLabels, Term, read_terms
+from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, NamespaceLabels, read_terms
 from plimsoll.scheduler.topology.counts import PlaceCounts
 from plimsoll.scheduler.topology.namespaces import NamespaceIndex
 
@@ -23,16 +23,16 @@ class _Held:
         self.holders = 0
 
 
-class TermBook:
-    """Terms, and the sum of their weights at each place."""
+class TermWeights:
+    """Terms, and the sum of their weights at each node."""
 
     __slots__ = ("_anchored",)
 
     def __init__(self) -> None:
-        self._anchored: dict[tuple[str, str] | None, dict[Term, _Held]] = {}
+        self._anchored: dict[tuple[str, str] | None, dict[AffinityTerm, _Held]] = {}
 
-    def note(self, term: Term, row: int, weight: int, added: bool) -> None:
-        anchor = term.crowd.selector.anchor
+    def note(self, term: AffinityTerm, row: int, weight: int, added: bool) -> None:
+        anchor = term.selector.selector.anchor
         terms = self._anchored.setdefault(anchor, {})
         held = terms.get(term)
         if held is None:
@@ -44,30 +44,30 @@ class TermBook:
             if not terms:
                 del self._anchored[anchor]
 
-    def about(self, pod: Pod, labels: NamespaceLabels) -> Iterator[tuple[Term, PlaceCounts]]:
-        """The terms that a pod matches, each with its weight by place."""
+    def about(self, pod: Pod, labels: NamespaceLabels) -> Iterator[tuple[AffinityTerm, PlaceCounts]]:
+        """Yield the terms that a pod matches, each with its weight by node."""
         if not self._anchored:
             return
         for anchor in (None, *pod.metadata.labels.items()):
             for term, held in self._anchored.get(anchor, {}).items():
-                if term.crowd.has(pod.metadata.namespace, pod.metadata.labels, labels):
+                if term.selector.has(pod.metadata.namespace, pod.metadata.labels, labels):
                     yield term, held.counts
 
-    def as_dict(self) -> dict[Term, dict[int, int]]:
-        """Everything in it, for comparison."""
+    def as_dict(self) -> dict[AffinityTerm, dict[int, int]]:
+        """Return all entries, for comparison."""
         return {
             term: held.counts.as_dict() for terms in self._anchored.values() for term, held in terms.items()
         }
 
 
-class Holders(NamespaceIndex):
-    """The terms of the pods on the books: those they require, near and apart, and those they prefer."""
+class AffinityTermIndex(NamespaceIndex):
+    """Terms of existing pods: required affinity, required anti-affinity, and preferred."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.affinity = TermBook()
-        self.anti_affinity = TermBook()
-        self.preferred = TermBook()
+        self.affinity = TermWeights()
+        self.anti_affinity = TermWeights()
+        self.preferred = TermWeights()
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._note(row, pod, True)

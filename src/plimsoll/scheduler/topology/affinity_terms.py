@@ -1,8 +1,6 @@
-"""The rules about other pods in a pod's spec, read into values that can be keys.
+"""Affinity terms of a pod's spec, parsed into hashable values.
 
-Owns `Crowd` (which pods are meant: namespaces and labels), `Term` (a crowd and the topology it is looked for
-in) and `read_terms`. A crowd of namespaces by label needs the labels of namespaces to answer; a namespace
-that is not known has none. What a new pod asks of others and what others ask of it is judged alike.
+A selector of namespaces needs their labels; an unknown namespace has none.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from plimsoll.api.label_selection import (
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.node_selection import SelectorProblem
 
-#: The labels of namespaces, by name.
+#: Labels of namespaces by name.
 NamespaceLabels: TypeAlias = "Mapping[str, Mapping[str, str]]"
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """The pods with these labels in these namespaces, and in those that a selector finds.
+class PodSelector:
+    """Pods with these labels in these namespaces, and in those that a namespace selector matches.
 
     DIFF: the selector of namespaces in a new pod's own term means the namespaces it matches. Upstream finds
     those, too, but goes on to match the selector with no labels at all, so that NotIn and DoesNotExist mean
@@ -48,7 +46,7 @@ class Crowd:
         return self._hash
 
     def has(self, namespace: str, labels: Mapping[str, str], namespaces: NamespaceLabels) -> bool:
-        """Whether pods with these labels in a namespace belong to it."""
+        """Return whether pods with these labels in a namespace are selected."""
         if not self.selector.matches(labels):
             return False
         if namespace in self.namespaces:
@@ -58,28 +56,28 @@ class Crowd:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """A crowd, and the label of nodes whose values are the places it is looked for in."""
+class AffinityTerm:
+    """Pod selector and topology key."""
 
-    crowd: Crowd
+    selector: PodSelector
     topology_key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """All that a pod asks of others; a preferred term has a weight, below zero if it is to keep away."""
+class AffinityTerms:
+    """All terms of a pod; preferred terms have a weight, negative for anti-affinity."""
 
-    affinity: tuple[Term, ...] = ()
-    anti_affinity: tuple[Term, ...] = ()
-    preferred: tuple[tuple[Term, int], ...] = ()
-    problem: str = ""  #: what could not be read; the terms of that list are left out
-
-
-NONE = Terms()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[tuple[AffinityTerm, int], ...] = ()
+    problem: str = ""  #: parse error; the terms of that list are omitted
 
 
-def read_terms(pod: Pod) -> Terms:
-    """The terms of a pod's spec."""
+NONE = AffinityTerms()
+
+
+def read_terms(pod: Pod) -> AffinityTerms:
+    """Parse the terms of a pod's spec."""
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NONE
@@ -95,13 +93,13 @@ def read_terms(pod: Pod) -> Terms:
     weights = [each.weight for each in nearby.preferred] if liked else []
     weights += [-each.weight for each in apart.preferred] if disliked else []
     preferred = tuple(zip((*liked, *disliked), weights, strict=True))
-    return Terms(wanted, hated, preferred, "; ".join(problems))
+    return AffinityTerms(wanted, hated, preferred, "; ".join(problems))
 
 
 def _read_list(
     pod: Pod, name: str, terms: Iterable[PodAffinityTerm], problems: list[str]
-) -> tuple[Term, ...]:
-    found: list[Term] = []
+) -> tuple[AffinityTerm, ...]:
+    found: list[AffinityTerm] = []
     for number, term in enumerate(terms):
         read = _read_term(pod, term)
         if isinstance(read, SelectorProblem):
@@ -111,7 +109,7 @@ def _read_list(
     return tuple(found)
 
 
-def _read_term(pod: Pod, term: PodAffinityTerm) -> Term | SelectorProblem:
+def _read_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm | SelectorProblem:
     selector = _inside("labelSelector", term.label_selector)
     if isinstance(selector, SelectorProblem):
         return selector
@@ -125,7 +123,9 @@ def _read_term(pod: Pod, term: PodAffinityTerm) -> Term | SelectorProblem:
         names = frozenset([pod.metadata.namespace])
     more = [*_unmerged(pod, term, term.match_label_keys, IN)]
     more += _unmerged(pod, term, term.mismatch_label_keys, NOT_IN)
-    return Term(Crowd(names, selector.narrowed(more) if more else selector, by_label), term.topology_key)
+    return AffinityTerm(
+        PodSelector(names, selector.narrowed(more) if more else selector, by_label), term.topology_key
+    )
 
 
 def _inside(field: str, selector: LabelSelector | None) -> CompiledLabelSelector | SelectorProblem:

@@ -1,8 +1,7 @@
-"""A pod's topology spread constraints, read into values.
+"""Topology spread constraints of a pod, parsed.
 
-Owns `Constraint` and `read_constraints`: which pods are counted, over which domains, and which nodes count.
-The pod's own values of `matchLabelKeys` are part of the selector, whether or not the API server has put them
-there. Defaults are the API's: node affinity is honoured, taints are ignored, one domain is enough.
+The pod's own values of `matchLabelKeys` are part of the selector, whether or not the API server has added
+them. Defaults are the API's: node affinity is honored, taints are ignored, one domain is enough.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from plimsoll.api.label_selection import (
     compile_label_selector,
 )
 from plimsoll.api.node_selection import SelectorProblem
-from plimsoll.scheduler.topology.affinity_terms import Crowd
-from plimsoll.scheduler.topology.match_counts import Census
+from plimsoll.scheduler.topology.affinity_terms import PodSelector
+from plimsoll.scheduler.topology.match_counts import PodMatcher
 
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 HONOR = "Honor"
@@ -26,8 +25,8 @@ INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
-    """One constraint; `own` is 1 if the pod itself would be counted where it goes."""
+class SpreadConstraint:
+    """One constraint; `own` is 1 if the pod itself would be counted."""
 
     topology_key: str
     max_skew: int
@@ -36,17 +35,17 @@ class Constraint:
     honor_affinity: bool
     honor_taints: bool
     own: int
-    census: Census
+    matcher: PodMatcher
 
     @property
     def counts_nobody(self) -> bool:
-        """A selector that asks for nothing counts nobody, though it matches the pod itself."""
+        """Return whether a selector is empty: it then counts no pods, though it matches the pod itself."""
         return self.selector.everything or self.selector.nothing
 
 
-def read_constraints(pod: Pod, when: str) -> tuple[Constraint, ...] | SelectorProblem:
-    """The pod's constraints of one kind, DoNotSchedule or ScheduleAnyway."""
-    found: list[Constraint] = []
+def read_constraints(pod: Pod, when: str) -> tuple[SpreadConstraint, ...] | SelectorProblem:
+    """Parse the pod's constraints of one kind, DoNotSchedule or ScheduleAnyway."""
+    found: list[SpreadConstraint] = []
     for number, constraint in enumerate(pod.spec.topology_spread_constraints):
         if constraint.when_unsatisfiable == when:
             read = _read(pod, constraint)
@@ -57,7 +56,7 @@ def read_constraints(pod: Pod, when: str) -> tuple[Constraint, ...] | SelectorPr
     return tuple(found)
 
 
-def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | SelectorProblem:
+def _read(pod: Pod, constraint: TopologySpreadConstraint) -> SpreadConstraint | SelectorProblem:
     selector = compile_label_selector(constraint.label_selector)
     if isinstance(selector, SelectorProblem):
         return selector
@@ -66,7 +65,7 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | Select
     if keys:
         selector = selector.narrowed(CompiledLabelRequirement(key, IN, (labels[key],)) for key in keys)
     affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
-    return Constraint(
+    return SpreadConstraint(
         topology_key=constraint.topology_key,
         max_skew=min(constraint.max_skew, INT32_MAX),
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
@@ -74,5 +73,5 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | Select
         honor_affinity=affinity is None or affinity == HONOR,
         honor_taints=taints == HONOR,
         own=int(selector.matches(labels)),
-        census=Census((Crowd(frozenset([pod.metadata.namespace]), selector),), living=True),
+        matcher=PodMatcher((PodSelector(frozenset([pod.metadata.namespace]), selector),), living=True),
     )

@@ -1,9 +1,8 @@
-"""How many there are at each place, and in each domain.
+"""Counts by node and by topology domain.
 
-Owns `DomainColumn`, the topology domains of places as numbers, and `PlaceCounts`: whole numbers by place, in
-a dictionary while there are few and in a column when there are many, so that thousands of rules with a pod
-each cost little and one rule with thousands of pods is still counted at once. The sums over the domains of a
-key are kept up to date from the first time they are asked for.
+`DomainColumn` numbers the domains of nodes. `PlaceCounts` holds integers by node, in a dictionary while there
+are few and in an array when there are many: thousands of rules with one pod each and one rule with thousands
+of pods are both cheap.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ _FEW = 32
 
 
 class DomainColumn:
-    """The domains of one label key: for each place a number, or NOWHERE if the node has no such label."""
+    """Domains of one label key: a number for each node, or NOWHERE without the label."""
 
     __slots__ = ("_values", "ids", "key", "known", "version")
 
     def __init__(self, key: str, size: int, nodes: Mapping[int, Node]) -> None:
         self.key = key
-        self.version = 0  #: grows when a node changes its domain
+        self.version = 0  #: incremented when a node changes its domain
         self.ids: Column = np.full(size, NOWHERE, dtype=np.int64)
-        self.known: Mask = np.zeros(size, dtype=np.bool_)  #: where nodes have the label
+        self.known: Mask = np.zeros(size, dtype=np.bool_)  #: nodes with the label
         self._values: dict[str, int] = {}
         for row, node in nodes.items():
             self.note(row, node)
 
     def __len__(self) -> int:
-        """How many numbers are in use; some may have no node any more."""
+        """Return the number of domain numbers in use; some may have no node any more."""
         return len(self._values)
 
     def note(self, row: int, node: Node | None) -> None:
-        """A node is new at a place, has changed or is gone."""
+        """Apply the addition, change or removal of a node."""
         value = None if node is None else node.metadata.labels.get(self.key)
         domain = NOWHERE if value is None else self._values.setdefault(value, len(self._values))
         if self.ids[row] != domain:
@@ -53,7 +52,7 @@ class DomainColumn:
         self.version += 1
 
     def present(self, among: Mask) -> Mask:
-        """The domains that have one of these places; the last, NOWHERE, has none."""
+        """Return the domains of these nodes; the last entry, NOWHERE, is False."""
         found = np.zeros(len(self._values) + 1, dtype=np.bool_)
         found[self.ids[among]] = True
         found[NOWHERE] = False
@@ -61,7 +60,7 @@ class DomainColumn:
 
 
 class PlaceCounts:
-    """Amounts by place; places that are not mentioned have none."""
+    """Amounts by node; absent nodes have none."""
 
     __slots__ = ("_column", "_few", "_sums")
 
@@ -100,7 +99,7 @@ class PlaceCounts:
         return int(self._column[row]) if row < len(self._column) else 0
 
     def nonzero(self) -> tuple[Column, Column]:
-        """The places that have any, and how many each."""
+        """Return the nodes with any, and their amounts."""
         if self._column is not None:
             rows = np.flatnonzero(self._column)
             return rows, self._column[rows]
@@ -109,7 +108,7 @@ class PlaceCounts:
         return rows, np.fromiter(self._few.values(), dtype=np.int64, count=many)
 
     def spread_over(self, size: int) -> Column:
-        """The amounts as a column over all places."""
+        """Return the amounts as an array over all nodes."""
         column = np.zeros(size, dtype=np.int64)
         rows, amounts = self.nonzero()
         column[rows] = amounts
@@ -122,7 +121,7 @@ class PlaceCounts:
     # -- by domain
 
     def sums(self, column: DomainColumn) -> Column:
-        """The sum for each domain, not to be changed; the last one is that of NOWHERE: zero."""
+        """Return the sum for each domain, read-only; the last is that of NOWHERE: zero."""
         known = self._sums.get(column.key)
         if known is not None and known[0] is column and known[1] == column.version:
             return known[2]
@@ -131,7 +130,7 @@ class PlaceCounts:
         return sums
 
     def sums_among(self, column: DomainColumn, among: Mask | None) -> Column:
-        """The same, counted now and over these places only."""
+        """Return the sum for each domain over these nodes only, without caching."""
         sums = np.zeros(len(column) + 1, dtype=np.int64)
         rows, amounts = self.nonzero()
         if among is not None:
@@ -142,5 +141,5 @@ class PlaceCounts:
         return sums
 
     def sum_at(self, column: DomainColumn, row: int) -> int:
-        """The sum for the domain of one place."""
+        """Return the sum for the domain of one node."""
         return int(self.sums(column)[column.ids[row]])

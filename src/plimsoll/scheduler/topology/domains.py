@@ -1,7 +1,5 @@
-"""Which topology domain each node is in, key by key.
-
-Owns `Domains`, the index of topology values as numbers: a column per label key that some rule has asked for,
-and the nodes that have all the labels of several keys.
+"""Topology domains of nodes by label key: one column per key in use, and the nodes with all labels of
+several keys.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ _GROUPS = 64
 
 
 class KeyGroup:
-    """Several keys: the nodes that have all these labels, and the domains of each key that they are in."""
+    """Several keys: the nodes that have all these labels, and their domains."""
 
     def __init__(self, columns: tuple[DomainColumn, ...]) -> None:
         self.columns = columns
@@ -25,7 +23,7 @@ class KeyGroup:
             mask = mask & column.known
         self.labelled: Mask = mask
         self.present = tuple(column.present(mask) for column in columns)
-        #: For each key, whether all nodes that have its label have the others, too.
+        #: For each key, whether all nodes with its label have the others, too.
         self.whole = tuple(bool((column.known == mask).all()) for column in columns)
 
     @property
@@ -33,8 +31,8 @@ class KeyGroup:
         return self.versions == [column.version for column in self.columns]
 
 
-class Domains(SnapshotIndex):
-    """The columns of all keys that were asked for."""
+class TopologyDomains(SnapshotIndex):
+    """Columns of all keys in use."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -44,12 +42,12 @@ class Domains(SnapshotIndex):
 
     def column(self, key: str) -> DomainColumn:
         found = self._columns.get(key)
-        if found is None or len(found) > 2 * self._size + 64:  # too many values of nodes long gone
+        if found is None or len(found) > 2 * self._size + 64:  # too many values of removed nodes
             found = self._columns[key] = DomainColumn(key, self._size, self._nodes)
         return found
 
     def group(self, keys: tuple[str, ...]) -> KeyGroup:
-        """What is known of these keys together, as it is now; at least one."""
+        """Return the group of these keys, at least one."""
         columns = tuple(self.column(key) for key in keys)
         found = self._groups.pop(keys, None)
         if found is None or found.columns != columns or not found.current:

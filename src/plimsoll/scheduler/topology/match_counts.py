@@ -1,9 +1,7 @@
-"""How many pods of a crowd there are at each place.
+"""Counts of the pods that match a rule, by node.
 
-Owns `Tallies`: a count for each census that some pod's rule has asked for, made on first use and kept up to
-date as pods come and go. Pods with the same labels in the same namespace are of one kind; which censuses
-count it is found out once per kind, not per pod, and only those are tried that want one of its labels. The
-censuses that were asked for longest ago are dropped when there are too many.
+A count is created on first use and maintained as pods are added and removed. Pods with the same labels in the
+same namespace form one group; which matchers count it is determined once per group, not per pod.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.topology.affinity_terms import Crowd, NamespaceLabels
+from plimsoll.scheduler.topology.affinity_terms import NamespaceLabels, PodSelector
 from plimsoll.scheduler.topology.counts import PlaceCounts
 from plimsoll.scheduler.topology.namespaces import NamespaceIndex
 
@@ -22,10 +20,10 @@ _Anchor: TypeAlias = "tuple[str, str] | None"
 _Key: TypeAlias = "tuple[str, bool, frozenset[tuple[str, str]]]"
 
 
-class Kind:
-    """Pods that no rule about labels can tell apart, and how many there are at each place."""
+class LabelGroup:
+    """Pods with equal labels and namespace, and their number at each node."""
 
-    __slots__ = ("censuses", "counts", "labels", "living", "namespace", "size")
+    __slots__ = ("counts", "labels", "living", "matchers", "namespace", "size")
 
     def __init__(self, pod: Pod) -> None:
         self.namespace = pod.metadata.namespace
@@ -33,78 +31,80 @@ class Kind:
         self.living = pod.metadata.deletion_timestamp is None
         self.counts = PlaceCounts()
         self.size = 0
-        self.censuses: dict[Census, PlaceCounts] = {}  #: those that count it
+        self.matchers: dict[PodMatcher, PlaceCounts] = {}  #: matchers that count the group
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
-    """The pods that belong to all of these crowds at once; `living` leaves those being deleted out."""
+class PodMatcher:
+    """Pods that match all of these selectors; `living` excludes pods being deleted."""
 
-    crowds: tuple[Crowd, ...]
+    selectors: tuple[PodSelector, ...]
     living: bool = False
 
-    def counts(self, kind: Kind, labels: NamespaceLabels) -> bool:
-        """Whether pods of a kind are counted."""
+    def counts(self, kind: LabelGroup, labels: NamespaceLabels) -> bool:
+        """Return whether pods of a group are counted."""
         if self.living and not kind.living:
             return False
-        return bool(self.crowds) and all(
-            crowd.has(kind.namespace, kind.labels, labels) for crowd in self.crowds
+        return bool(self.selectors) and all(
+            selector.has(kind.namespace, kind.labels, labels) for selector in self.selectors
         )
 
     @property
     def anchor(self) -> _Anchor:
-        """A label that all who are counted have, if there is one."""
-        return next((crowd.selector.anchor for crowd in self.crowds if crowd.selector.anchor), None)
+        """Return a label that all counted pods have, if there is one."""
+        return next(
+            (selector.selector.anchor for selector in self.selectors if selector.selector.anchor), None
+        )
 
     @property
     def by_namespace_labels(self) -> bool:
-        return any(crowd.namespace_selector is not None for crowd in self.crowds)
+        return any(selector.namespace_selector is not None for selector in self.selectors)
 
 
-class Tallies(NamespaceIndex):
-    """The counts of all censuses that were asked for lately."""
+class MatchCounts(NamespaceIndex):
+    """Counts of all recently used matchers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kinds: dict[_Key, Kind] = {}
-        self._alike: dict[tuple[str, str], dict[_Key, Kind]] = {}  # the kinds that have a label
-        self._tallies: dict[Census, PlaceCounts] = {}
-        self._anchored: dict[_Anchor, dict[Census, PlaceCounts]] = {}
+        self._kinds: dict[_Key, LabelGroup] = {}
+        self._alike: dict[tuple[str, str], dict[_Key, LabelGroup]] = {}  # groups by label
+        self._tallies: dict[PodMatcher, PlaceCounts] = {}
+        self._anchored: dict[_Anchor, dict[PodMatcher, PlaceCounts]] = {}
 
-    def count(self, census: Census) -> PlaceCounts:
-        """How many pods a census counts, by place."""
-        found = self._tallies.pop(census, None)
+    def count(self, matcher: PodMatcher) -> PlaceCounts:
+        """Return the number of matching pods by node."""
+        found = self._tallies.pop(matcher, None)
         if found is None:
-            found = self._take(census)
+            found = self._take(matcher)
             if len(self._tallies) >= _MOST:
                 self._drop(next(iter(self._tallies)))
-        self._tallies[census] = found  # the one that was asked for last comes last
+        self._tallies[matcher] = found  # least recently used first
         return found
 
-    def kept(self) -> Collection[Census]:
-        """The censuses that are kept up to date."""
+    def kept(self) -> Collection[PodMatcher]:
+        """Return the matchers that are maintained."""
         return self._tallies.keys()
 
-    def _take(self, census: Census) -> PlaceCounts:
-        counts, anchor = PlaceCounts(), census.anchor
+    def _take(self, matcher: PodMatcher) -> PlaceCounts:
+        counts, anchor = PlaceCounts(), matcher.anchor
         for kind in (self._kinds if anchor is None else self._alike.get(anchor, {})).values():
-            if census.counts(kind, self.namespaces):
-                kind.censuses[census] = counts
+            if matcher.counts(kind, self.namespaces):
+                kind.matchers[matcher] = counts
                 for row, amount in kind.counts.as_dict().items():
                     counts.add(row, amount)
-        self._anchored.setdefault(anchor, {})[census] = counts
+        self._anchored.setdefault(anchor, {})[matcher] = counts
         return counts
 
-    def _drop(self, census: Census) -> None:
-        del self._tallies[census]
-        anchor = census.anchor
-        del self._anchored[anchor][census]
+    def _drop(self, matcher: PodMatcher) -> None:
+        del self._tallies[matcher]
+        anchor = matcher.anchor
+        del self._anchored[anchor][matcher]
         if not self._anchored[anchor]:
             del self._anchored[anchor]
         for kind in (self._kinds if anchor is None else self._alike.get(anchor, {})).values():
-            kind.censuses.pop(census, None)
+            kind.matchers.pop(matcher, None)
 
-    # -- hearing of changes
+    # -- changes
 
     def pod_added(self, row: int, pod: Pod) -> None:
         key = _key(pod)
@@ -113,7 +113,7 @@ class Tallies(NamespaceIndex):
             kind = self._found(key, pod)
         kind.size += 1
         kind.counts.add(row, 1)
-        for counts in kind.censuses.values():
+        for counts in kind.matchers.values():
             counts.add(row, 1)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
@@ -121,7 +121,7 @@ class Tallies(NamespaceIndex):
         kind = self._kinds[key]
         kind.size -= 1
         kind.counts.add(row, -1)
-        for counts in kind.censuses.values():
+        for counts in kind.matchers.values():
             counts.add(row, -1)
         if not kind.size:
             del self._kinds[key]
@@ -130,21 +130,21 @@ class Tallies(NamespaceIndex):
                 if not self._alike[label]:
                     del self._alike[label]
 
-    def _found(self, key: _Key, pod: Pod) -> Kind:
-        """A new kind, and those who count it."""
-        kind = self._kinds[key] = Kind(pod)
+    def _found(self, key: _Key, pod: Pod) -> LabelGroup:
+        """Register a new group with the matchers that count it."""
+        kind = self._kinds[key] = LabelGroup(pod)
         for label in kind.labels.items():
             self._alike.setdefault(label, {})[key] = kind
         for anchor in (None, *kind.labels.items()):
-            for census, counts in self._anchored.get(anchor, {}).items():
-                if census.counts(kind, self.namespaces):
-                    kind.censuses[census] = counts
+            for matcher, counts in self._anchored.get(anchor, {}).items():
+                if matcher.counts(kind, self.namespaces):
+                    kind.matchers[matcher] = counts
         return kind
 
     def relabelled(self) -> None:
-        """Who is counted by the labels of namespaces is found out again when asked for next."""
-        for census in [each for each in self._tallies if each.by_namespace_labels]:
-            self._drop(census)
+        """Invalidate counts that depend on the labels of namespaces."""
+        for matcher in [each for each in self._tallies if each.by_namespace_labels]:
+            self._drop(matcher)
 
 
 def _key(pod: Pod) -> _Key:

@@ -1,8 +1,4 @@
-"""The labels of namespaces, for rules that choose namespaces by label.
-
-Owns `NamespaceIndex`, what indexes that need them have in common. A namespace that is not known has no
-labels.
-"""
+"""Labels of namespaces, for rules that select namespaces by label; unknown namespaces have none."""
 
 from __future__ import annotations
 
@@ -13,13 +9,13 @@ from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 
 class NamespaceIndex(SnapshotIndex):
-    """An index that knows the labels of namespaces."""
+    """Index that knows the labels of namespaces."""
 
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
 
     def relabelled(self) -> None:
-        """The labels of a namespace are other than they were."""
+        """Handle a change of a namespace's labels."""
 
     def object_set(self, new: object, old: object) -> None:
         if isinstance(new, Namespace):

@@ -19,10 +19,15 @@ from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage, is_r
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
-from plimsoll.scheduler.topology.affinity_terms import Term, read_terms
-from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
+from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, read_terms
+from plimsoll.scheduler.topology.constraints import (
+    DO_NOT_SCHEDULE,
+    INT32_MAX,
+    SpreadConstraint,
+    read_constraints,
+)
 from plimsoll.scheduler.topology.counts import NOWHERE
-from plimsoll.scheduler.topology.match_counts import Tallies
+from plimsoll.scheduler.topology.match_counts import MatchCounts
 from plimsoll.tools.explain.node_reasons import requirement_text
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer, full_name
 from plimsoll.tools.explain.text import StatementKind, join_names
@@ -135,7 +140,7 @@ class TopologySpreadExplainer(RuleExplainer):
             for number, constraint in enumerate(constraints)
         ]
 
-    def _broken(self, place: int) -> tuple[Constraint, int | None, int] | None:
+    def _broken(self, place: int) -> tuple[SpreadConstraint, int | None, int] | None:
         """The first constraint that a place breaks, the pods in its domain (None: in none), the least."""
         for constraint, domains, sums, least in self._rows:
             domain = int(domains[place])
@@ -191,16 +196,16 @@ class InterPodAffinityExplainer(RuleExplainer):
             return tuple(branch for branches in found for branch in branches)[:MAX_NAMED]
         return tuple(self._existing_anti_affinity(place))[:MAX_NAMED]
 
-    def _matching_pods(self, term: Term) -> Iterator[tuple[int, Pod]]:
+    def _matching_pods(self, term: AffinityTerm) -> Iterator[tuple[int, Pod]]:
         """The pods that a term means, and where they are."""
-        namespaces = self.view.snapshot.index(Tallies).namespaces
+        namespaces = self.view.snapshot.index(MatchCounts).namespaces
         for place in self.view.snapshot.rows():
             for pod in self.view.snapshot.pods_at(place):
-                if term.crowd.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
+                if term.selector.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
                     yield place, pod
 
-    def _describe_affinity(self, term: Term) -> Statement:
-        selector, key = selector_text(term.crowd.selector), term.topology_key
+    def _describe_affinity(self, term: AffinityTerm) -> Statement:
+        selector, key = selector_text(term.selector.selector), term.topology_key
         values = Counter(
             self.view.node(place).metadata.labels.get(key, "(no label)")
             for place, _ in self._matching_pods(term)
@@ -219,26 +224,26 @@ class InterPodAffinityExplainer(RuleExplainer):
             (Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": told}),),
         )
 
-    def _anti_affinity_conflicts(self, term: Term, place: int) -> Iterator[Statement]:
+    def _anti_affinity_conflicts(self, term: AffinityTerm, place: int) -> Iterator[Statement]:
         key = term.topology_key
         value = self.view.node(place).metadata.labels.get(key)
         for other, pod in self._matching_pods(term):
             if value is not None and self.view.node(other).metadata.labels.get(key) == value:
                 facts = {"key": key, "value": value, "pod": full_name(pod)}
                 yield Statement(
-                    StatementKind.ANTI_AFFINITY, facts | {"selector": selector_text(term.crowd.selector)}
+                    StatementKind.ANTI_AFFINITY, facts | {"selector": selector_text(term.selector.selector)}
                 )
 
     def _existing_anti_affinity(self, place: int) -> Iterator[Statement]:
         snapshot, own = self.view.snapshot, self.view.pod.metadata
-        namespaces = snapshot.index(Tallies).namespaces
+        namespaces = snapshot.index(MatchCounts).namespaces
         for other in snapshot.rows():
             for pod in snapshot.pods_at(other):
                 for term in read_terms(pod).anti_affinity:
                     key = term.topology_key
                     value = self.view.node(place).metadata.labels.get(key)
                     near = value is not None and snapshot.node(other).metadata.labels.get(key) == value
-                    if near and term.crowd.has(own.namespace, own.labels, namespaces):
+                    if near and term.selector.has(own.namespace, own.labels, namespaces):
                         facts = {"pod": full_name(pod), "key": key, "value": value}
                         yield Statement(StatementKind.EXISTING_ANTI_AFFINITY, facts)
 

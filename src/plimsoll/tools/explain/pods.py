@@ -22,7 +22,7 @@ from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
-from plimsoll.scheduler.preemption.candidates import Priorities
+from plimsoll.scheduler.preemption.candidates import LowestPriorities
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
@@ -174,7 +174,7 @@ def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGrou
     if resolvable is None or not resolvable.any():
         return "would not help: no node would do if other pods were gone"
     priority = view.task.priority
-    if not (snapshot.index(Priorities).lowest[resolvable] < priority).any():
+    if not (snapshot.index(LowestPriorities).lowest[resolvable] < priority).any():
         return f"nobody to remove: no pod on these nodes has a priority below {priority}"
     if int(np.count_nonzero(resolvable)) > LOOKED_AT:
         names = [name for group in groups if group.resolvable for name in group.nodes]

@@ -21,7 +21,7 @@ from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import SCORERS, score_nodes
@@ -124,9 +124,9 @@ def _asked_again(
         spec=replace(claim.spec, devices=devices),
         status=replace(claim.status, allocation=None),
     )
-    with Hypothesis(snapshot, place) as without:
+    with NodeSimulation(snapshot, place) as without:
         if snapshot.find_pod(pod_key(pod)) is not None:
-            without.lift([_booked(snapshot.ledger(place), pod)])
+            without.remove_pods([_booked(snapshot.ledger(place), pod)])
         outcome = allocate_claims(
             snapshot.inventory,
             snapshot.state,
@@ -213,8 +213,8 @@ def _choice(
         else replace(claim, status=replace(claim.status, allocation=None))
         for claim in claims
     )
-    with Hypothesis(snapshot, place) as without:
-        without.lift([_booked(snapshot.ledger(place), pod)])
+    with NodeSimulation(snapshot, place) as without:
+        without.remove_pods([_booked(snapshot.ledger(place), pod)])
         task = PodInfo(free, again, snapshot.options)
         rules = build_filters(task, snapshot, settings, throwaway_ids())
         if isinstance(rules, NodeReason):

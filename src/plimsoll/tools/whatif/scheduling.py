@@ -63,7 +63,7 @@ class SchedulingRound:
         waiting = cluster.cluster_state.pending
         self._lowest = min((pod.spec.priority or 0 for pod in cluster.bound()), default=0)
         for pod in waiting:
-            self._nominations.hear(pod)
+            self._nominations.update(pod)
         while waiting:
             self._heap = [(cluster.order(pod), pod) for pod in waiting]
             heapify(self._heap)
@@ -137,7 +137,7 @@ class SchedulingRound:
             if again is not None:
                 again = cluster.cluster_state.pod(again.metadata.name, again.metadata.namespace)
                 heappush(self._heap, (cluster.order(again), again))
-        for other in plan.outbid:
+        for other in plan.lower_nominated:
             self._nominations.drop(pod_key(other))
         self._made_room = True
         return True

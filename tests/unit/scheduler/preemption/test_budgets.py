@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.api.codec import convert
 from plimsoll.api.policy import PodDisruptionBudget
-from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from tests.unit.scheduler.build import pod
 from tests.unit.scheduler.preemption.clusters import budget, names_of
 
@@ -21,7 +21,7 @@ PODS = [
 
 
 def breaking(*budgets: PodDisruptionBudget) -> list[str]:
-    found, others = Budgets(budgets).split(PODS)
+    found, others = DisruptionBudgets(budgets).split(PODS)
     assert sorted(names_of(found) + names_of(others)) == ["p0", "p1", "p2", "p3"]
     return names_of(found)
 

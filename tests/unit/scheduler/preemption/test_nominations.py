@@ -40,7 +40,7 @@ def at(nominations: Nominations, node: str, priority: int = 0, but: str = "") ->
 
 def test_a_promise_in_a_pods_status_counts() -> None:
     nominations = Nominations()
-    nominations.hear(waiting("p", "a", priority=2))
+    nominations.update(waiting("p", "a", priority=2))
     assert at(nominations, "a") == ["p"]
     assert at(nominations, "a", priority=2) == ["p"]
     assert at(nominations, "a", priority=3) == []
@@ -52,33 +52,33 @@ def test_a_promise_in_a_pods_status_counts() -> None:
 
 def test_a_promise_moves_and_ends_with_the_status() -> None:
     nominations = Nominations()
-    nominations.hear(waiting("p", "a"))
-    nominations.hear(waiting("p", "b"))
+    nominations.update(waiting("p", "a"))
+    nominations.update(waiting("p", "b"))
     assert (at(nominations, "a"), at(nominations, "b")) == ([], ["p"])
-    nominations.hear(waiting("p"))
+    nominations.update(waiting("p"))
     assert at(nominations, "b") == []
     assert len(nominations) == 0
 
 
 def test_our_own_promise_counts_before_the_api_knows_of_it() -> None:
     nominations = Nominations()
-    nominations.hear(waiting("p", "old"))
+    nominations.update(waiting("p", "old"))
     nominations.nominate(waiting("p", "old"), "new")
-    nominations.hear(waiting("p", "old"))  # an old state is heard of late
-    nominations.hear(waiting("p"))
+    nominations.update(waiting("p", "old"))  # an old state is heard of late
+    nominations.update(waiting("p"))
     assert (at(nominations, "old"), at(nominations, "new")) == ([], ["p"])
-    nominations.hear(waiting("p", "new"))
-    nominations.hear(waiting("p"))  # now it was taken back
+    nominations.update(waiting("p", "new"))
+    nominations.update(waiting("p"))  # now it was taken back
     assert at(nominations, "new") == []
 
 
 def test_bound_finished_and_dropped_pods_have_no_promise() -> None:
     nominations = Nominations()
     for over in (pod("p", node="a"), pod("p", status={"phase": "Failed"})):
-        nominations.hear(waiting("p", "a"))
-        nominations.hear(over)
+        nominations.update(waiting("p", "a"))
+        nominations.update(over)
         assert len(nominations) == 0
-    nominations.hear(waiting("p", "a"))
+    nominations.update(waiting("p", "a"))
     nominations.drop("uid-p")
     nominations.drop("uid-p")
     assert len(nominations) == 0
@@ -87,16 +87,16 @@ def test_bound_finished_and_dropped_pods_have_no_promise() -> None:
 def test_the_most_important_comes_first() -> None:
     nominations = Nominations()
     for name, priority in (("low", 1), ("high", 3), ("mid", 2)):
-        nominations.hear(waiting(name, "a", priority=priority))
+        nominations.update(waiting(name, "a", priority=priority))
     assert at(nominations, "a") == ["high", "mid", "low"]
 
 
 def test_every_change_has_a_number() -> None:
     nominations = Nominations()
     before = nominations.version
-    nominations.hear(waiting("p"))
+    nominations.update(waiting("p"))
     assert nominations.version == before
-    nominations.hear(waiting("p", "a"))
+    nominations.update(waiting("p", "a"))
     assert nominations.version > before
 
 
@@ -114,7 +114,7 @@ def attempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Placement
 def promised(*pods: Pod) -> Nominations:
     nominations = Nominations()
     for each in pods:
-        nominations.hear(each)
+        nominations.update(each)
     return nominations
 
 
@@ -220,7 +220,7 @@ def test_room_for_others_is_not_preempted() -> None:
     plan = preempt(pod("new", cpu="2", priority=5), snapshot, equal)
     assert isinstance(plan, Preemption)
     assert sorted(names_of(plan.victims)) == ["one", "two"]
-    assert plan.outbid == ()
+    assert plan.lower_nominated == ()
     big = promised(waiting("first", "a", cpu="4", priority=5))
     assert isinstance(preempt(pod("new", cpu="2", priority=5), snapshot, big), NoPreemption)
 
@@ -230,4 +230,4 @@ def test_lesser_promises_are_outbid() -> None:
     lesser = promised(waiting("first", "a", cpu="2", priority=4))
     plan = preempt(pod("new", cpu="2", priority=5), snapshot, lesser)
     assert isinstance(plan, Preemption)
-    assert names_of(plan.outbid) == ["first"]
+    assert names_of(plan.lower_nominated) == ["first"]

@@ -188,7 +188,7 @@ def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
     found = plan(new, snapshot, nominations=nominations)
     assert isinstance(found, NoPreemption)
     assert found.reasons[0][0].message is PreemptionMessage.VICTIMS_TERMINATING
-    nominations.hear(pod("new", cpu="1", priority=1, status={"nominatedNodeName": "a"}))
+    nominations.update(pod("new", cpu="1", priority=1, status={"nominatedNodeName": "a"}))
     assert isinstance(plan(new, snapshot, nominations=nominations), NoPreemption)
     snapshot.remove(snapshot.pods_at(0)[0])
     snapshot.set(pod("thief", cpu="1", node="a"))

@@ -15,8 +15,8 @@ from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NodeFit, try_node
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.preemption.candidates import Priorities
-from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.preemption.candidates import LowestPriorities
+from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -89,7 +89,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 @settings(max_examples=100, deadline=None)
 def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
-    snapshot.index(Priorities)
+    snapshot.index(LowestPriorities)
     pod_infos = [pod_info_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
     placed = attempt(pod_infos[0], snapshot)  # rules that keep something keep it from now on
     if isinstance(placed, Placement):
@@ -101,27 +101,27 @@ def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.
     before = state_of(snapshot)
     assert not verify(snapshot)
     row = data.draw(st.sampled_from(list(snapshot.rows())), "place")
-    with Hypothesis(snapshot, row) as hypothesis:
+    with NodeSimulation(snapshot, row) as simulation:
         added: list[PodInfo] = []
         for _ in range(data.draw(st.integers(0, 6), "steps")):
             here = [each for each in snapshot.pods_at(row) if each not in [t.pod for t in added]]
             step = data.draw(st.sampled_from(["lift", "put back", "add", "take out"]))
             if step == "lift" and here:
-                hypothesis.lift(data.draw(st.lists(st.sampled_from(here), unique_by=pod_key)))
-            elif step == "put back" and hypothesis.lifted:
-                hypothesis.put_back([data.draw(st.sampled_from(hypothesis.lifted))])
+                simulation.remove_pods(data.draw(st.lists(st.sampled_from(here), unique_by=pod_key)))
+            elif step == "put back" and simulation.removed_pods:
+                simulation.restore_pods([data.draw(st.sampled_from(simulation.removed_pods))])
             elif step == "add" and len(added) < len(others):
                 pod_info = others[len(added)]
                 fit = try_node(pod_info, row, snapshot, ids())
-                hypothesis.add(pod_info, fit if isinstance(fit, NodeFit) else None)
+                simulation.add(pod_info, fit if isinstance(fit, NodeFit) else None)
                 added.append(pod_info)
             elif step == "take out" and added:
-                hypothesis.take_out(added.pop())
+                simulation.remove_added(added.pop())
             assert not snapshot.ledger(row).verify()
             free = snapshot.columns.free("cpu")[row]
             assert free == snapshot.ledger(row).headroom()["cpu"]
             lowest = min((each.spec.priority or 0 for each in snapshot.pods_at(row)), default=None)
-            known = snapshot.index(Priorities).lowest[row]
+            known = snapshot.index(LowestPriorities).lowest[row]
             assert known == lowest if lowest is not None else known == 2**63 - 1
     assert state_of(snapshot) == before
     assert not verify(snapshot)
@@ -143,9 +143,9 @@ class Names(SnapshotIndex):
 def test_an_index_made_in_between_is_right_then_and_later() -> None:
     snapshot = snapshot_of_objects(node("a"), pod("p", node="a"), pod("q", node="a"))
     new = pod_info_of_pod(pod("new"), snapshot)
-    with Hypothesis(snapshot, 0) as hypothesis:
-        hypothesis.lift([snapshot.pods_at(0)[0]])
-        hypothesis.add(new)
+    with NodeSimulation(snapshot, 0) as simulation:
+        simulation.remove_pods([snapshot.pods_at(0)[0]])
+        simulation.add(new)
         assert sorted(snapshot.index(Names).names) == ["new", "q"]
     assert sorted(snapshot.index(Names).names) == ["p", "q"]
 
@@ -153,8 +153,8 @@ def test_an_index_made_in_between_is_right_then_and_later() -> None:
 def test_an_error_in_between_changes_nothing() -> None:
     snapshot = snapshot_of_objects(node("a"), pod("p", cpu="2", node="a"))
     before = state_of(snapshot)
-    with pytest.raises(LedgerError, match="not in the ledger"), Hypothesis(snapshot, 0) as hypothesis:
-        hypothesis.lift([*snapshot.pods_at(0), pod("q", node="a")])
+    with pytest.raises(LedgerError, match="not in the ledger"), NodeSimulation(snapshot, 0) as simulation:
+        simulation.remove_pods([*snapshot.pods_at(0), pod("q", node="a")])
     assert state_of(snapshot) == before
 
 
@@ -177,34 +177,34 @@ def shared_claim(*reserved: str) -> Snapshot:
 def test_devices_go_with_the_last_consumer_of_a_claim() -> None:
     snapshot = shared_claim("one", "two")
     one, two = snapshot.pods_at(0)
-    with Hypothesis(snapshot, 0) as hypothesis:
-        hypothesis.lift([one])
+    with NodeSimulation(snapshot, 0) as simulation:
+        simulation.remove_pods([one])
         assert held(snapshot) == {"d1"}
-        hypothesis.lift([two])
+        simulation.remove_pods([two])
         assert held(snapshot) == set()
-        hypothesis.put_back([one])
+        simulation.restore_pods([one])
         assert held(snapshot) == {"d1"}
     assert held(snapshot) == {"d1"}
 
 
 def test_a_consumer_that_is_not_on_the_books_keeps_the_devices() -> None:
     snapshot = shared_claim("one", "two", "elsewhere")
-    with Hypothesis(snapshot, 0) as hypothesis:
-        hypothesis.lift(snapshot.pods_at(0))
+    with NodeSimulation(snapshot, 0) as simulation:
+        simulation.remove_pods(snapshot.pods_at(0))
         assert held(snapshot) == {"d1"}
 
 
 def test_a_consumer_that_is_not_reserved_yet_keeps_the_devices() -> None:
     snapshot = shared_claim("one")
-    with Hypothesis(snapshot, 0) as hypothesis:
-        hypothesis.lift([snapshot.pods_at(0)[0]])
+    with NodeSimulation(snapshot, 0) as simulation:
+        simulation.remove_pods([snapshot.pods_at(0)[0]])
         assert held(snapshot) == {"d1"}
 
 
 def test_claims_that_are_about_to_be_used_keep_their_devices() -> None:
     snapshot = shared_claim("one", "two")
-    with Hypothesis(snapshot, 0, kept=["uid-c"]) as hypothesis:
-        hypothesis.lift(snapshot.pods_at(0))
+    with NodeSimulation(snapshot, 0, kept=["uid-c"]) as simulation:
+        simulation.remove_pods(snapshot.pods_at(0))
         assert held(snapshot) == {"d1"}
 
 
@@ -215,8 +215,8 @@ def test_devices_of_an_assumed_pod_are_freed_and_promised_again() -> None:
     placed = attempt(pod_info_of_pod(pod("p", claims=["c"]), snapshot), snapshot)
     assert isinstance(placed, Placement)
     snapshot.assume(placed)
-    with Hypothesis(snapshot, 0) as hypothesis:
-        hypothesis.lift(snapshot.pods_at(0))
+    with NodeSimulation(snapshot, 0) as simulation:
+        simulation.remove_pods(snapshot.pods_at(0))
         assert held(snapshot) == set()
     assert held(snapshot) == {"d1"}
     assert not verify(snapshot)

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
-from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.candidates import find_shortages
-from plimsoll.scheduler.preemption.node_filter import HEED_PODS, Examination
+from plimsoll.scheduler.preemption.node_filter import HEED_PODS, NodeFilter
 from plimsoll.scheduler.preemption.plan import plan_preemption
 from plimsoll.scheduler.preemption.result import NoPreemption, Preemption
-from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.preemption.victims import (
     NO_VICTIMS,
     Victims,
@@ -101,18 +101,18 @@ def test_the_quick_way_comes_to_the_same(
 ) -> None:
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
-    examination = Examination(pod_info, snapshot, SETTINGS)
-    read = Budgets(budgets)
+    node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
+    read = DisruptionBudgets(budgets)
     for row in snapshot.rows():
-        plain = select_victims(examination, row, read)
-        quick = select_victims_quickly(examination, row, read)
+        plain = select_victims(node_filter, row, read)
+        quick = select_victims_quickly(node_filter, row, read)
         if isinstance(plain, Victims):
             assert quick == plain
         else:
             assert not isinstance(quick, Victims)
             assert list(map(render, quick)) == list(map(render, plain))
-        short = find_shortages(examination, row)
-        if short and not examination.concerns(Rule.PORTS) and plain != (NO_VICTIMS,):
+        short = find_shortages(node_filter, row)
+        if short and not node_filter.applies(Rule.PORTS) and plain != (NO_VICTIMS,):
             assert not isinstance(plain, Victims)
             assert list(map(render, short)) == list(map(render, plain))
     assert not verify(snapshot)
@@ -165,13 +165,13 @@ def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Wish) -> None:
     """What is read once may be asked again however the pods of a node change."""
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
-    examination = Examination(pod_info, snapshot, SETTINGS)
-    standing = [rule for rule in examination._rules if not isinstance(rule, type)]
+    node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
+    standing = [rule for rule in node_filter._rules if not isinstance(rule, type)]
     assert not {rule.rule for rule in standing} & HEED_PODS
     for row in snapshot.rows():
         before = [rule.filter_node(row) for rule in standing]
-        with Hypothesis(snapshot, row) as hypothesis:
-            hypothesis.lift(lower_pods(examination, row))
+        with NodeSimulation(snapshot, row) as simulation:
+            simulation.remove_pods(lower_pods(node_filter, row))
             again = [type(rule).pre_filter(pod_info, snapshot) for rule in standing]
             after = [() if rule is None else rule.filter_node(row) for rule in again]  # type: ignore[union-attr]
         assert after == before
@@ -185,13 +185,13 @@ def test_upstreams_order_of_sparing() -> None:
         pod("plain", cpu="2", node="a", priority=2),
     )
     pod_info = pod_info_of(Wish(cpu=2, priority=5), snapshot)
-    examination = Examination(pod_info, snapshot, SETTINGS)
+    node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
     for way in (select_victims, select_victims_quickly):
-        kept = way(examination, 0, Budgets([budget(app="x")]))
+        kept = way(node_filter, 0, DisruptionBudgets([budget(app="x")]))
         assert isinstance(kept, Victims)
         assert names_of(kept.pods) == ["plain"]
         assert kept.broken == 0
-        unkept = way(examination, 0, Budgets([]))
+        unkept = way(node_filter, 0, DisruptionBudgets([]))
         assert isinstance(unkept, Victims)
         assert names_of(unkept.pods) == ["covered"]
 

@@ -11,7 +11,7 @@ from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores import SCORERS, score_nodes
 from plimsoll.scheduler.scores.node_affinity import AffinityScorer
 from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
-from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalise, normalise_one
+from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalize, normalize_one
 from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -47,7 +47,7 @@ def check(
     rows = np.flatnonzero(feasible).tolist()
     raw = [scorer.score(row) for row in rows]
     reverse = KINDS[kind]
-    wanted = raw if reverse is None else [normalise_one(each, max(raw), reverse) for each in raw]
+    wanted = raw if reverse is None else [normalize_one(each, max(raw), reverse) for each in raw]
     assert scorer.scores(feasible)[rows].tolist() == wanted
     assert all(0 <= each <= BEST for each in wanted)
 
@@ -127,7 +127,7 @@ def test_amounts_near_the_end_of_numbers() -> None:
 
 def test_normalising() -> None:
     raw, some = np.array([0, 3, 4, 99]), np.array([True, True, True, False])
-    assert normalise(raw, some)[:3].tolist() == [0, 75, 100]
-    assert normalise(raw, some, reverse=True)[:3].tolist() == [100, 25, 0]
-    assert normalise(raw, np.array([True, False, False, False]))[:1].tolist() == [0]
-    assert normalise(raw, np.array([True, False, False, False]), reverse=True)[:1].tolist() == [100]
+    assert normalize(raw, some)[:3].tolist() == [0, 75, 100]
+    assert normalize(raw, some, reverse=True)[:3].tolist() == [100, 25, 0]
+    assert normalize(raw, np.array([True, False, False, False]))[:1].tolist() == [0]
+    assert normalize(raw, np.array([True, False, False, False]), reverse=True)[:1].tolist() == [100]

@@ -17,8 +17,8 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
 from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.topology.affinity_index import Holders
-from plimsoll.scheduler.topology.match_counts import Tallies
+from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
+from plimsoll.scheduler.topology.match_counts import MatchCounts
 from tests.unit.scheduler.build import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology import clusters, naive
 
@@ -129,16 +129,16 @@ def assert_alike(snapshot: Snapshot, fresh: Snapshot) -> None:
     """The indexes that have been kept up to date are those that are made anew."""
     names = {row: snapshot.node(row).metadata.name for row in snapshot.rows()}
     others = {row: fresh.node(row).metadata.name for row in fresh.rows()}
-    kept, anew = snapshot.index(Tallies), fresh.index(Tallies)
+    kept, anew = snapshot.index(MatchCounts), fresh.index(MatchCounts)
     assert kept.namespaces == anew.namespaces
-    for census in [*kept.kept()]:
-        counts, again = kept.count(census).as_dict(), anew.count(census).as_dict()
+    for matcher in [*kept.kept()]:
+        counts, again = kept.count(matcher).as_dict(), anew.count(matcher).as_dict()
         assert {names[row]: count for row, count in counts.items()} == {
             others[row]: count for row, count in again.items()
         }
     for book in ("affinity", "anti_affinity", "preferred"):
-        held = getattr(snapshot.index(Holders), book).as_dict()
-        made = getattr(fresh.index(Holders), book).as_dict()
+        held = getattr(snapshot.index(AffinityTermIndex), book).as_dict()
+        made = getattr(fresh.index(AffinityTermIndex), book).as_dict()
         assert {term: {names[row]: n for row, n in counts.items()} for term, counts in held.items()} == {
             term: {others[row]: n for row, n in counts.items()} for term, counts in made.items()
         }

@@ -11,11 +11,11 @@ from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabel
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.topology import match_counts as tallies
-from plimsoll.scheduler.topology.affinity_index import Holders
-from plimsoll.scheduler.topology.affinity_terms import Crowd
+from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
+from plimsoll.scheduler.topology.affinity_terms import PodSelector
 from plimsoll.scheduler.topology.counts import NOWHERE, DomainColumn, PlaceCounts
-from plimsoll.scheduler.topology.domains import Domains
-from plimsoll.scheduler.topology.match_counts import Census, Tallies
+from plimsoll.scheduler.topology.domains import TopologyDomains
+from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.clusters import seeds
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
@@ -55,7 +55,7 @@ def test_counts_and_sums(random: Random) -> None:
 
 def test_values_of_nodes_long_gone_are_forgotten() -> None:
     snapshot = snapshot_of(node("stays", labels={HOSTNAME: "stays"}))
-    domains = snapshot.index(Domains)
+    domains = snapshot.index(TopologyDomains)
     domains.column(HOSTNAME)
     for number in range(1000):
         gone = node("comes", labels={HOSTNAME: f"value-{number}"})
@@ -66,8 +66,8 @@ def test_values_of_nodes_long_gone_are_forgotten() -> None:
 
 def test_the_places_grow() -> None:
     snapshot = snapshot_of(node("n", labels={"zone": "a"}), pod("p", node="n", labels={"app": "a"}))
-    counts = snapshot.index(Tallies).count(census("a"))
-    column = snapshot.index(Domains).column("zone")
+    counts = snapshot.index(MatchCounts).count(matcher("a"))
+    column = snapshot.index(TopologyDomains).column("zone")
     assert counts.sums(column).tolist() == [1, 0]
     for number in range(200):
         snapshot.set(node(f"n{number}", labels={"zone": "b"}))
@@ -76,10 +76,10 @@ def test_the_places_grow() -> None:
     assert counts.sums(column).tolist() == [1, 200, 0]
 
 
-def census(app: str) -> Census:
-    return Census(
+def matcher(app: str) -> PodMatcher:
+    return PodMatcher(
         (
-            Crowd(
+            PodSelector(
                 frozenset(["default"]),
                 CompiledLabelSelector((CompiledLabelRequirement("app", "In", (app,)),)),
             ),
@@ -89,26 +89,26 @@ def census(app: str) -> Census:
 
 def test_a_census_not_asked_for_is_dropped() -> None:
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
-    index = snapshot.index(Tallies)
+    index = snapshot.index(MatchCounts)
     for number in range(2 * tallies._MOST):
-        assert index.count(census("a")).as_dict() == {0: 1}
-        index.count(census(f"b{number}"))
+        assert index.count(matcher("a")).as_dict() == {0: 1}
+        index.count(matcher(f"b{number}"))
     assert len(index.kept()) == tallies._MOST
-    assert census("a") in index.kept()
+    assert matcher("a") in index.kept()
     snapshot.set(pod("q", node="n", labels={"app": "a"}))
     snapshot.set(pod("r", node="n", labels={"app": "b0"}))
-    assert index.count(census("a")).as_dict() == {0: 2}
-    assert index.count(census("b0")).as_dict() == {0: 1}
+    assert index.count(matcher("a")).as_dict() == {0: 2}
+    assert index.count(matcher("b0")).as_dict() == {0: 1}
 
 
 def test_nothing_is_left_of_pods_that_are_gone() -> None:
     rule = affinity(term(), apart=(term(),), likes=((5, term()),), dislikes=((5, term()),))
     there = pod("p", node="n", labels={"app": "a", "tier": "x"}, affinity=rule)
     snapshot = snapshot_of(node("n"), there)
-    index, holders = snapshot.index(Tallies), snapshot.index(Holders)
-    assert index.count(census("a")).as_dict() == {0: 1}
+    index, holders = snapshot.index(MatchCounts), snapshot.index(AffinityTermIndex)
+    assert index.count(matcher("a")).as_dict() == {0: 1}
     snapshot.remove(there)
-    assert index.count(census("a")).as_dict() == {}
+    assert index.count(matcher("a")).as_dict() == {}
     assert not index._kinds
     assert not index._alike
     for book in (holders.affinity, holders.anti_affinity, holders.preferred):
@@ -121,5 +121,5 @@ def test_pods_without_rules_make_no_tallies() -> None:
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     assert InterPodAffinityFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None
     kinds: dict[type[SnapshotIndex], SnapshotIndex] = snapshot._indexes
-    assert Holders in kinds
-    assert Tallies not in kinds
+    assert AffinityTermIndex in kinds
+    assert MatchCounts not in kinds

@@ -22,8 +22,8 @@ from plimsoll.ledger.units import CPU, MEMORY, from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.preemption.budgets import Budgets
-from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
+from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
@@ -83,8 +83,8 @@ def _ways_on(view: PodView, place: int) -> Iterator[Fix]:
     task = with_pod(view.task, pod)
     steps: list[FixStep] = []
     for _ in range(_ROUNDS):
-        examination = Examination(task, view.snapshot, view.settings)
-        answer = examination.ask(place)
+        examination = NodeFilter(task, view.snapshot, view.settings)
+        answer = examination.run(place)
         if isinstance(answer, NodeFit):
             yield Fix(tuple(steps), node, proven=True)
             return
@@ -117,12 +117,12 @@ def _explained(
 
 
 def _removal(
-    view: PodView, examination: Examination, place: int, reasons: Sequence[NodeReason]
+    view: PodView, examination: NodeFilter, place: int, reasons: Sequence[NodeReason]
 ) -> FixStep | None:
     """The pods without which it fits, if there are such."""
     if not all(reason.resolvable for reason in reasons):
         return None
-    budgets = Budgets(view.snapshot.all(PodDisruptionBudget))
+    budgets = DisruptionBudgets(view.snapshot.all(PodDisruptionBudget))
     victims = select_victims_quickly(examination, place, budgets)
     if not isinstance(victims, Victims) or not victims.pods:
         return None
@@ -184,7 +184,7 @@ def _holder_text(holder: ResourceHolder) -> str:
 
 
 def _shrink(
-    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: Examination
+    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: NodeFilter
 ) -> FixStep | None:
     """A smaller request of the only container that would fit as things are; for plain shortages."""
     lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
@@ -202,7 +202,7 @@ def _shrink(
     smaller = {**container.resources.requests, name: from_units(name, left)}
     changed = replace(container, resources=replace(container.resources, requests=smaller))
     smaller_pod = replace(task.pod, spec=replace(spec, containers=(changed,)))
-    answer = Examination(with_pod(task, smaller_pod), view.snapshot, view.settings).ask(place)
+    answer = NodeFilter(with_pod(task, smaller_pod), view.snapshot, view.settings).run(place)
     if not isinstance(answer, NodeFit):
         return None
     facts = {

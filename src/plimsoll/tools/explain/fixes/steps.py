@@ -167,7 +167,7 @@ def _propose_for_affinity(view: PodView, task: PodInfo, place: int) -> ProposedC
     steps = tuple(
         FixStep(
             FixKind.MEET,
-            {"node": node, "selector": selector_text(term.crowd.selector), "key": term.topology_key},
+            {"node": node, "selector": selector_text(term.selector.selector), "key": term.topology_key},
         )
         for term in read_terms(task.pod).affinity
     )
